@@ -1,0 +1,211 @@
+"""What a classifier does, as a confusion matrix, and the metrics read off it.
+
+    rates      R_ij = P(F(x) = j | y = i)        independent of the class balance
+    confusion  C_ij = pi_i R_ij                  the same under a class prior pi       (paper, Sec. 2.1)
+
+Every metric is differentiable in the rates, so that a gain matrix can be derived by autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+
+METRICS = ("recall", "precision", "f1", "jaccard", "coverage", "accuracy")
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """The rates (K, K) of a classifier and the class prior (K,) under which it is measured; both float64."""
+
+    rates: Tensor
+    prior: Tensor
+
+    def __post_init__(self) -> None:
+        rates, prior = as_float64(self.rates, "rates"), check_prior(self.prior, "the confusion's prior")
+        if rates.ndim != 2 or rates.shape[0] != rates.shape[1] or rates.shape[0] != prior.shape[0]:
+            raise InputError(
+                f"a confusion needs rates of shape (K, K) and a prior of shape (K,); "
+                f"found {tuple(rates.shape)} and {tuple(prior.shape)}"
+            )
+        seen = rates.detach()
+        if not torch.isfinite(seen).all() or (seen < 0).any():
+            raise InputError("rates must be finite and non-negative: R_ij is a probability; found other values")
+        if ((seen.sum(1) - 1).abs() > 1e-5).any():
+            worst = int((seen.sum(1) - 1).abs().argmax())
+            raise InputError(
+                f"each row of rates must sum to 1 (R_ij = P(F(x) = j | y = i)); row {worst} sums to "
+                f"{float(seen[worst].sum()):.6g}: use Confusion.from_counts for counts"
+            )
+        object.__setattr__(self, "rates", rates)
+        object.__setattr__(self, "prior", prior.to(rates.device))
+
+    @classmethod
+    def from_counts(cls, counts: Any, class_names: Sequence[str] | None = None) -> Confusion:
+        """From counts (K, K), row = truth, column = prediction.
+
+        Several counts (a stack or a list of them, one per batch or process) add up first: ratios are never averaged.
+        """
+        if isinstance(counts, (list, tuple)) and len(counts) and isinstance(counts[0], Tensor):
+            counts = torch.stack([as_float64(c, "counts") for c in counts])
+        counts = as_float64(counts, "counts").detach()
+        counts = counts.sum(0) if counts.ndim == 3 else counts
+        if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] < 2:
+            raise InputError(f"counts must have shape (K, K) with K >= 2; found {tuple(counts.shape)}")
+        if not torch.isfinite(counts).all() or (counts < 0).any():
+            raise InputError("counts must be finite and non-negative; found other values")
+        totals = counts.sum(1)
+        refuse_empty_classes(totals, class_names, "recall", "these examples")
+        return cls(counts / totals[:, None], totals / totals.sum())
+
+    @classmethod
+    def from_predictions(cls, labels: Any, predictions: Any, classes: int) -> Confusion:
+        """From true labels and predicted labels, both integers in 0 .. classes-1."""
+        return cls.from_counts(confusion_counts(labels, predictions, classes))
+
+    @classmethod
+    def uniform(cls, prior: Any) -> Confusion:
+        """Predictions at random, R_ij = 1/K: what is known before a classifier was measured."""
+        prior = check_prior(prior, "the prior")
+        return cls(prior.new_full((len(prior), len(prior)), 1 / len(prior)), prior)
+
+    def with_prior(self, prior: Any) -> Confusion:
+        """The same classifier under another class prior, e.g. the one met in deployment."""
+        return Confusion(self.rates, prior)
+
+    def smoothed(self, epsilon: float) -> Confusion:
+        """(1 - epsilon) R + epsilon / K: where non-linear metrics are differentiated, so that gains stay finite."""
+        return Confusion((1 - epsilon) * self.rates + epsilon / self.classes, self.prior)
+
+    @property
+    def classes(self) -> int:
+        return self.rates.shape[0]
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """C_ij = P(y = i, F(x) = j)."""
+        return self.prior[:, None] * self.rates
+
+    @property
+    def recall(self) -> Tensor:
+        """rec_i = C_ii / sum_j C_ij."""
+        return self.rates.diagonal()
+
+    @cached_property
+    def coverage(self) -> Tensor:
+        """cov_j = sum_i C_ij, the share of examples predicted as j."""
+        return self.matrix.sum(0)
+
+    @property
+    def precision(self) -> Tensor:
+        """prec_j = C_jj / sum_i C_ij; 0 for a class that is never predicted."""
+        predicted = self.coverage > 0
+        return self.matrix.diagonal() / torch.where(predicted, self.coverage, torch.ones_like(self.coverage))
+
+    @property
+    def f1(self) -> Tensor:
+        """2 C_jj / (pi_j + cov_j), the harmonic mean of precision and recall."""
+        return 2 * self.matrix.diagonal() / (self.prior + self.coverage)
+
+    @property
+    def jaccard(self) -> Tensor:
+        """C_jj / (pi_j + cov_j - C_jj), intersection over union."""
+        hit = self.matrix.diagonal()
+        return hit / (self.prior + self.coverage - hit)
+
+    @property
+    def accuracy(self) -> Tensor:
+        """sum_i C_ii."""
+        return self.matrix.diagonal().sum()
+
+    def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
+        """The mean of a metric over a group of classes, e.g. `group_mean("recall", [7, 8, 9])`."""
+        if metric not in METRICS or metric == "accuracy":
+            raise InputError(
+                f"group_mean takes a metric with one value per class ({', '.join(METRICS[:-1])}); found {metric!r}"
+            )
+        members = list(group)
+        if not members or any(not 0 <= m < self.classes for m in members):
+            raise InputError(f"a group must name at least one class in 0 .. {self.classes - 1}; found {members}")
+        return getattr(self, metric)[members].mean()
+
+
+def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
+    """Counts (K, K), int64, row = truth, column = prediction. Counts of batches and processes may be added."""
+    pair = []
+    for name, given in (("labels", labels), ("predictions", predictions)):
+        try:
+            values = torch.as_tensor(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{name} must be integers 0 .. {classes - 1}; they cannot be read as numbers ({error})"
+            ) from None
+        if values.ndim != 1 or (values.numel() and (values.is_floating_point() or values.is_complex())):
+            raise InputError(
+                f"{name} must be a vector of integers; found shape {tuple(values.shape)} of {values.dtype}"
+            )
+        values = values.long()
+        if values.numel() and (int(values.min()) < 0 or int(values.max()) >= classes):
+            raise InputError(
+                f"{name} must lie in 0 .. {classes - 1}; found values from {int(values.min())} to {int(values.max())}"
+            )
+        pair.append(values)
+    if pair[0].shape != pair[1].shape:
+        raise InputError(f"labels and predictions must have the same length; found {len(pair[0])} and {len(pair[1])}")
+    flat = pair[0] * classes + pair[1].to(pair[0].device)
+    return torch.bincount(flat, minlength=classes * classes).reshape(classes, classes)
+
+
+def head_tail(prior: Any) -> dict[str, list[int]]:
+    """The paper's two groups by frequency: tail = the max(1, round(K/10)) rarest classes, head = the rest.
+
+    Classes are ordered from frequent to rare, ties by index, and the last ones are the tail.
+    """
+    prior = check_prior(prior, "the prior")
+    order = torch.argsort(prior, descending=True, stable=True).tolist()
+    cut = len(order) - max(1, round(len(order) / 10))
+    return {"head": sorted(order[:cut]), "tail": sorted(order[cut:])}
+
+
+def refuse_empty_classes(totals: Tensor, class_names: Sequence[str] | None, why: str, where: str) -> None:
+    """Raise if a class has no examples, naming it."""
+    empty = (totals <= 0).nonzero().flatten().tolist()
+    if empty:
+        shown = [class_names[i] for i in empty] if class_names is not None else empty
+        raise InputError(
+            f"{why} needs an example of every class; classes {shown} have none in {where}: "
+            "add examples or merge the classes"
+        )
+
+
+def check_prior(prior: Any, what: str) -> Tensor:
+    """A class prior as float64: positive, finite, sums to 1, at least two classes."""
+    values = as_float64(prior, what).detach()
+    if values.ndim != 1 or len(values) < 2:
+        raise InputError(f"{what} must be a vector with one share per class, K >= 2; found shape {tuple(values.shape)}")
+    if not torch.isfinite(values).all() or (values <= 0).any():
+        bad = (~(torch.isfinite(values) & (values > 0))).nonzero().flatten().tolist()
+        raise InputError(
+            f"{what} must be positive and finite, G_ij = w_ij / pi_i divides by it; classes {bad} are not: "
+            "a class without examples must be dropped or merged"
+        )
+    if abs(float(values.sum()) - 1) > 1e-5:
+        raise InputError(f"{what} must sum to 1; found {float(values.sum()):.6g}: divide the counts by their sum")
+    return values
+
+
+def as_float64(values: Any, what: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values)
+        if tensor.is_complex():
+            raise TypeError("complex numbers")
+        return tensor.to(torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{what} must be numbers; they cannot be read as a tensor ({error})") from None

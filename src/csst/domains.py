@@ -1,0 +1,162 @@
+"""Where the Lagrange multipliers live and how they move: the simplex, the non-negative numbers, products of them.
+
+A domain belongs to the min-player of   max_F min_{lambda in domain} u(C) + lambda . phi(C).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+
+
+class Domain(ABC):
+    """A closed convex set of multipliers with a start and a descent step on the payoff."""
+
+    @abstractmethod
+    def start(self, size: int, classes: int) -> Tensor:
+        """The first multipliers, as Algorithms 1 and 2 begin."""
+
+    @abstractmethod
+    def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
+        """One step that lowers lambda . payoff and stays in the domain."""
+
+    @abstractmethod
+    def contains(self, multipliers: Tensor) -> bool:
+        """Whether the multipliers lie in the domain, up to rounding."""
+
+    @abstractmethod
+    def worst(self, payoff: Tensor) -> Tensor:
+        """min over lambda of lambda . payoff for the part played over a simplex; 0 for constraints that are met."""
+
+    @abstractmethod
+    def slack(self, payoff: Tensor) -> Tensor:
+        """The payoffs that are constraints: >= 0 is met."""
+
+    def worst_cases(self, size: int) -> Tensor:
+        """Which of the multipliers share out a worst case (True) rather than price a constraint (False)."""
+        return torch.zeros(size, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Simplex(Domain):
+    """lambda >= 0, sum lambda = 1: a worst case. Moves by exponentiated gradient (Algorithm 1).
+
+        lambda_i <- norm(lambda_i exp(-step_size payoff_i))
+
+    `floor`: no multiplier falls below floor/size. Where one would, the smallest share of the uniform
+    distribution that prevents it is mixed in (fixed share), so that a class that was easy for a while can come
+    back; above the floor the step is exactly Algorithm 1's. The default keeps the logit shift within 9.3 nats.
+    """
+
+    floor: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.floor < 1:
+            raise InputError(
+                f"floor is the smallest multiplier as a share of uniform and must lie in [0, 1); found {self.floor}"
+            )
+
+    def start(self, size: int, classes: int) -> Tensor:
+        return torch.full((size,), 1 / size, dtype=torch.float64)
+
+    def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
+        # The logarithm keeps huge payoffs and tiny multipliers finite.
+        moved = torch.softmax(multipliers.log() - step_size * payoff, 0)
+        return self.lifted(moved)
+
+    def lifted(self, multipliers: Tensor) -> Tensor:
+        """The multipliers with the least fixed-share mixing that puts all of them at the floor or above."""
+        uniform, lowest = 1 / len(multipliers), float(multipliers.min())
+        if lowest >= self.floor * uniform:
+            return multipliers
+        share = (self.floor * uniform - lowest) / (uniform - lowest)
+        return (1 - share) * multipliers + share * uniform
+
+    def contains(self, multipliers: Tensor) -> bool:
+        return bool((multipliers >= 0).all()) and abs(float(multipliers.sum()) - 1) <= 1e-6
+
+    def worst(self, payoff: Tensor) -> Tensor:
+        return payoff.min()
+
+    def slack(self, payoff: Tensor) -> Tensor:
+        return payoff[:0]
+
+    def worst_cases(self, size: int) -> Tensor:
+        return torch.ones(size, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class NonNegative(Domain):
+    """lambda >= 0: the price of a constraint payoff >= 0. Moves by projected gradient (Algorithm 2).
+
+        lambda_i <- max(0, lambda_i - step_size payoff_i)
+
+    `initial`: where each multiplier starts; None means 1/K.
+    """
+
+    initial: float | None = None
+
+    def start(self, size: int, classes: int) -> Tensor:
+        return torch.full((size,), 1 / classes if self.initial is None else self.initial, dtype=torch.float64)
+
+    def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
+        return (multipliers - step_size * payoff).clamp(min=0)
+
+    def contains(self, multipliers: Tensor) -> bool:
+        return bool((multipliers >= 0).all())
+
+    def worst(self, payoff: Tensor) -> Tensor:
+        return payoff.new_zeros(())
+
+    def slack(self, payoff: Tensor) -> Tensor:
+        return payoff
+
+
+@dataclass(frozen=True)
+class Product(Domain):
+    """Several domains side by side in one flat vector; the last part may leave its size open (None)."""
+
+    parts: tuple[tuple[Domain, int | None], ...] = ()
+
+    def start(self, size: int, classes: int) -> Tensor:
+        pieces = [domain.start(n, classes) for domain, n in self.sizes(size)]
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *pieces])
+
+    def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
+        pieces = zip(self.sizes(len(multipliers)), self.split(multipliers), self.split(payoff), strict=True)
+        return torch.cat([multipliers[:0], *(d.step(value, pay, step_size) for (d, _), value, pay in pieces)])
+
+    def contains(self, multipliers: Tensor) -> bool:
+        return all(
+            d.contains(v) for (d, _), v in zip(self.sizes(len(multipliers)), self.split(multipliers), strict=True)
+        )
+
+    def worst(self, payoff: Tensor) -> Tensor:
+        total = payoff.new_zeros(())
+        for (domain, _), pay in zip(self.sizes(len(payoff)), self.split(payoff), strict=True):
+            total = total + domain.worst(pay)
+        return total
+
+    def slack(self, payoff: Tensor) -> Tensor:
+        pieces = zip(self.sizes(len(payoff)), self.split(payoff), strict=True)
+        return torch.cat([payoff[:0], *(domain.slack(pay) for (domain, _), pay in pieces)])
+
+    def worst_cases(self, size: int) -> Tensor:
+        pieces = [domain.worst_cases(n) for domain, n in self.sizes(size)]
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *pieces])
+
+    def sizes(self, size: int) -> list[tuple[Domain, int]]:
+        """Each part with its size, the open one filled in."""
+        fixed = sum(n for _, n in self.parts if n is not None)
+        open_parts = sum(n is None for _, n in self.parts)
+        if open_parts > 1 or fixed > size or (not open_parts and fixed != size):
+            raise InputError(f"the domain's parts {[n for _, n in self.parts]} do not add up to {size} multipliers")
+        return [(domain, size - fixed if n is None else n) for domain, n in self.parts]
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        return list(values.split([n for _, n in self.sizes(len(values))])) if self.parts else []

@@ -1,0 +1,200 @@
+"""The gain matrix: what one prediction is worth now, and how a loss sees it.
+
+    G_ij = (1/pi_i) d/dR_ij [u + lambda . phi]        the gradient of the objective, at the smoothed rates R~
+    G    = M D,  D = diag(G_11, ..., G_KK)            the split that the hybrid loss needs (paper, Eq. loss:hyb)
+
+Canonical form of a *derived* gain: a constant added to a row of G changes no Bayes rule, so row i gets the
+smallest c_i >= 0 that makes every entry >= 0 and G_ii >= 1e-6 max_j G_ij. The paper's gains already satisfy this
+and stay untouched. A row of zeros (a class the objective is indifferent to) becomes 1e-6 of the largest entry of G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.confusion import Confusion, as_float64, check_prior
+from csst.errors import InputError
+from csst.objectives import METRIC_PRIORS, MetricPrior, Objective, played
+
+SMALLEST_DIAGONAL = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """A gain matrix (K, K): G_ij is the reward for predicting j when the truth is i. Keeps the matrix's dtype."""
+
+    matrix: Tensor
+
+    def __post_init__(self) -> None:
+        given = self.matrix
+        matrix = given.detach() if isinstance(given, Tensor) else as_float64(given, "a gain matrix")
+        matrix = matrix if matrix.is_floating_point() else as_float64(matrix, "a gain matrix")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
+            raise InputError(f"a gain matrix has shape (K, K) with K >= 2; found {tuple(matrix.shape)}")
+        if not torch.isfinite(matrix).all():
+            raise InputError("a gain matrix must be finite; found NaN or infinite entries")
+        if (matrix < 0).any():
+            row, column = (matrix < 0).nonzero()[0].tolist()
+            raise InputError(
+                f"a gain matrix must be non-negative; G[{row},{column}] = {float(matrix[row, column]):.4g}: adding a "
+                "constant to that row changes no Bayes rule"
+            )
+        bad = (matrix.diagonal() <= 0).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(
+                f"the diagonal of a gain matrix must be positive, the loss divides by D = diag(G) (G = M D); "
+                f"G_ii <= 0 for classes {bad}: add a constant to those rows, which changes no Bayes rule"
+            )
+        object.__setattr__(self, "matrix", matrix)
+
+    @property
+    def classes(self) -> int:
+        return self.matrix.shape[0]
+
+    @cached_property
+    def is_diagonal(self) -> bool:
+        return int(torch.count_nonzero(self.matrix)) == self.classes
+
+    @property
+    def diagonal(self) -> Tensor:
+        """D_ii = G_ii, as a vector."""
+        return self.matrix.diagonal()
+
+    @cached_property
+    def mixing(self) -> Tensor:
+        """M = G D^-1, with ones on its diagonal."""
+        return self.matrix / self.diagonal
+
+    def optimal_prediction(self, target: Tensor) -> Tensor:
+        """norm(G^T p): the softmax that is optimal for a target, class indices (B,) or distributions (B, K).
+
+        Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
+        """
+        target = check_target(target, self.classes)
+        if not target.is_floating_point():
+            return self.optimal_rows[target].to(self.matrix.dtype)
+        weights = self.pulled(target, self._scaled)
+        return (weights / weights.sum(-1, keepdim=True)).to(self.matrix.dtype)
+
+    def pulled(self, target: Tensor, matrix: Tensor) -> Tensor:
+        """matrix^T target for distributions (..., K), without a matrix product where G is diagonal."""
+        target = target.to(matrix.dtype)
+        return target * matrix.diagonal() if self.is_diagonal else target @ matrix
+
+    @cached_property
+    def optimal_rows(self) -> Tensor:
+        """norm(G^T e_y) for every label y, float64."""
+        return self._scaled / self._scaled.sum(1, keepdim=True)
+
+    @cached_property
+    def log_diagonal(self) -> Tensor:
+        """log D up to a constant, float64; a constant cancels in softmax(s - log D)."""
+        return self._scaled.diagonal().log()
+
+    @cached_property
+    def _scaled(self) -> Tensor:
+        """G / max G in float64, so that a common factor can neither overflow nor underflow."""
+        wide = self.matrix.to(torch.float64)
+        return wide / wide.max()
+
+    def table(self, name: str, dtype: torch.dtype) -> Tensor:
+        """`mixing`, `log_diagonal`, `optimal_rows` or `entropy` in a loss's dtype, converted once."""
+        key = f"_{name}_{dtype}"
+        if key not in self.__dict__:
+            self.__dict__[key] = getattr(self, name).to(dtype)
+        return self.__dict__[key]
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """The entropy of norm(G^T e_y) for every label y, float64."""
+        return -torch.special.xlogy(self.optimal_rows, self.optimal_rows).sum(1)
+
+
+class ConstantGain(Objective):
+    """max sum_ij G_ij C_ij for a gain matrix of the user's, used exactly as given (paper, Eq. csl-obj)."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.constant_gain = Gain(matrix).matrix
+
+    def utility(self, c: Confusion) -> Tensor:
+        assert self.constant_gain is not None
+        return (self.constant_gain.to(c.rates) * c.matrix).sum()
+
+    def __str__(self) -> str:
+        return "max sum(G * C) for a constant gain matrix G"
+
+
+def gain_matrix(
+    objective: Objective,
+    multipliers: Any,
+    confusion: Confusion,
+    train_prior: Any,
+    metric_prior: MetricPrior | None = None,
+) -> Gain:
+    """The gain of an objective at these multipliers: G_ij = (1/pi_i) d/dR_ij [u + lambda . phi].
+
+    `metric_prior` is the class prior under which the objective is differentiated: "train" (the paper) or
+    "evaluation" (the confusion's own); None takes the objective's own. pi is always the training prior.
+    """
+    prior = check_prior(train_prior, "the training prior")
+    if confusion.classes != len(prior):
+        raise InputError(f"the confusion has {confusion.classes} classes and the training prior {len(prior)}")
+    where = metric_prior or objective.metric_prior
+    if where not in METRIC_PRIORS:
+        raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {where!r}")
+    objective = objective.bound_to(prior)
+    if objective.constant_gain is not None:
+        if len(objective.constant_gain) != len(prior):
+            raise InputError(f"the gain matrix has {len(objective.constant_gain)} classes, the prior {len(prior)}")
+        return Gain(objective.constant_gain)
+    values = as_float64(multipliers, "the multipliers").detach()
+    if not torch.isfinite(values).all() or not objective.domain.contains(values):
+        raise InputError(f"the multipliers must be finite and lie in {objective.domain}; found {values.tolist()}")
+    smoothed = confusion.smoothed(objective.epsilon)
+    with torch.enable_grad():
+        rates = smoothed.rates.detach().requires_grad_()
+        game = played(objective, values, Confusion(rates, prior if where == "train" else smoothed.prior))
+        if not game.requires_grad:
+            raise InputError(f"{objective} does not depend on the predictions, so there is nothing to learn")
+        (weights,) = torch.autograd.grad(game, rates)
+    if not torch.isfinite(weights).all():
+        raise InputError(f"{objective} has a non-finite gradient at these rates: raise epsilon or rewrite the metric")
+    return Gain(canonical(weights / prior[:, None]))
+
+
+def canonical(matrix: Tensor) -> Tensor:
+    """The canonical form of a derived gain (see the top of this file)."""
+    least, most, own = matrix.amin(1), matrix.amax(1), matrix.diagonal()
+    need = (SMALLEST_DIAGONAL * most - own) / (1 - SMALLEST_DIAGONAL)
+    shifted = matrix + torch.maximum(-least, need).clamp(min=0)[:, None]
+    scale = float(shifted.max()) or 1.0
+    return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_DIAGONAL * scale)
+
+
+def check_target(target: Tensor, classes: int) -> Tensor:
+    """Class indices (B,) in range, or distributions (B, K); detached. Values are checked on the CPU only."""
+    if not isinstance(target, Tensor):
+        raise InputError(
+            f"the target must be a tensor of class indices (B,) or distributions (B, K); found {type(target).__name__}"
+        )
+    target = target.detach()
+    soft = target.is_floating_point()
+    if target.ndim != (2 if soft else 1) or (soft and target.shape[1] != classes) or target.dtype == torch.bool:
+        raise InputError(
+            f"the target must be integer class indices (B,) or distributions (B, {classes}); "
+            f"found shape {tuple(target.shape)} of {target.dtype}"
+        )
+    if target.device.type == "cpu" and target.numel():
+        low, high = (x.item() for x in torch.aminmax(target))
+        if soft and not (low >= 0 and high < float("inf")):
+            raise InputError(
+                f"a target distribution must be finite and non-negative; found values from {low:.4g} to {high:.4g}"
+            )
+        if not soft and not (low >= 0 and high < classes):
+            raise InputError(f"class indices must lie in 0 .. {classes - 1}; found values from {low} to {high}")
+    return target if soft else target.long()

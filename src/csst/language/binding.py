@@ -1,0 +1,73 @@
+"""What the words of a sentence refer to: the number of classes, their names, the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from csst.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Binding:
+    """K, the class names and the groups (as class indices); each may still be unknown."""
+
+    classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def extended(
+        self, classes: int | None, class_names: Sequence[Any] | None, groups: Mapping[str, Sequence[Any]] | None
+    ) -> Binding:
+        """This binding with more known; contradicting what is already known is an error."""
+        names = self.class_names if class_names is None else tuple(str(name) for name in class_names)
+        if class_names is not None and self.class_names not in (None, names):
+            raise InputError(f"the objective is already bound to the class names {list(self.class_names or ())}")
+        if names is not None and len(set(names)) != len(names):
+            raise InputError(f"class names must differ from each other; found {list(names)}")
+        known = {n for n in (classes, self.classes, len(names) if names is not None else None) if n is not None}
+        if len(known) > 1:
+            raise InputError(f"the objective cannot have {' and '.join(map(str, sorted(known)))} classes at once")
+        count = known.pop() if known else None
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 2):
+            raise InputError(f"an objective needs at least 2 classes; found {count!r}")
+        merged = dict(self.groups)
+        for name, members in (groups or {}).items():
+            merged[name] = _members(name, members, names, count)
+        return Binding(count, names, tuple(sorted(merged.items())))
+
+    def group(self, name: str) -> tuple[int, ...] | None:
+        return dict(self.groups).get(name)
+
+    def class_index(self, reference: int | str) -> int:
+        return _class_index(reference, self.class_names, self.classes)
+
+    def named(self, index: int) -> int | str:
+        """How a class is written: by its name where there is one."""
+        return self.class_names[index] if self.class_names is not None else index
+
+
+def _members(name: str, members: Any, names: tuple[str, ...] | None, classes: int | None) -> tuple[int, ...]:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InputError(f"a group's name must be a word such as head; found {name!r}")
+    if isinstance(members, str) or not hasattr(members, "__iter__"):
+        raise InputError(f"group {name!r} must be a list of classes; found {members!r}")
+    found = tuple(_class_index(m if isinstance(m, str) else int(m), names, classes) for m in members)
+    if not found or len(set(found)) != len(found):
+        raise InputError(f"group {name!r} must name at least one class and none twice; found {list(found)}")
+    return found
+
+
+def _class_index(reference: int | str, names: tuple[str, ...] | None, classes: int | None) -> int:
+    if isinstance(reference, str):
+        if names is None:
+            raise InputError(f"class {reference!r} is not known: give the objective its class_names, or use an index")
+        if reference not in names:
+            raise InputError(
+                f"there is no class {reference!r}{nearest(reference, names) or f'; classes: {list(names)[:20]}'}"
+            )
+        return names.index(reference)
+    if reference < 0 or (classes is not None and reference >= classes):
+        raise InputError(f"there is no class {reference}: classes are 0 .. {classes - 1 if classes else 'K-1'}")
+    return reference

@@ -1,0 +1,122 @@
+"""The tree of an objective sentence, and its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of the tree; `start` and `end` are its place in the text, for carets only."""
+
+    start: int = field(default=0, compare=False, kw_only=True)
+    end: int = field(default=0, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Number(Node):
+    value: float
+
+
+@dataclass(frozen=True)
+class ClassCount(Node):
+    """K."""
+
+
+@dataclass(frozen=True)
+class Metric(Node):
+    """recall, recall[3], recall['fraud'] or recall[head]; `index` is None, a class or a `Group`."""
+
+    name: str
+    index: int | str | Group | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+
+
+@dataclass(frozen=True)
+class Each(Node):
+    """each(recall, head): the metric's vector over a group."""
+
+    metric: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    function: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Sum(Node):
+    terms: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True)
+class Term(Node):
+    """Factors joined by * and /."""
+
+    factors: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True)
+class Negative(Node):
+    of: Node
+
+
+@dataclass(frozen=True)
+class Constraint(Node):
+    left: Node
+    sign: str
+    right: Node
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, Sum):
+        return tuple(n for _, n in node.terms)
+    if isinstance(node, Term):
+        return tuple(n for _, n in node.factors)
+    if isinstance(node, Constraint):
+        return (node.left, node.right)
+    return (node.of,) if isinstance(node, Negative) else ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def shown(node: Node, level: int = 0) -> str:
+    """The text of a tree, with the fewest brackets; parsing it gives the tree back. level: 0 sum, 1 term, 2 factor."""
+    if isinstance(node, Constraint):
+        return f"{shown(node.left)} {node.sign} {shown(node.right)}"
+    if isinstance(node, Sum):
+        text = shown(node.terms[0][1], 1) + "".join(f" {sign} {shown(n, 1)}" for sign, n in node.terms[1:])
+        return f"({text})" if level >= 1 else text
+    if isinstance(node, Term):
+        text = shown(node.factors[0][1], 2) + "".join(f"{sign}{shown(n, 2)}" for sign, n in node.factors[1:])
+        return f"({text})" if level >= 2 else text
+    if isinstance(node, Negative):
+        return f"-{shown(node.of, 2)}"
+    if isinstance(node, Metric):
+        return node.name if node.index is None else f"{node.name}[{_index(node.index)}]"
+    if isinstance(node, Each):
+        return f"each({node.metric}, {node.group})"
+    if isinstance(node, Call):
+        return f"{node.function}({', '.join(shown(arg) for arg in node.args)})"
+    return repr(node.value) if isinstance(node, Number) else "K"
+
+
+def _index(index: int | str | Group) -> str:
+    if isinstance(index, Group):
+        return index.name
+    if isinstance(index, int):
+        return str(index)
+    return "'" + index.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,7 @@
+"""Self-training on unlabeled examples, for any gain matrix."""
+
+from csst.selftraining.core import SelfTraining
+from csst.selftraining.labelers import Hard, Labeler, Sharpened
+from csst.selftraining.selectors import Confidence, KLThreshold, Selector
+
+__all__ = ["Confidence", "Hard", "KLThreshold", "Labeler", "Selector", "SelfTraining", "Sharpened"]

@@ -1,0 +1,51 @@
+"""Selectors: which pseudo-labels are trusted.
+
+A selector is any callable (target, probs (B, K), gain, index (B,)) -> weight in [0, 1] per example. `probs` is the
+raw softmax p_m(x) of the weak view, not the logit-adjusted one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.gain import Gain
+from csst.losses import kl_to_optimal
+
+
+class Selector(Protocol):
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain."""
+
+    threshold: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise InputError(f"the confidence threshold must lie in [0, 1]; found {self.threshold}")
+
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
+        return (probs.amax(1) >= self.threshold).to(probs.dtype)
+
+
+@dataclass(frozen=True)
+class KLThreshold:
+    """1(KL(norm(G^T p) || p_m(x)) <= tau), CSST's rule (paper, Eq. loss:CSST-KL).
+
+    For a diagonal gain and hard labels it is the confidence threshold exp(-tau) (paper, "diagonal Gain Matrix").
+    """
+
+    tau: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tau < float("inf"):
+            raise InputError(f"tau must be a finite number >= 0; found {self.tau}")
+
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
+        return (kl_to_optimal(target, probs, gain) <= self.tau).to(probs.dtype)
