@@ -203,9 +203,8 @@ def check_prior(prior: Any, what: str) -> Tensor:
 
 def as_float64(values: Any, what: str) -> Tensor:
     try:
-        tensor = torch.as_tensor(values)
-        if tensor.is_complex():
+        if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")
-        return tensor.to(torch.float64)
+        return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{what} must be numbers; they cannot be read as a tensor ({error})") from None

@@ -76,10 +76,14 @@ class Gain:
         Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
         """
         target = check_target(target, self.classes)
+        return self.optimal(target, torch.float64).to(self.matrix.dtype)
+
+    def optimal(self, target: Tensor, dtype: torch.dtype) -> Tensor:
+        """`optimal_prediction` of a checked target, computed in this dtype."""
         if not target.is_floating_point():
-            return self.optimal_rows[target].to(self.matrix.dtype)
-        weights = self.pulled(target, self._scaled)
-        return (weights / weights.sum(-1, keepdim=True)).to(self.matrix.dtype)
+            return self.table("optimal_rows", dtype).index_select(0, target)
+        weights = self.pulled(target, self.table("scaled", dtype))
+        return weights / weights.sum(-1, keepdim=True)
 
     def pulled(self, target: Tensor, matrix: Tensor) -> Tensor:
         """matrix^T target for distributions (..., K), without a matrix product where G is diagonal."""
@@ -89,21 +93,21 @@ class Gain:
     @cached_property
     def optimal_rows(self) -> Tensor:
         """norm(G^T e_y) for every label y, float64."""
-        return self._scaled / self._scaled.sum(1, keepdim=True)
+        return self.scaled / self.scaled.sum(1, keepdim=True)
 
     @cached_property
     def log_diagonal(self) -> Tensor:
         """log D up to a constant, float64; a constant cancels in softmax(s - log D)."""
-        return self._scaled.diagonal().log()
+        return self.scaled.diagonal().log()
 
     @cached_property
-    def _scaled(self) -> Tensor:
+    def scaled(self) -> Tensor:
         """G / max G in float64, so that a common factor can neither overflow nor underflow."""
         wide = self.matrix.to(torch.float64)
         return wide / wide.max()
 
     def table(self, name: str, dtype: torch.dtype) -> Tensor:
-        """`mixing`, `log_diagonal`, `optimal_rows` or `entropy` in a loss's dtype, converted once."""
+        """A table by its name (`mixing`, `log_diagonal`, `optimal_rows`, ...) in a loss's dtype, converted once."""
         key = f"_{name}_{dtype}"
         if key not in self.__dict__:
             self.__dict__[key] = getattr(self, name).to(dtype)

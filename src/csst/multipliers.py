@@ -48,15 +48,15 @@ class Multipliers(nn.Module):
         self.register_buffer("train_prior", prior)
         self.register_buffer("value", value)
         self.register_buffer("matrix", gain_matrix(self.objective, value, start, prior, metric_prior).matrix)
-        self._gain: Gain | None = None
-        self.register_load_state_dict_post_hook(lambda module, _: module._forget())
+        self._gain: tuple[Gain, int] | None = None
 
     @property
     def gain(self) -> Gain:
-        if self._gain is None or self._gain.matrix is not self.matrix:
-            self._gain = Gain(self.matrix)
-            self.matrix = self._gain.matrix
-        return self._gain
+        # Moving the module replaces the buffer and loading a state writes into it: both make the cached gain stale.
+        if self._gain is None or self._gain[0].matrix is not self.matrix or self._gain[1] != self.matrix._version:
+            self._gain = Gain(self.matrix), self.matrix._version
+            self.matrix = self._gain[0].matrix
+        return self._gain[0]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Multipliers(nn.Module):
         size = self.step_size if step_size is None else step_size
         value = self.objective.domain.step(self.value, payoff, size)
         gain = gain_matrix(self.objective, value, confusion, self.train_prior, self.metric_prior)
-        self.value, self.matrix, self._gain = value, gain.matrix.to(self.matrix.device), None
+        self.value, self.matrix = value, gain.matrix.to(self.matrix.device)
 
     def _start(self, start: Confusion, initial: Initial | Any) -> Tensor:
         size, domain = len(payoff_of(self.objective, start)), self.objective.domain
@@ -103,6 +103,3 @@ class Multipliers(nn.Module):
         behind[~self.objective.domain.worst_cases(len(moved))] = 0
         shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
         return shares.clamp(min=float(start.prior.min()) * 1e-3)
-
-    def _forget(self) -> None:
-        self._gain = None

@@ -1,0 +1,126 @@
+"""Numerical behaviour of the losses: stability, dtypes, graphs, and what bad input gets."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import csst
+
+FUNCTIONS = (csst.cost_sensitive_loss, csst.weighted_consistency)
+
+
+def gains(classes: int = 4) -> list[csst.Gain]:
+    spread = torch.logspace(-6, 6, classes, dtype=torch.float64)
+    return [
+        csst.Gain(torch.eye(classes)),
+        csst.Gain(torch.diag(spread)),
+        csst.Gain(spread[:, None] * torch.rand(classes, classes) + torch.diag(spread.flip(0))),
+        csst.Gain(torch.ones(classes, classes) * spread.flip(0)),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_extreme_logits_and_gains_stay_finite(function, size, dtype):
+    torch.manual_seed(0)
+    logits = size * torch.tensor([[1, -1, 1, -1], [-1, -1, -1, 1], [1, 1, 1, 1], [0, 0, -1, 1]])
+    for gain in gains():
+        for target in (torch.tensor([0, 1, 2, 3]), torch.softmax(torch.randn(4, 4), 1)):
+            scores = logits.to(dtype).requires_grad_()
+            loss = function(scores, target, gain)
+            loss.sum().backward()
+            assert torch.isfinite(loss).all()
+            assert torch.isfinite(scores.grad).all()
+            assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+            kl = csst.kl_to_optimal(target, torch.softmax(scores.detach(), 1), gain)
+            assert not torch.isnan(kl).any()
+            assert (kl >= 0).all()
+
+
+def test_identity_is_cross_entropy_and_the_inverse_prior_is_logit_adjustment():
+    logits, labels = torch.randn(8, 5), torch.randint(5, (8,))
+    assert torch.equal(
+        csst.cost_sensitive_loss(logits, labels, csst.Gain(torch.eye(5))),
+        F.cross_entropy(logits, labels, reduction="none"),
+    )
+    prior = torch.softmax(torch.randn(5), 0)
+    adjusted = F.cross_entropy(logits + prior.log(), labels, reduction="none")
+    torch.testing.assert_close(
+        csst.cost_sensitive_loss(logits, labels, csst.Gain(torch.diag(1 / (5 * prior)))), adjusted
+    )
+
+
+def test_hard_labels_equal_one_hot_distributions():
+    logits, labels = torch.randn(8, 4, dtype=torch.float64), torch.randint(4, (8,))
+    for gain in gains():
+        one_hot = F.one_hot(labels, 4).double()
+        for function in FUNCTIONS:
+            torch.testing.assert_close(function(logits, labels, gain), function(logits, one_hot, gain))
+        probs = torch.softmax(logits, 1)
+        torch.testing.assert_close(csst.kl_to_optimal(labels, probs, gain), csst.kl_to_optimal(one_hot, probs, gain))
+        torch.testing.assert_close(gain.optimal_prediction(labels), gain.optimal_prediction(one_hot))
+
+
+def test_only_the_logits_carry_a_graph():
+    logits = torch.randn(3, 4, requires_grad=True)
+    target = torch.softmax(torch.randn(3, 4, requires_grad=True), 1)
+    matrix = (torch.rand(4, 4) + 0.1).requires_grad_()
+    gain = csst.Gain(matrix)
+    csst.cost_sensitive_loss(logits, target, gain).sum().backward()
+    assert logits.grad is not None
+    assert matrix.grad is None
+    assert not csst.kl_to_optimal(target, torch.softmax(logits, 1), gain).requires_grad
+    assert not csst.Multipliers("min-recall", [0.5, 0.3, 0.2]).gain.matrix.requires_grad
+
+
+def test_a_gain_keeps_its_dtype():
+    for dtype in (torch.float16, torch.float32, torch.float64):
+        gain = csst.Gain(torch.eye(3, dtype=dtype))
+        assert gain.matrix.dtype == gain.mixing.dtype == gain.diagonal.dtype == dtype
+        assert gain.optimal_prediction(torch.tensor([0])).dtype == dtype
+
+
+def test_the_kl_is_infinite_where_a_needed_class_has_probability_zero():
+    gain = csst.Gain([[1.0, 0.5], [0.0, 1.0]])
+    probs = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    assert csst.kl_to_optimal(torch.tensor([0, 1]), probs, gain).tolist() == [float("inf"), 0.0]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "says"),
+    [
+        (torch.ones(2, 3), "shape"),
+        (torch.ones(3), "shape"),
+        ([[1.0, float("nan")], [0, 1]], "finite"),
+        ([[1.0, -0.1], [0, 1]], r"G\[0,1\] = -0.1"),
+        ([[1.0, 0], [1, 0]], r"classes \[1\]"),
+        ("abc", "numbers"),
+        (None, "numbers"),
+    ],
+)
+def test_bad_gains(matrix, says):
+    with pytest.raises(ValueError, match=says):
+        csst.Gain(matrix)
+
+
+@pytest.mark.parametrize(
+    ("logits", "target", "says"),
+    [
+        (torch.zeros(2, 3), torch.tensor([0, 3]), "0 .. 2"),
+        (torch.zeros(2, 3), torch.tensor([0, -1]), "0 .. 2"),
+        (torch.zeros(2, 4), torch.tensor([0, 1]), r"\(B, 3\)"),
+        (torch.zeros(2, 3), torch.tensor([0]), "one target per example"),
+        (torch.zeros(2, 3), torch.zeros(2, 2), r"\(B, 3\)"),
+        (torch.zeros(2, 3), torch.full((2, 3), -1.0), "non-negative"),
+        (torch.zeros(2, 3), torch.full((2, 3), float("nan")), "non-negative"),
+        (torch.tensor([[0, 0, float("nan")]]), torch.tensor([0]), r"examples \[0\]: the logits there are not finite"),
+        (torch.zeros(2, 3), [0, 1], "tensor"),
+    ],
+)
+def test_bad_losses(logits, target, says):
+    for function in FUNCTIONS:
+        with pytest.raises(ValueError, match=says):
+            function(logits, target, csst.Gain(torch.eye(3)))
