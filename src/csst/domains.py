@@ -101,6 +101,10 @@ class NonNegative(Domain):
 
     initial: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.initial is not None and not 0 <= self.initial < float("inf"):
+            raise InputError(f"the initial multiplier of a constraint must be a number >= 0; found {self.initial}")
+
     def start(self, size: int, classes: int) -> Tensor:
         return torch.full((size,), 1 / classes if self.initial is None else self.initial, dtype=torch.float64)
 

@@ -76,13 +76,13 @@ class Gain:
         Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
         """
         target = check_target(target, self.classes)
-        return self.optimal(target, torch.float64).to(self.matrix.dtype)
+        return self.optimal(target.to(self.matrix.device), self.scaled).to(self.matrix.dtype)
 
-    def optimal(self, target: Tensor, dtype: torch.dtype) -> Tensor:
-        """`optimal_prediction` of a checked target, computed in this dtype."""
+    def optimal(self, target: Tensor, like: Tensor) -> Tensor:
+        """`optimal_prediction` of a checked target, computed in the dtype and on the device of `like`."""
         if not target.is_floating_point():
-            return self.table("optimal_rows", dtype).index_select(0, target)
-        weights = self.pulled(target, self.table("scaled", dtype))
+            return self.table("optimal_rows", like).index_select(0, target)
+        weights = self.pulled(target, self.table("scaled", like))
         return weights / weights.sum(-1, keepdim=True)
 
     def pulled(self, target: Tensor, matrix: Tensor) -> Tensor:
@@ -106,11 +106,12 @@ class Gain:
         wide = self.matrix.to(torch.float64)
         return wide / wide.max()
 
-    def table(self, name: str, dtype: torch.dtype) -> Tensor:
-        """A table by its name (`mixing`, `log_diagonal`, `optimal_rows`, ...) in a loss's dtype, converted once."""
-        key = f"_{name}_{dtype}"
+    def table(self, name: str, like: Tensor) -> Tensor:
+        """A table by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, kept."""
+        key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
-            self.__dict__[key] = getattr(self, name).to(dtype)
+            # dtype first: not every device has float64
+            self.__dict__[key] = getattr(self, name).to(like.dtype).to(like.device)
         return self.__dict__[key]
 
     @cached_property
@@ -198,6 +199,10 @@ def check_target(target: Tensor, classes: int) -> Tensor:
         if soft and not (low >= 0 and high < float("inf")):
             raise InputError(
                 f"a target distribution must be finite and non-negative; found values from {low:.4g} to {high:.4g}"
+            )
+        if soft and float((target.sum(1) - 1).abs().max()) > 0.02:  # loose enough for sixteen-bit distributions
+            raise InputError(
+                f"each target distribution must sum to 1; found sums such as {float(target.sum(1)[0]):.4g}"
             )
         if not soft and not (low >= 0 and high < classes):
             raise InputError(f"class indices must lie in 0 .. {classes - 1}; found values from {low} to {high}")

@@ -28,16 +28,14 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     for logit adjustment, G = diag(1/(K pi)). Unchanged by G -> c G.
     """
     scores, target = _checked(logits, target, gain)
-    scores = scores - gain.table("log_diagonal", scores.dtype)
+    scores = scores - gain.table("log_diagonal", scores)
     if target.is_floating_point():
-        weights = (
-            target.to(scores.dtype) if gain.is_diagonal else gain.pulled(target, gain.table("mixing", scores.dtype))
-        )
+        weights = target.to(scores.dtype) if gain.is_diagonal else gain.pulled(target, gain.table("mixing", scores))
         loss = -(weights * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")
     else:
-        loss = -(gain.table("mixing", scores.dtype).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.table("mixing", scores).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
     return _finite(loss, logits)
 
 
@@ -47,7 +45,7 @@ def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     -sum_i (G^T p)_i log softmax(s)_i; minimal at softmax(s) = norm(G^T p) (Prop. kl-weighted).
     """
     scores, target = _checked(logits, target, gain)
-    matrix = gain.table("matrix", scores.dtype)
+    matrix = gain.table("matrix", scores)
     if target.is_floating_point():
         loss = -(gain.pulled(target, matrix) * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
@@ -67,11 +65,11 @@ def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
     probs, target = _checked(probs, target, gain)
     if not target.is_floating_point() and gain.is_diagonal:
         return -probs.gather(1, target[:, None]).squeeze(1).log()
-    optimal = gain.optimal(target, probs.dtype)
+    optimal = gain.optimal(target, probs)
     if target.is_floating_point():
         entropy = -torch.special.xlogy(optimal, optimal).sum(1)
     else:
-        entropy = gain.table("entropy", probs.dtype)[target]
+        entropy = gain.table("entropy", probs)[target]
     return (cross_entropy(optimal, probs) - entropy).clamp(min=0)
 
 

@@ -38,8 +38,7 @@ class Multipliers(nn.Module):
         metric_prior: MetricPrior | None = None,
     ) -> None:
         super().__init__()
-        if not (isinstance(step_size, (int, float)) and 0 <= step_size < float("inf")):
-            raise InputError(f"step_size is a finite number >= 0; found {step_size!r}")
+        _check_step_size(step_size)
         prior = check_prior(train_prior, "the training prior")
         self.objective = read_objective(objective).bound_to(prior)
         self.step_size, self.metric_prior = float(step_size), metric_prior
@@ -69,6 +68,7 @@ class Multipliers(nn.Module):
         """One dual step: lambda <- step(lambda, payoff of this confusion), then G. `step_size` overrides the field."""
         payoff = payoff_of(self.objective, confusion).to(self.value)
         size = self.step_size if step_size is None else step_size
+        _check_step_size(size)
         value = self.objective.domain.step(self.value, payoff, size)
         gain = gain_matrix(self.objective, value, confusion, self.train_prior, self.metric_prior)
         self.value, self.matrix = value, gain.matrix.to(self.matrix.device)
@@ -103,3 +103,8 @@ class Multipliers(nn.Module):
         behind[~self.objective.domain.worst_cases(len(moved))] = 0
         shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
         return shares.clamp(min=float(start.prior.min()) * 1e-3)
+
+
+def _check_step_size(step_size: float) -> None:
+    if not (isinstance(step_size, (int, float)) and 0 <= step_size < float("inf")):
+        raise InputError(f"step_size is a finite number >= 0; found {step_size!r}")

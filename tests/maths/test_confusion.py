@@ -89,6 +89,8 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
             "Simplex",
         ),
         (lambda: csst.objective("accuracy", metric_prior="test"), "metric_prior"),
+        (lambda: csst.Multipliers("accuracy", [0.5, 0.5]).update(csst.Confusion.uniform([0.5, 0.5]), -1), "step_size"),
+        (lambda: csst.NonNegative(-1.0), "number >= 0"),
         (lambda: csst.objective("accuracy", epsilon=0), "epsilon"),
         (lambda: csst.objective("min-recall", floor=2).domain, "floor"),
         (lambda: csst.objective("accuracy", groups={"g": []}), "at least one class"),

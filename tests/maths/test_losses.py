@@ -116,6 +116,7 @@ def test_bad_gains(matrix, says):
         (torch.zeros(2, 3), torch.zeros(2, 2), r"\(B, 3\)"),
         (torch.zeros(2, 3), torch.full((2, 3), -1.0), "non-negative"),
         (torch.zeros(2, 3), torch.full((2, 3), float("nan")), "non-negative"),
+        (torch.zeros(2, 3), torch.zeros(2, 3), "sum to 1"),
         (torch.tensor([[0, 0, float("nan")]]), torch.tensor([0]), r"examples \[0\]: the logits there are not finite"),
         (torch.zeros(2, 3), [0, 1], "tensor"),
     ],

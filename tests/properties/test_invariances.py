@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import csst
+from csst.selftraining import Confidence, KLThreshold
 
 SENTENCES = [
     "max min(recall)",
@@ -102,11 +105,15 @@ def test_kl_is_zero_exactly_at_the_optimal_prediction(seed, classes, diagonal):
 
 @given(seeds, st.integers(2, 6), st.floats(0.05, 0.99))
 def test_for_a_diagonal_gain_the_kl_threshold_is_the_confidence_threshold(seed, classes, confidence):
-    import math
-
-    from csst.selftraining import Confidence, KLThreshold
-
     matrix, logits, _ = instance(seed, classes, diagonal=True)
     probs = torch.softmax(logits, 1)
     arguments = (probs.argmax(1), probs, csst.Gain(matrix), torch.arange(len(probs)))
     assert torch.equal(KLThreshold(-math.log(confidence))(*arguments), Confidence(confidence)(*arguments))
+
+
+def test_thresholds_agree_at_exact_ties():
+    probs = torch.tensor([[0.95, 0.05], [0.9, 0.1]])
+    for confidence, used in ((0.95, [1, 0]), (0.9, [1, 1])):
+        arguments = (torch.tensor([0, 0]), probs, csst.Gain(torch.eye(2)), torch.arange(2))
+        assert KLThreshold(-math.log(confidence))(*arguments).tolist() == used
+        assert Confidence(confidence)(*arguments).tolist() == used

@@ -86,7 +86,7 @@ def members(index: int | str | Group, node: Node, binding: Binding, text: str, m
         known = [name for name, _ in binding.groups]
         if binding.class_names is not None and index.name in binding.class_names:
             raise InputError(f"there is no group {index.name!r}; a class is written in quotes: [{index.name!r}]")
-        hint = nearest(index.name, [*known, "head", "tail"])
+        hint = nearest(index.name, {*known, "head", "tail"} - {index.name})
         raise InputError(
             f"group {index.name!r} is not known"
             f"{hint or ': bind the objective with groups={...}, or to a training prior'}"

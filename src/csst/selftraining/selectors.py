@@ -6,6 +6,7 @@ raw softmax p_m(x) of the weak view, not the logit-adjusted one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,4 +49,7 @@ class KLThreshold:
             raise InputError(f"tau must be a finite number >= 0; found {self.tau}")
 
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
+        if gain.is_diagonal and not target.is_floating_point():
+            # The same condition without the rounding of the logarithm, so that exact ties fall as confidence's do.
+            return (probs.gather(1, target[:, None]).squeeze(1) >= math.exp(-self.tau)).to(probs.dtype)
         return (kl_to_optimal(target, probs, gain) <= self.tau).to(probs.dtype)

@@ -1,0 +1,50 @@
+"""The command line: one file per verb, loaded only when used, so that `csst --help` is instant."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from csst import __version__
+from csst.errors import InputError, nearest
+
+VERBS = {
+    "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",
+    "evaluate": "measure a finished run again: csst evaluate RUN",
+    "predict": "label new examples: csst predict RUN INPUT.npz -o out.csv",
+    "recipes": "list the recipes",
+    "objective": "explain an objective: csst objective 'max mean(recall) s.t. coverage >= 0.95/K'",
+    "demo": "compare five methods on long-tailed digits in about a minute",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; a user's mistake is one sentence on stderr and exit code 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"csst {__version__}")
+        return 0
+    try:
+        if words[0] not in VERBS:
+            raise InputError(f"unknown command {words[0]!r}{nearest(words[0], VERBS) or '; try csst --help'}")
+        return int(importlib.import_module(f"csst.cli.{words[0]}").main(words[1:]) or 0)
+    except InputError as error:
+        print(f"csst: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("csst: interrupted; a run continues with the same command and --resume", file=sys.stderr)
+        return 130
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {what}" for verb, what in VERBS.items()]
+    return (
+        "csst: train classifiers for the metric you care about\n\nusage: csst COMMAND ...\n\n"
+        + "\n".join(lines)
+        + "\n\ncsst COMMAND --help tells more."
+    )

@@ -1,0 +1,72 @@
+"""Arguments and YAML files from a recipe's typed settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, NoReturn
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from csst.errors import InputError
+from csst.recipes import RECIPES, Recipe, changed, recipe
+
+HELP = {
+    "name": argparse.SUPPRESS,
+    "method": "erm, la, csl, fixmatch, uda, csst, csst-fixmatch, csst-uda, csst-no-kl or package.module:name",
+    "objective": "what is maximised, selected on and reported, whatever the method",
+    "seed": "of the split, the weights and the order of examples",
+}
+
+
+class Parser(ArgumentParser):
+    """A parser whose errors are one sentence, like every other error of csst."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        raise InputError(" ".join(f"{ex or message}".split()))
+
+
+def recipe_and_rest(words: Sequence[str], parser_of: Any) -> tuple[Recipe, Namespace]:
+    """The recipe named first (or by --config), changed by the other arguments; and those arguments."""
+    name, rest = _named(list(words))
+    base = recipe(name)
+    parser: Parser = parser_of(name, base)
+    add_recipe(parser, base)
+    found = parser.parse_args(rest)
+    values = {f.name: found[f.name] for f in fields(base)}
+    values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
+    if values["name"] != base.name:
+        raise InputError(f"the configuration is of recipe {values['name']!r}, not {name!r}")
+    return changed(base, values), found
+
+
+def add_recipe(parser: Parser, base: Recipe) -> None:
+    parser.add_argument("--config", action="config", help="a YAML file of settings, e.g. a run's recipe.yaml")
+    for f in fields(base):
+        value: Any = getattr(base, f.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            parser.add_class_arguments(type(value), f.name)
+            parser.set_defaults({f"{f.name}.{key}": v for key, v in asdict(value).items()})
+        else:
+            parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
+
+
+def _named(words: list[str]) -> tuple[str, list[str]]:
+    if words and not words[0].startswith("-"):
+        return words[0], words[1:]
+    for at, word in enumerate(words):
+        path = words[at + 1] if word == "--config" and at + 1 < len(words) else word.partition("--config=")[2]
+        if path:
+            try:
+                with open(path, encoding="utf-8") as file:
+                    values = yaml.safe_load(file)
+            except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+                raise InputError(f"the configuration {path} cannot be read: {error}") from None
+            if isinstance(values, dict) and isinstance(values.get("name"), str):
+                return values["name"], words
+            raise InputError(f"{path} does not say which recipe it is of: add 'name: {next(iter(RECIPES))}'")
+    if any(word in ("-h", "--help") for word in words):
+        return next(iter(RECIPES)), words
+    raise InputError(f"which recipe? csst train RECIPE ..., with one of {', '.join(RECIPES)}")

@@ -1,0 +1,79 @@
+"""How training looks while it runs: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from csst.records import Record
+from csst.training import Trainer
+
+LINES = 10
+
+
+class Progress:
+    """Step, worst-class recall, objective, used fraction, the largest multiplier, speed and time left."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.live = steps, None
+        self.first: tuple[int, float] | None = None
+        self.next_line = 0
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self.live = Bar(
+                TextColumn("step"),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[line]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.task = self.live.add_task("train", total=steps, line="")
+
+    def __enter__(self) -> Progress:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def show(self, trainer: Trainer, record: Record) -> None:
+        line = described(trainer, record)
+        if self.live is not None:
+            self.live.update(self.task, completed=record.step, line=line)
+        elif record.step >= self.next_line or trainer.finished:
+            print(f"step {record.step:>6}/{self.steps}  {line}{self._left(record.step)}", file=sys.stderr, flush=True)
+            self.next_line = record.step + max(1, self.steps // LINES)
+
+    def _left(self, step: int) -> str:
+        if self.first is None:
+            self.first = (step, time.perf_counter())
+            return ""
+        begun, at = self.first
+        left = (time.perf_counter() - at) / max(1, step - begun) * (self.steps - step)
+        return f"  {left:.0f} s left"
+
+
+def described(trainer: Trainer, record: Record) -> str:
+    """One line: worst recall 0.71 · objective 0.71 · used 0.83 · λ recall['8'] 0.31 · 12,000/s"""
+    worst = min(range(len(record.recall)), key=record.recall.__getitem__)
+    parts = [
+        f"worst recall {record.recall[worst]:.3f} ({trainer.task.class_names[worst]})",
+        f"objective {record.value:.3f}",
+    ]
+    if record.slack and min(record.slack) < 0:
+        parts.append(f"constraints missed by {-min(record.slack):.3f}")
+    if record.used is not None:
+        parts.append(f"used {record.used:.2f}")
+    if record.multipliers:
+        top = max(range(len(record.multipliers)), key=record.multipliers.__getitem__)
+        parts.append(f"λ {trainer.multipliers.labels[top]} {record.multipliers[top]:.2f}")
+    if record.examples_per_second is not None:
+        parts.append(f"{record.examples_per_second:,.0f}/s")
+    return " · ".join(parts)

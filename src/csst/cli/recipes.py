@@ -1,0 +1,19 @@
+"""csst recipes: what there is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from csst.cli.tables import show
+from csst.recipes import RECIPES
+
+
+def main(words: Sequence[str]) -> int:
+    table = Table("recipe", "what", "objective", "steps")
+    for name, make in RECIPES.items():
+        made = make()
+        table.add_row(name, (make.__doc__ or "").strip().splitlines()[0], made.objective, str(made.training.steps))
+    show(table)
+    return 0

@@ -1,0 +1,29 @@
+"""Results as tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
+
+
+def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
+    """Validation and test of each run's metrics.json."""
+    table = Table("method", "measured on", *COLUMNS, title=title)
+    for metrics in runs:
+        for part in ("validation", "test"):
+            if part in metrics:
+                m = metrics[part]
+                slack = m["constraint_slack"]
+                met = "–" if not slack else "met" if min(slack) >= 0 else f"missed by {-min(slack):.3f}"
+                numbers = [m["mean_recall"], m["min_recall"], m["min_coverage"], m["objective_value"]]
+                table.add_row(metrics["method"], part, *(f"{n:.3f}" for n in numbers), met)
+    return table
+
+
+def show(table: Table) -> None:
+    Console(width=None if Console().is_terminal else 110).print(table)

@@ -1,0 +1,33 @@
+"""csst train RECIPE --method M --objective "..." --seed S --out DIR [--resume]"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from csst.cli.arguments import Parser, recipe_and_rest
+from csst.cli.progress import Progress
+from csst.cli.tables import metrics_table, show
+from csst.recipes import Recipe, execute
+
+
+def parser_of(name: str, base: Recipe) -> Parser:
+    parser = Parser(
+        prog=f"csst train {name}",
+        usage="csst train RECIPE [--method M] [--objective '...'] [--seed S] [--out DIR] [--resume] [--GROUP.NAME V]",
+        description="Train a classifier. Every setting of the recipe is an argument; --config takes them from YAML.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--out", type=str, default="", help="the run's folder; default runs/RECIPE-METHOD-SEED")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out where it stopped")
+    parser.add_argument("--checkpoint_seconds", type=float, default=30.0, help="time between two checkpoints")
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    recipe, found = recipe_and_rest(words, parser_of)
+    out = found.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
+    with Progress(recipe.training.steps) as progress:
+        metrics = execute(recipe, out, found.resume, progress.show, found.checkpoint_seconds)
+    show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
+    print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results in {out}/metrics.json")
+    return 0

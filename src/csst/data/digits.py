@@ -1,0 +1,68 @@
+"""scikit-learn's handwritten digits (8×8, real scans, shipped with the dependency), made long-tailed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from csst.data.array_views import ShiftAndErase
+from csst.data.splits import long_tail
+from csst.data.task import Task, make
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Long-tailed handwritten digits.
+
+    Args:
+        labeled: labeled examples of the most frequent class.
+        unlabeled: unlabeled examples of the most frequent class.
+        imbalance: most frequent over rarest class.
+        unlabeled_imbalance: the same for the unlabeled part, if it differs.
+        unlabeled_reversed: the unlabeled part's most frequent class is the labeled part's rarest.
+        validation: validation examples per class.
+        test: test examples per class.
+    """
+
+    labeled: int = 30
+    unlabeled: int = 75
+    imbalance: float = 10.0
+    unlabeled_imbalance: float | None = None
+    unlabeled_reversed: bool = False
+    validation: int = 25
+    test: int = 40
+
+    def load(self, seed: int) -> Task:
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(return_X_y=True)
+        pictures = torch.from_numpy(images.reshape(-1, 8, 8) / 16).float()
+        split = long_tail(
+            labels,
+            self.labeled,
+            self.unlabeled,
+            self.imbalance,
+            unlabeled_imbalance=self.unlabeled_imbalance,
+            unlabeled_reversed=self.unlabeled_reversed,
+            validation=self.validation,
+            test=self.test,
+            seed=seed,
+        )
+        truth = torch.from_numpy(labels).long()
+
+        def part(index: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+            return pictures[index], truth[index]
+
+        return make(
+            "digits",
+            part(split.labeled),
+            pictures[split.unlabeled],
+            part(split.validation),
+            part(split.test),
+            weak=ShiftAndErase(pixels=0, noise=0.05),
+            strong=ShiftAndErase(pixels=1, noise=0.1, erase=2),
+            unlabeled_truth=truth[split.unlabeled],
+            split_hash=split.hash,
+        )

@@ -1,0 +1,114 @@
+"""Who is labeled, unlabeled, validation and test: long tails, stratified cuts, and a hash to prove equality.
+
+All randomness comes from NumPy's PCG64, whose stream is the same on every platform, so a seed names a split.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from csst.errors import InputError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Indices into one pool of examples, disjoint; validation and test may also come from a pool of their own."""
+
+    labeled: np.ndarray
+    unlabeled: np.ndarray
+    validation: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    test: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def hash(self) -> str:
+        return split_hash(self.labeled, self.unlabeled, self.validation, self.test)
+
+
+def split_hash(*parts: np.ndarray) -> str:
+    """A short fingerprint of arrays: their dtype, shape and content."""
+    digest = hashlib.sha256()
+    for part in parts:
+        array = np.ascontiguousarray(part)
+        array = array.astype(np.int64) if array.dtype.kind in "iu" and array.dtype != np.uint8 else array
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def long_tail_counts(head: int, imbalance: float, classes: int, reverse: bool = False) -> list[int]:
+    """n_i = floor(head * imbalance^(-i/(K-1))), at least 1: the exponential long tail, n_1/n_K = `imbalance`."""
+    if head < 1 or imbalance < 1 or classes < 2:
+        raise InputError(
+            f"a long tail needs head >= 1, imbalance >= 1 and at least 2 classes; found {head}, {imbalance}, {classes}"
+        )
+    counts = [max(1, int(head * imbalance ** (-i / (classes - 1)) + 1e-9)) for i in range(classes)]
+    return counts[::-1] if reverse else counts
+
+
+def long_tail(
+    labels: np.ndarray,
+    labeled: int,
+    unlabeled: int,
+    imbalance: float,
+    *,
+    unlabeled_imbalance: float | None = None,
+    unlabeled_reversed: bool = False,
+    validation: int = 0,
+    test: int = 0,
+    seed: int = 0,
+) -> Split:
+    """Cut a pool into a long-tailed training set and balanced validation and test sets.
+
+    labeled, unlabeled: examples of the most frequent class (the paper's N1 and M1). imbalance: rho.
+    unlabeled_imbalance: a different rho for the unlabeled part, None for the same. unlabeled_reversed: its most
+    frequent class is the labeled part's rarest. validation, test: examples per class.
+    """
+    labels = np.asarray(labels)
+    classes = int(labels.max()) + 1
+    rho = imbalance if unlabeled_imbalance is None else unlabeled_imbalance
+    wanted = {
+        "test": [test] * classes,
+        "validation": [validation] * classes,
+        "labeled": long_tail_counts(labeled, imbalance, classes),
+        "unlabeled": long_tail_counts(unlabeled, rho, classes, unlabeled_reversed) if unlabeled else [0] * classes,
+    }
+    rng = np.random.default_rng(seed)
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
+    for c in range(classes):
+        order = rng.permutation(np.flatnonzero(labels == c))
+        need = sum(counts[c] for counts in wanted.values())
+        if need > len(order):
+            raise InputError(
+                f"the split needs {need} examples of class {c} "
+                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items())}); the pool has {len(order)}: "
+                "lower the counts"
+            )
+        at = 0
+        for name, counts in wanted.items():
+            parts[name].append(order[at : at + counts[c]])
+            at += counts[c]
+    joined = {name: np.sort(np.concatenate(pieces)) for name, pieces in parts.items()}
+    return Split(joined["labeled"], joined["unlabeled"], joined["validation"], joined["test"])
+
+
+def stratified(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:
+    """The indices of a held-out part with the same share of every class, at least one and never all of a class."""
+    if not 0 < fraction < 1:
+        raise InputError(f"the held-out fraction must lie between 0 and 1; found {fraction}")
+    labels = np.asarray(labels)
+    rng = np.random.default_rng(seed)
+    held = []
+    for c in range(int(labels.max()) + 1):
+        members = rng.permutation(np.flatnonzero(labels == c))
+        if len(members) < 2:
+            name = class_names[c] if class_names is not None else c
+            raise InputError(
+                f"class {name!r} has {len(members)} labeled examples, and holding some out for validation needs 2: "
+                "label more, merge classes, or give a validation set"
+            )
+        held.append(members[: min(len(members) - 1, max(1, round(fraction * len(members))))])
+    return np.sort(np.concatenate(held))

@@ -1,0 +1,147 @@
+"""A task: what there is to learn from, to validate on and to test on, and the views of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.confusion import refuse_empty_classes
+from csst.data.splits import split_hash
+from csst.errors import InputError
+
+View = Callable[[Any, torch.Generator], Any]
+
+
+class Examples(Protocol):
+    """Inputs that can be fetched by index; a tensor is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: Tensor) -> Any: ...
+
+
+def unchanged(batch: Any, generator: torch.Generator) -> Any:
+    """The view that leaves examples as they are."""
+    return batch
+
+
+@dataclass(frozen=True)
+class Labeled:
+    """Inputs with their classes, int64 in 0 .. K-1."""
+
+    inputs: Examples
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise InputError(f"each example needs one label; found {len(self.inputs)} and {len(self.labels)}")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labeled, unlabeled, validation and test examples with weak and strong views.
+
+    Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
+    pseudo-labels were right. `make` builds one from arrays.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    labeled: Labeled
+    unlabeled: Examples
+    validation: Labeled
+    test: Labeled | None
+    weak: View = unchanged
+    strong: View = unchanged
+    kind: Literal["array", "image", "text"] = "array"
+    unlabeled_truth: Tensor | None = None
+    split_hash: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for where, part in (("labeled", self.labeled), ("validation", self.validation), ("test", self.test)):
+            if part is None:
+                continue
+            if len(part) and (int(part.labels.min()) < 0 or int(part.labels.max()) >= self.classes):
+                raise InputError(
+                    f"{where} labels must lie in 0 .. {self.classes - 1}; "
+                    f"found {int(part.labels.min())} to {int(part.labels.max())}"
+                )
+            counts = torch.bincount(part.labels, minlength=self.classes)
+            refuse_empty_classes(counts, self.class_names, "recall", f"the {where} examples")
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def train_counts(self) -> Tensor:
+        return torch.bincount(self.labeled.labels, minlength=self.classes)
+
+    @property
+    def train_prior(self) -> Tensor:
+        """pi: the class shares of the labeled examples."""
+        return self.train_counts.double() / len(self.labeled)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.labeled.inputs[torch.tensor([0])].shape[1:])
+
+
+def as_inputs(values: Any, what: str) -> Tensor:
+    """Inputs as a tensor: uint8 stays, everything else becomes float32; refuses NaN and infinity, saying where."""
+    try:
+        tensor = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{what} must be an array of numbers ({error})") from None
+    if tensor.ndim < 2 or tensor.is_complex():
+        raise InputError(f"{what} must have one row per example, shape (N, features...); found {tuple(tensor.shape)}")
+    if tensor.dtype == torch.uint8:
+        return tensor
+    tensor = tensor.to(torch.float32)
+    bad = ~torch.isfinite(tensor).reshape(len(tensor), -1).all(1)
+    if bad.any():
+        rows = bad.nonzero().flatten().tolist()
+        raise InputError(f"{what} must be finite; {len(rows)} rows are not, the first {rows[:5]}: drop or impute them")
+    return tensor
+
+
+def as_labels(values: Any, what: str) -> Tensor:
+    """Class indices as int64; refuses anything that is not a vector of integers."""
+    array = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"{what} must be a vector of integers; found shape {array.shape} of {array.dtype}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def make(
+    name: str,
+    labeled: tuple[Any, Any],
+    unlabeled: Any,
+    validation: tuple[Any, Any],
+    test: tuple[Any, Any] | None = None,
+    class_names: tuple[str, ...] | None = None,
+    **more: Any,
+) -> Task:
+    """A task from arrays or tensors, as (inputs, labels) pairs; its hash is that of the content."""
+    pairs = {"labeled": labeled, "validation": validation, **({"test": test} if test is not None else {})}
+    parts = {k: Labeled(as_inputs(x, f"{k} inputs"), as_labels(y, f"{k} labels")) for k, (x, y) in pairs.items()}
+    inputs = as_inputs(unlabeled, "unlabeled inputs")
+    shapes = {tuple(p.inputs.shape[1:]) for p in parts.values() if isinstance(p.inputs, Tensor)} | {
+        tuple(inputs.shape[1:])
+    }
+    if len(shapes) > 1:
+        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    if class_names is None:
+        class_names = tuple(str(c) for c in range(int(max(p.labels.max() for p in parts.values() if len(p))) + 1))
+    arrays = [np.asarray(a) for p in parts.values() for a in (p.inputs, p.labels)] + [inputs.numpy()]
+    more.setdefault("split_hash", split_hash(*arrays))
+    return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **more)

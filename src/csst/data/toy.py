@@ -1,0 +1,117 @@
+"""Gaussian toys whose best possible classifiers are known exactly.
+
+toy          three classes in a row, unequally crowded: the one in the middle is also the rarest, so accuracy,
+             mean recall (logit adjustment) and worst-case recall want three different classifiers
+toy-overlap  the same, so close together that pseudo-labels are often wrong
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from csst.data.array_views import Noise
+from csst.data.splits import long_tail_counts, split_hash
+from csst.data.task import Task, make
+from csst.errors import InputError
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Unit-variance Gaussians in the plane, one per class, centred on a line, with exact recalls by quadrature.
+
+    The second coordinate is pure noise, so every Bayes rule looks at the first only and the integrals are
+    one-dimensional.
+    """
+
+    centres: tuple[float, ...]
+
+    def sample(self, counts: list[int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.repeat(np.arange(len(counts)), counts)
+        points = rng.standard_normal((len(labels), 2))
+        points[:, 0] += np.asarray(self.centres)[labels]
+        return points.astype(np.float32), labels
+
+    def densities(self, step: float = 1e-3) -> tuple[np.ndarray, float]:
+        """P_i(x) on a grid (K, points) that holds all but 1e-9 of the mass, and the width of a cell."""
+        grid = np.arange(min(self.centres) - 6.5, max(self.centres) + 6.5, step) + step / 2
+        return np.exp(-((grid - np.asarray(self.centres)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi), step
+
+    def recalls(self, weights: np.ndarray) -> np.ndarray:
+        """The recalls of the Bayes rule argmax_i w_i P_i(x); w = prior is best for accuracy, w = 1 for mean recall."""
+        density, width = self.densities()
+        choice = (np.asarray(weights)[:, None] * density).argmax(0)
+        return np.array([density[i][choice == i].sum() * width for i in range(len(density))])
+
+    def minimax(self, rounds: int = 400) -> tuple[float, np.ndarray]:
+        """The largest possible worst-class recall, and the weights whose Bayes rule reaches it.
+
+        min over the simplex of the convex function  lambda -> integral of max_i lambda_i P_i(x) dx,  by exponentiated
+        gradient with a falling step; the recalls are its gradient and are all equal at the minimum.
+        """
+        density, width = self.densities()
+        weights, best = np.full(len(density), 1 / len(density)), (1.0, np.zeros(len(density)))
+        for t in range(rounds):
+            scores = weights[:, None] * density
+            value = scores.max(0).sum() * width
+            if value < best[0]:
+                best = (value, weights)
+            choice = scores.argmax(0)
+            recalls = np.array([density[i][choice == i].sum() * width for i in range(len(density))])
+            weights = weights * np.exp(-recalls * 4 / (1 + t / 20))
+            weights = weights / weights.sum()
+        return best
+
+
+SPACINGS = {"toy": 1.9, "toy-overlap": 1.0}
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Long-tailed samples of three Gaussians in a row; the rarest class stands in the middle.
+
+    Args:
+        name: toy, or toy-overlap.
+        labeled: labeled examples of the most frequent class.
+        unlabeled: unlabeled examples of the most frequent class.
+        imbalance: most frequent over rarest class.
+        validation: validation examples per class.
+        test: test examples per class.
+    """
+
+    name: str = "toy"
+    labeled: int = 400
+    unlabeled: int = 2000
+    imbalance: float = 20.0
+    validation: int = 500
+    test: int = 5000
+
+    def gaussians(self) -> Gaussians:
+        if self.name not in SPACINGS:
+            raise InputError(f"data.name must be one of {', '.join(SPACINGS)}; found {self.name!r}")
+        gap = SPACINGS[self.name]
+        return Gaussians((-gap, gap, 0.0))
+
+    def load(self, seed: int) -> Task:
+        source, rng = self.gaussians(), np.random.default_rng(seed)
+        counts = long_tail_counts(self.labeled, self.imbalance, 3)
+        labeled = source.sample(counts, rng)
+        unlabeled, truth = source.sample(long_tail_counts(self.unlabeled, self.imbalance, 3), rng)
+        validation = source.sample([self.validation] * 3, rng)
+        test = source.sample([self.test] * 3, rng)
+        scale = torch.ones(2)
+        return make(
+            self.name,
+            labeled,
+            unlabeled,
+            validation,
+            test,
+            class_names=("left", "right", "middle"),
+            weak=Noise(scale, 0.05),
+            strong=Noise(scale, 0.25),
+            unlabeled_truth=torch.from_numpy(truth),
+            split_hash=split_hash(*labeled, unlabeled, *validation, *test),
+            facts={"best possible min recall": source.minimax()[0]},
+        )

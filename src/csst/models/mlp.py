@@ -1,0 +1,38 @@
+"""Small networks for feature vectors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Standardize(nn.Module):
+    """(x - mean) / std with fixed statistics, kept inside the model so that predictions need nothing else."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("std", torch.ones(shape))
+
+    def fit(self, inputs: Tensor) -> Standardize:
+        """Take the statistics of these inputs; a constant feature keeps std 1."""
+        inputs = inputs.float()
+        std = inputs.std(0)
+        self.mean, self.std = inputs.mean(0), torch.where(std > 1e-12, std, torch.ones_like(std))
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.to(self.mean.dtype) - self.mean) / self.std
+
+
+def mlp(inputs: tuple[int, ...], classes: int, hidden: int = 128, depth: int = 2) -> nn.Sequential:
+    """Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is a linear classifier."""
+    layers: list[nn.Module] = [Standardize(inputs), nn.Flatten()]
+    width = int(torch.Size(inputs).numel())
+    for _ in range(depth):
+        layers += [nn.Linear(width, hidden), nn.ReLU()]
+        width = hidden
+    return nn.Sequential(*layers, nn.Linear(width, classes))

@@ -1,0 +1,34 @@
+"""Recipes: functions that return a typed, frozen configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from csst.errors import InputError
+from csst.recipes.execute import assemble, execute, trained
+from csst.recipes.quick import array, custom, digits, toy, toy_overlap
+from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "digits": digits,
+    "toy": toy,
+    "toy-overlap": toy_overlap,
+    "array": array,
+    "custom": custom,
+}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by name, or by `package.module:name` of a function that returns one."""
+    return make_recipe(name, RECIPES)
+
+
+def from_dict(values: dict[str, Any]) -> Recipe:
+    """The recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
+    if not isinstance(values, dict) or not isinstance(values.get("name"), str):
+        raise InputError("a recipe file needs the recipe's 'name'")
+    return changed(recipe(values["name"]), values)
+
+
+__all__ = ["RECIPES", "Custom", "Recipe", "Source", "assemble", "changed", "execute", "from_dict", "recipe", "trained"]

@@ -1,0 +1,110 @@
+"""A recipe: everything that defines a run, typed and frozen, to and from YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol
+
+from csst.data.task import Task
+from csst.errors import InputError, nearest
+from csst.models import Model
+from csst.plugins import load
+from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
+
+
+class Source(Protocol):
+    """Where a task comes from: any frozen dataclass with a `load`."""
+
+    def load(self, seed: int) -> Task: ...
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A dataset of the user's own.
+
+    Args:
+        source: package.module:name of a function (seed) -> Task.
+    """
+
+    source: str = ""
+
+    def load(self, seed: int) -> Task:
+        if ":" not in self.source:
+            raise InputError("the custom recipe needs a dataset: csst train custom --data.source package.module:name")
+        made = load(self.source, "a dataset")(seed)
+        if not isinstance(made, Task):
+            raise InputError(f"{self.source} must return a csst.data.Task; found {type(made).__name__}")
+        return made
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that defines a run.
+
+    Args:
+        name: which recipe this came from.
+        method: erm, la, csl, fixmatch, uda, csst, csst-fixmatch, csst-uda, csst-no-kl, or package.module:name.
+        objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
+        seed: of the split, the weights and the order of examples.
+    """
+
+    name: str
+    data: Source
+    method: str = "csst"
+    objective: str = "min-recall"
+    seed: int = 0
+    model: Model = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
+    dual: Dual = field(default_factory=Dual)
+    selection: Selection = field(default_factory=Selection)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.training, self.selftraining, self.dual, self.selection)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for YAML."""
+        return asdict(self)
+
+
+def changed(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
+    """The recipe with these (nested) values; an unknown name is an error."""
+    return _changed(recipe, values, where)
+
+
+def _changed(old: Any, values: dict[str, Any], where: str) -> Any:
+    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"there is no setting {where}{name}{nearest(name, known)}")
+        nested = is_dataclass(known[name])
+        if nested and not isinstance(value, dict):
+            raise InputError(f"{where}{name} is a group of settings; found {value!r}")
+        new[name] = _changed(known[name], value, f"{where}{name}.") if nested else value
+    return replace(old, **new)
+
+
+def differences(one: dict[str, Any], other: dict[str, Any], where: str = "") -> list[str]:
+    """Where two recipes differ, as 'training.steps: 100 → 200'."""
+    found = []
+    for key in sorted({*one, *other}):
+        a, b = one.get(key), other.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, f"{where}{key}.")
+        elif a != b:
+            found.append(f"{where}{key}: {a} → {b}")
+    return found
+
+
+def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
+    """A recipe by name, or by `package.module:name` of a function that returns one."""
+    if ":" in name:
+        made = load(name, "a recipe")()
+        if not isinstance(made, Recipe):
+            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(made).__name__}")
+        return replace(made, name=name)
+    if name not in known:
+        raise InputError(f"unknown recipe {name!r}{nearest(name, known) or '; recipes: ' + ', '.join(known)}")
+    return known[name]()

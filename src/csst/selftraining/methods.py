@@ -1,0 +1,89 @@
+"""Every method of the paper as a row: what the gain follows, how unlabeled examples are labeled and selected.
+
+A method of your own is one more `Method`, in Python or as `--method package.module:name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from csst.errors import InputError, nearest
+from csst.objectives import Objective
+from csst.plugins import load
+from csst.selftraining.core import SelfTraining
+from csst.selftraining.labelers import Hard, Labeler, Sharpened
+from csst.selftraining.selectors import Confidence, KLThreshold, Selector
+from csst.settings import SelfTrainingSettings
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table.
+
+    gain_follows: "objective" (the goal of the run), or the fixed goal whose gain is used, e.g. "accuracy" for G = I.
+    label, select: make the labeler and the selector from the settings; None learns from labeled examples only.
+    """
+
+    name: str
+    gain_follows: str
+    label: Callable[[SelfTrainingSettings], Labeler] | None = None
+    select: Callable[[SelfTrainingSettings], Selector] | None = None
+
+    def objective(self, goal: Objective) -> Objective | str:
+        """What the gain follows when the run's goal is this one."""
+        return goal if self.gain_follows == "objective" else self.gain_follows
+
+    def selftraining(self, settings: SelfTrainingSettings) -> SelfTraining | None:
+        if self.label is None or self.select is None:
+            return None
+        return SelfTraining(self.label(settings), self.select(settings))
+
+
+def _hard(_: SelfTrainingSettings) -> Labeler:
+    return Hard()
+
+
+def _sharpened(settings: SelfTrainingSettings) -> Labeler:
+    return Sharpened(settings.temperature)
+
+
+def _confidence(settings: SelfTrainingSettings) -> Selector:
+    return Confidence(settings.confidence)
+
+
+def _kl(settings: SelfTrainingSettings) -> Selector:
+    return KLThreshold(settings.tau)
+
+
+METHODS = {
+    row.name: row
+    for row in (
+        Method("erm", "accuracy"),
+        Method("la", "mean-recall"),
+        Method("csl", "objective"),
+        Method("fixmatch", "accuracy", _hard, _confidence),
+        Method("uda", "accuracy", _sharpened, _confidence),
+        Method("csst-fixmatch", "objective", _hard, _kl),
+        Method("csst-uda", "objective", _sharpened, _kl),
+        Method("csst-no-kl", "objective", _hard, _confidence),
+    )
+}
+
+
+def method(name: str | Method, kind: Literal["array", "image", "text"] = "array") -> Method:
+    """A method by name; "csst" is csst-uda for text and csst-fixmatch for everything else."""
+    if isinstance(name, Method):
+        return name
+    if name == "csst":
+        name = "csst-uda" if kind == "text" else "csst-fixmatch"
+    if ":" in name:
+        found = load(name, "a method")
+        if not isinstance(found, Method):
+            raise InputError(f"{name} must be a csst.selftraining.Method; found {type(found).__name__}")
+        return found
+    if name not in METHODS:
+        words = ["csst", *METHODS]
+        raise InputError(f"unknown method {name!r}{nearest(name, words) or '; methods: ' + ', '.join(words)}")
+    return METHODS[name]

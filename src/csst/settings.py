@@ -1,0 +1,150 @@
+"""What a run can be told, as frozen, typed values; the command line and YAML files mirror them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from csst.errors import InputError
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the classifier learns.
+
+    Args:
+        steps: optimizer steps in all.
+        labeled_batch: labeled examples per step.
+        unlabeled_batch: unlabeled examples per step.
+        optimizer: sgd (Nesterov momentum) or adamw.
+        lr: learning rate at the start.
+        schedule: fixmatch is lr cos(7 pi step / (16 steps)); constant keeps lr.
+        momentum: of sgd.
+        weight_decay: of either optimizer.
+        ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
+        evaluation_batch: examples per forward pass when measuring.
+        device: auto takes a CUDA device if there is one.
+        threads: torch's CPU threads; 0 leaves torch's default. Small networks are fastest with 1.
+    """
+
+    steps: int = 1000
+    labeled_batch: int = 64
+    unlabeled_batch: int = 256
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    lr: float = 0.03
+    schedule: Literal["fixmatch", "constant"] = "fixmatch"
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    ema: float = 0.99
+    evaluation_batch: int = 1024
+    device: str = "auto"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
+        _choice(self, "optimizer", "sgd", "adamw")
+        _choice(self, "schedule", "fixmatch", "constant")
+        _within(self, 0, 1, "momentum", "ema")
+        _within(self, 0, float("inf"), "weight_decay", "threads")
+
+
+@dataclass(frozen=True)
+class SelfTrainingSettings:
+    """How unlabeled examples are used.
+
+    Args:
+        unlabeled_weight: weight of the consistency loss (the paper's lambda_u).
+        tau: pseudo-labels with KL(norm(G^T p) || p_m) <= tau are used by csst methods.
+        confidence: pseudo-labels with max p_m >= confidence are used by fixmatch, uda and csst-no-kl.
+        temperature: sharpening of the soft targets of uda methods.
+        annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
+    """
+
+    unlabeled_weight: float = 1.0
+    tau: float = 0.05
+    confidence: float = 0.95
+    temperature: float = 0.4
+    annealing: Literal["off", "linear", "log", "exp"] = "off"
+
+    def __post_init__(self) -> None:
+        _within(self, 0, float("inf"), "unlabeled_weight", "tau")
+        _within(self, 0, 1, "confidence", "temperature")
+        _choice(self, "annealing", "off", "linear", "log", "exp")
+
+
+@dataclass(frozen=True)
+class Dual:
+    """How the multipliers move.
+
+    Args:
+        steps_per_update: optimizer steps between two multiplier updates.
+        step_size: the dual step (the paper's omega) at the start.
+        schedule: constant, or linear or cosine decay of the step size to 0.
+        initial: uniform (1/size, Algorithm 1), prior (start as accuracy does, G = I), zero (constraints start at 0).
+        metric_prior: prior under which the gain is derived; default: the objective's own.
+    """
+
+    steps_per_update: int = 20
+    step_size: float = 0.25
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    initial: Literal["uniform", "prior", "zero"] = "uniform"
+    metric_prior: Literal["default", "train", "evaluation"] = "default"
+
+    def __post_init__(self) -> None:
+        _positive(self, "steps_per_update")
+        _within(self, 0, float("inf"), "step_size")
+        _choice(self, "schedule", "constant", "linear", "cosine")
+        _choice(self, "initial", "uniform", "prior", "zero")
+        _choice(self, "metric_prior", "default", "train", "evaluation")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of the models met on the way is kept: the best on the objective itself, measured on validation.
+
+    Args:
+        tolerance: a constraint missed by no more than this counts as met.
+        patience: stop after this many multiplier updates without a better model; 0 never stops early.
+    """
+
+    tolerance: float = 1e-3
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        _within(self, 0, float("inf"), "tolerance", "patience")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of the above."""
+
+    training: Training = field(default_factory=Training)
+    selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
+    dual: Dual = field(default_factory=Dual)
+    selection: Selection = field(default_factory=Selection)
+
+
+def _positive(settings: Any, *names: str) -> None:
+    for name in names:
+        if not 0 < getattr(settings, name) < float("inf"):
+            raise InputError(f"{_path(settings, name)} must be positive; found {getattr(settings, name)!r}")
+
+
+def _within(settings: Any, low: float, high: float, *names: str) -> None:
+    for name in names:
+        if not low <= getattr(settings, name) <= high or getattr(settings, name) == float("inf"):
+            raise InputError(
+                f"{_path(settings, name)} must be a number from {low} to {high}; found {getattr(settings, name)!r}"
+            )
+
+
+def _choice(settings: Any, name: str, *words: str) -> None:
+    if getattr(settings, name) not in words:
+        raise InputError(
+            f"{_path(settings, name)} must be one of {', '.join(words)}; found {getattr(settings, name)!r}"
+        )
+
+
+def _path(settings: Any, name: str) -> str:
+    group = next((f.name for f in fields(Settings) if f.type == type(settings).__name__), type(settings).__name__)
+    return f"{group}.{name}"

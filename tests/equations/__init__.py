@@ -1,0 +1,1 @@
+"""One test per equation of the paper, against `reference.py`."""

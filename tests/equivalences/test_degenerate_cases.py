@@ -1,0 +1,71 @@
+"""Cases in which two methods must coincide, step for step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from csst.selftraining import Hard, KLThreshold, Method
+from csst.settings import SelfTrainingSettings
+from tests.runs.test_trainer import SMALL, lines, trainer
+
+
+def weights(made) -> list[torch.Tensor]:
+    return [p.detach() for p in made.model.parameters()]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_csst_for_accuracy_is_fixmatch(soft):
+    """With G = I, KL ≤ -log 0.95 is confidence ≥ 0.95 for hard labels, and the losses are cross-entropies."""
+    settings = replace(
+        SMALL,
+        training=replace(SMALL.training, steps=60),
+        selftraining=SelfTrainingSettings(
+            tau=-math.log(0.95) if not soft else 100.0, confidence=0.95 if not soft else 0
+        ),
+    )
+    pair = ("csst-uda", "uda") if soft else ("csst-fixmatch", "fixmatch")
+    ours, theirs = (trainer(name, "accuracy", settings) for name in pair)
+    assert lines(ours.run()) == lines(theirs.run())
+    assert all(torch.equal(a, b) for a, b in zip(weights(ours), weights(theirs), strict=True))
+
+
+def test_csst_with_a_diagonal_gain_is_csst_without_kl():
+    settings = replace(SMALL, selftraining=SelfTrainingSettings(tau=-math.log(0.8), confidence=0.8))
+    one, two = (trainer(name, "min-recall", settings) for name in ("csst-fixmatch", "csst-no-kl"))
+    assert lines(one.run()) == lines(two.run())
+
+
+def test_with_weight_zero_csst_is_csl():
+    """Labeled and unlabeled draws come from separate streams, so the unlabeled branch changes nothing else."""
+    settings = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_weight=0.0))
+    ours, csl = trainer("csst", "mean-recall-coverage", settings), trainer("csl", "mean-recall-coverage", settings)
+    mine, theirs = list(ours.run()), list(csl.run())
+    for a, b in zip(weights(ours), weights(csl), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(ours.multipliers.value, csl.multipliers.value)
+    assert [r.recall for r in mine] == [r.recall for r in theirs]
+
+
+def test_selecting_nothing_is_csl():
+    nothing = Method("none", "objective", lambda s: Hard(), lambda s: lambda t, p, g, i: torch.zeros(len(p)))
+    ours, csl = trainer(nothing), trainer("csl")
+    list(ours.run()), list(csl.run())
+    for a, b in zip(weights(ours), weights(csl), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_csl_for_accuracy_is_erm_and_for_mean_recall_is_la():
+    for goal, baseline in (("accuracy", "erm"), ("mean-recall", "la")):
+        one, two = trainer("csl", goal), trainer(baseline, goal)
+        assert lines(one.run()) == lines(two.run())
+
+
+def test_a_huge_tau_uses_everything_and_zero_nothing():
+    for tau, used in ((1e6, 1.0), (0.0, 0.0)):
+        row = Method("kl", "objective", lambda s: Hard(), lambda s: KLThreshold(s.tau))
+        settings = replace(SMALL, selftraining=SelfTrainingSettings(tau=tau))
+        assert list(trainer(row, settings=settings).run())[-1].used == used

@@ -1,0 +1,196 @@
+"""The command line as a person meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from csst.cli import main
+
+FAST = ["--training.steps", "20", "--data.validation", "30", "--data.test", "30"]
+
+PLUGIN = """
+import torch
+from csst import Objective
+from csst.data import Toy
+from csst.recipes import recipe
+from csst.selftraining import Confidence, Hard, Method
+
+mine = Method("mine", "objective", lambda s: Hard(), lambda s: Confidence(0.5))
+
+class Worst(Objective):
+    def utility(self, c):
+        return c.recall[2]
+
+def net(shape, classes):
+    return torch.nn.Linear(shape[0], classes)
+
+def task(seed):
+    return Toy("toy", labeled=60, unlabeled=90, validation=30, test=30).load(seed)
+
+def my_recipe():
+    return recipe("toy")
+"""
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    x = rng.standard_normal((100, 4)) + 2 * np.eye(4)[y]
+    y[::2] = -1
+    np.savez(
+        tmp_path / "mine.npz",
+        x=x,
+        y=y,
+        x_test=x,
+        y_test=np.repeat([0, 1, 2], [60, 30, 10]),
+        class_names=["a", "b", "=c"],
+    )
+    np.savez(tmp_path / "new.npz", x=x[:5])
+    return tmp_path
+
+
+def test_train_evaluate_and_predict(arrays, capsys, monkeypatch):
+    monkeypatch.chdir(arrays)
+    sentence = "max mean(recall) s.t. recall['=c'] >= 0.5"
+    assert (
+        main(
+            [
+                "train",
+                "array",
+                "--data.path",
+                "mine.npz",
+                "--training.steps",
+                "30",
+                "--out",
+                "r",
+                "--objective",
+                sentence,
+            ]
+        )
+        == 0
+    )
+    shown = capsys.readouterr()
+    assert "csst-fixmatch" in shown.out
+    assert "worst recall" in shown.err  # plain lines where there is no terminal
+    assert json.loads((arrays / "r/metrics.json").read_text())["objective"] == sentence
+    assert main(["evaluate", "r"]) == 0
+    assert "equal to metrics.json" in capsys.readouterr().out
+    assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
+    rows = list(csv.DictReader((arrays / "out.csv").open()))
+    assert len(rows) == 5
+    assert list(rows[0]) == ["row", "label", "p(a)", "p(b)", "p('=c)"]
+    for row in rows:
+        probs = {name: float(row[f"p({name})"]) for name in ("a", "b", "'=c")}
+        assert sum(probs.values()) == pytest.approx(1, abs=1e-4)
+        assert row["label"] == max(probs, key=probs.get)
+
+
+def test_resume_config_and_print_config(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "toy", *FAST, "--method", "csl", "--seed", "2", "--out", "a"]) == 0
+    assert main(["train", "--config", "a/recipe.yaml", "--out", "b"]) == 0
+    one, two = (json.loads((tmp_path / d / "metrics.json").read_text()) for d in "ab")
+    one.pop("seconds"), two.pop("seconds")
+    assert one == two
+    assert main(["train", "toy", *FAST, "--method", "csl", "--seed", "2", "--out", "a", "--resume"]) == 0
+    assert main(["train", "toy", *FAST, "--method", "csl", "--seed", "3", "--out", "a", "--resume"]) == 2
+    assert "seed: 2 → 3" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "toy", "--training.steps", "7", "--print_config"])
+    assert stopped.value.code in (0, None)
+    assert "steps: 7" in capsys.readouterr().out
+
+
+def test_plugins_by_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_plugins_for_csst.py").write_text(PLUGIN)
+    ref = "my_plugins_for_csst:"
+    words = [
+        "--method",
+        ref + "mine",
+        "--objective",
+        ref + "Worst",
+        "--model.name",
+        ref + "net",
+        "--training.steps",
+        "20",
+    ]
+    assert main(["train", "custom", "--data.source", ref + "task", *words, "--out", "a"]) == 0
+    found = json.loads((tmp_path / "a/metrics.json").read_text())
+    assert found["method"] == "mine"
+    assert found["test"]["objective_value"] == found["test"]["recall"][2]
+    assert main(["train", ref + "my_recipe", *FAST, "--out", "b"]) == 0
+    assert main(["evaluate", "b"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train"], "which recipe?"),
+        (["train", "digitz"], "did you mean 'digits'"),
+        (["trane"], "did you mean 'train'"),
+        (["train", "toy", "--training.stepz", "3"], "stepz"),
+        (["train", "toy", "--training.lr", "fast"], "training.lr"),
+        (["train", "toy", "--training.lr", "-1"], "training.lr must be positive"),
+        (["train", "toy", "--dual.schedule", "sometimes"], "sometimes"),
+        (["train", "toy", "--method", "fixmtch"], "did you mean 'fixmatch'"),
+        (["train", "toy", "--objective", "max min(recal)"], "did you mean 'recall'"),
+        (["train", "toy", "--objective", "max recall['nobody']"], "there is no class 'nobody'"),
+        (["train", "toy", "--model.name", "mpl"], "did you mean 'mlp'"),
+        (["train", "toy", "--training.device", "cuda:77"], "cannot be used here"),
+        (["train", "array"], "--data.path"),
+        (["train", "array", "--data.path", "missing.npz"], "no file"),
+        (["train", "custom"], "--data.source"),
+        (["train", "custom", "--data.source", "json:dumps"], "must return"),
+        (["train", "--config", "missing.yaml"], "cannot be read"),
+        (["evaluate", "nowhere"], "not a run"),
+        (["predict", "nowhere", "x.npz", "-o", "y.csv"], "not a run"),
+        (["objective", "max recall"], "vector"),
+        (["objective", "min-recall", "--prior", "a,b"], "numbers"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_2(words, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("csst: ")
+    assert says in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "runs").exists()  # nothing is begun that cannot be carried out
+
+
+def test_explaining_an_objective(capsys):
+    assert (
+        main(["objective", "max min(recall) s.t. coverage >= 0.95/K", "--prior", "7,2,1", "--class-names", "a,b,c"])
+        == 0
+    )
+    shown = capsys.readouterr().out
+    for words in (
+        "maximises   min(recall)",
+        "subject to  coverage >= 0.95/K",
+        "simplex",
+        "λ ≥ 0",
+        "recall['c']",
+        "G at the start",
+    ):
+        assert words in shown
+    assert main(["recipes"]) == 0
+    assert "toy-overlap" in capsys.readouterr().out
+
+
+def test_help_is_instant_because_nothing_heavy_is_imported():
+    heavy = "[m for m in ('torch', 'numpy', 'rich') if m in sys.modules]"
+    code = f"import sys; from csst.cli import main; main(['--help']); print({heavy})"
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+    assert time.perf_counter() - start < 10  # a stalled import, not a benchmark

@@ -1,0 +1,232 @@
+"""A run's folder: what is in it, that it resumes to the bit, and that a kill at any moment loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import csst
+from csst.recipes import execute, from_dict, recipe
+from csst.records import TIMINGS
+from csst.runs import Run
+
+QUICK = replace(
+    recipe("toy"),
+    data=replace(recipe("toy").data, labeled=60, unlabeled=120, validation=40, test=60),
+    training=replace(recipe("toy").training, steps=60, labeled_batch=16, unlabeled_batch=32),
+    dual=replace(recipe("toy").dual, steps_per_update=10),
+)
+
+
+def compared(folder: Path) -> tuple[list, dict, dict]:
+    """All of a finished run that must not depend on when it was interrupted."""
+    journal = [{k: v for k, v in r.items() if k not in TIMINGS} for r in Run(folder).journal()]
+    metrics = {k: v for k, v in Run(folder).metrics().items() if k != "seconds"}
+    trainer = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]
+    return journal, metrics, trainer
+
+
+def same(one, two) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, two)
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(same, one, two))
+    return one == two
+
+
+def test_the_folder_holds_everything(tmp_path):
+    metrics = execute(QUICK, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
+    top = {"method", "objective", "seed", "steps", "seconds", "split_hash"}
+    assert top <= metrics.keys()
+    for part in ("validation", "test"):
+        assert {
+            "accuracy", "mean_recall", "min_recall", "min_coverage", "recall", "precision", "coverage", "confusion",
+            "objective_value", "constraint_slack",
+        } <= metrics[part].keys()  # fmt: skip
+        counts = torch.tensor(metrics[part]["confusion"])
+        c = csst.Confusion.from_counts(counts)
+        assert metrics[part]["min_recall"] == float(c.recall.min()) == metrics[part]["objective_value"]
+    assert from_dict(run.recipe()) == QUICK
+    assert {"torch", "python", "threads", "command"} <= json.loads(run.path("environment.json").read_text()).keys()
+    journal = run.journal()
+    assert [r["step"] for r in journal] == list(range(0, 61, 10))
+    for key in ("labeled_loss", "used", "recall", "coverage", "multipliers", "payoff", "lr", "examples_per_second"):
+        assert journal[-1][key] is not None
+    assert sum(metrics["prior"]["unlabeled_estimate"]) == pytest.approx(1)
+    assert metrics["split_hash"] == QUICK.data.load(0).split_hash != QUICK.data.load(1).split_hash
+
+
+def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
+    """Selection never sees them: scrambled test labels change the test numbers and nothing else."""
+    module = sys.modules["csst.recipes.execute"]
+    execute(QUICK, tmp_path / "one")
+    plain = module.assemble
+
+    def scrambled(r):
+        made = plain(r)
+        made.task = replace(made.task, test=replace(made.task.test, labels=made.task.test.labels.flip(0)))
+        return made
+
+    monkeypatch.setattr(module, "assemble", scrambled)
+    execute(QUICK, tmp_path / "two")
+    (journal, metrics, state), (journal2, metrics2, state2) = compared(tmp_path / "one"), compared(tmp_path / "two")
+    assert journal == journal2
+    assert same(state, state2)
+    assert metrics["validation"] == metrics2["validation"]
+    assert metrics["test"] != metrics2["test"]
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [0, 20, 50, 60])
+def test_resuming_is_bit_identical(tmp_path, at):
+    def stop(trainer, record):
+        if record.step == at:
+            raise Stop
+
+    execute(QUICK, tmp_path / "whole")
+    with pytest.raises(Stop):
+        execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+
+
+def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_can(tmp_path):
+    def stop(trainer, record):
+        if record.step == 40:
+            raise Stop
+
+    execute(QUICK, tmp_path / "whole")
+    with pytest.raises(Stop):
+        execute(QUICK, tmp_path / "cut", on_record=stop)  # checkpoints only every 30 s: none yet
+    with (tmp_path / "cut" / "journal.jsonl").open("a") as journal:
+        journal.write('{"step": 50, "rec')
+    execute(QUICK, tmp_path / "cut", resume=True)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+
+
+SLOW_WRITER = """
+import os, sys, time
+from dataclasses import replace
+import csst.runs as runs
+from csst.recipes import execute, from_dict
+import yaml
+if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
+    plain, seen = runs.Run.write, []
+    def write(self, name, content):
+        if name == "checkpoint.pt" and len(seen) == int(os.environ["STALL"]):
+            (self.folder / (name + ".partial")).write_bytes(content[: len(content) // 2])
+            print("writing", flush=True)
+            time.sleep(60)
+        seen.append(name) if name == "checkpoint.pt" else None
+        plain(self, name, content)
+    runs.Run.write = write
+recipe = from_dict(yaml.safe_load(open(sys.argv[1])))
+execute(recipe, sys.argv[2], resume=True, checkpoint_seconds=0)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("written", [0, 3])
+def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(tmp_path, written):
+    execute(QUICK, tmp_path / "whole")
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(QUICK.as_dict()))
+    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+    with subprocess.Popen(command, env={**os.environ, "STALL": str(written)}, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"writing\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert (tmp_path / "cut" / "checkpoint.pt.partial").exists()
+    assert (tmp_path / "cut" / "checkpoint.pt").exists() == (written > 0)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+
+
+def test_sigkills_at_arbitrary_moments_lose_nothing(tmp_path):
+    slower = replace(QUICK, training=replace(QUICK.training, steps=600))
+    execute(slower, tmp_path / "whole")
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(slower.as_dict()))
+    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+    kills = 0
+    for after in (0.0, 0.15, 0.3):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            journal, before = tmp_path / "cut" / "journal.jsonl", len(Run(tmp_path / "cut").journal())
+            while process.poll() is None and not (journal.exists() and len(Run(tmp_path / "cut").journal()) > before):
+                time.sleep(0.01)
+            time.sleep(after)
+            kills += process.poll() is None
+            process.kill()
+    assert kills > 0
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+
+
+def test_a_folder_is_never_overwritten_and_never_resumed_with_other_settings(tmp_path):
+    execute(QUICK, tmp_path / "run")
+    with pytest.raises(csst.InputError, match="already holds a run"):
+        execute(QUICK, tmp_path / "run")
+    assert execute(QUICK, tmp_path / "run", resume=True)["steps"] == 60  # finished: nothing to do
+    with pytest.raises(csst.InputError, match="seed: 0 → 1"):
+        execute(replace(QUICK, seed=1), tmp_path / "run", resume=True)
+
+
+def test_loading_a_checkpoint_runs_no_code(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "boom"),))
+
+    run = Run.create(tmp_path / "run", QUICK.as_dict())
+    run.path("checkpoint.pt").write_bytes(pickle.dumps({"trainer": Bomb()}))
+    with pytest.raises(csst.InputError, match="cannot be read as a checkpoint"):
+        run.load("checkpoint.pt")
+    torch.save({"trainer": Bomb()}, run.path("checkpoint.pt"))
+    with pytest.raises(csst.InputError, match="cannot be read as a checkpoint"):
+        run.load("checkpoint.pt")
+    assert not (tmp_path / "boom").exists()
+
+
+def test_a_large_tau_collapses_the_coverage_objective_and_is_noticed(tmp_path):
+    """The feedback loop of the paper's method: keep it visible."""
+    bad = replace(
+        recipe("toy"),
+        objective="mean-recall-coverage",
+        selftraining=replace(recipe("toy").selftraining, tau=0.7),
+        dual=replace(recipe("toy").dual, step_size=1.0, schedule="constant", steps_per_update=10),
+        training=replace(recipe("toy").training, steps=400),
+    )
+    with pytest.warns(UserWarning, match="lower tau"):
+        metrics = execute(bad, tmp_path / "run")
+    assert any("lower tau" in note for note in metrics["warnings"])
+    journal = Run(tmp_path / "run").journal()
+    assert journal[-1]["used"] > 0.9
+    assert journal[-1]["value"] < max(r["value"] for r in journal) - 0.1
+
+
+def test_a_differently_balanced_unlabeled_set_is_noticed(tmp_path):
+    digits = recipe("digits")
+    shifted = replace(
+        digits,
+        method="la",
+        data=replace(digits.data, imbalance=8, unlabeled_reversed=True),
+        training=replace(digits.training, steps=300),
+    )
+    with pytest.warns(UserWarning, match="differently balanced"):
+        metrics = execute(shifted, tmp_path / "run")
+    estimate = torch.tensor(metrics["prior"]["unlabeled_estimate"])
+    assert estimate[5:].sum() > estimate[:5].sum()  # the labeled part is the other way round

@@ -1,0 +1,210 @@
+"""The loop really trains, follows Algorithms 1 and 2, selects on the objective, and reproduces itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import csst
+from csst.data import Digits, Toy, from_arrays
+from csst.models import Model, build
+from csst.records import TIMINGS
+from csst.selection import Best, Standing, standing
+from csst.selftraining import METHODS, method
+from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
+from csst.training import Trainer
+
+SMALL = Settings(
+    training=Training(steps=30, labeled_batch=16, unlabeled_batch=32, lr=0.05, ema=0.9),
+    dual=Dual(steps_per_update=10, step_size=0.5),
+)
+DIGITS = Digits(labeled=20, unlabeled=40, imbalance=4, validation=10, test=10)
+
+
+def trainer(how="csst", goal="min-recall", settings=SMALL, seed=0, data=DIGITS) -> Trainer:
+    task = data.load(seed)
+    return Trainer(
+        task, build(Model(hidden=16, depth=1), task.input_shape, task.classes, seed), goal, how, settings, seed
+    )
+
+
+def lines(records) -> list[dict]:
+    return [{k: v for k, v in record.as_dict().items() if k not in TIMINGS} for record in records]
+
+
+def test_weights_multipliers_and_average_change():
+    made = trainer()
+    weights = [p.clone() for p in made.model.parameters()]
+    average = [p.clone() for p in made.ema.module.parameters()]
+    multipliers, gain = made.multipliers.value.clone(), made.multipliers.gain.matrix.clone()
+    records = list(made.run())
+    assert [r.step for r in records] == [0, 10, 20, 30]
+    assert all(not torch.equal(a, b) for a, b in zip(weights, made.model.parameters(), strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(average, made.ema.module.parameters(), strict=True))
+    assert not torch.equal(multipliers, made.multipliers.value)
+    assert not torch.equal(gain, made.multipliers.gain.matrix)
+
+
+def test_training_lowers_the_loss_and_raises_the_objective():
+    made = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=200)))
+    records = list(made.run())
+    assert records[-1].labeled_loss < 0.7 * records[1].labeled_loss
+    assert made.best.value > records[0].value + 0.2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_through_the_one_loop(name):
+    records = list(trainer(name).run())
+    learns_from_unlabeled = METHODS[name].label is not None
+    assert (records[-1].used is not None) == learns_from_unlabeled
+    assert (len(records[-1].multipliers) > 0) == (METHODS[name].gain_follows == "objective")
+
+
+def test_the_pseudo_label_branch_carries_no_gradient():
+    made = trainer()
+    seen = []
+    made.model.register_forward_hook(lambda module, args, out: seen.append(out.requires_grad))
+    made.train_step()
+    assert seen == [False, True]  # weak under no_grad; labeled and strong together with gradient
+
+
+def test_the_multiplier_update_is_algorithm_1_on_the_averaged_model():
+    made = trainer()
+    for _ in range(10):
+        made.train_step()
+    before = made.multipliers.value.clone()
+    made.ema.module.eval()
+    predicted = made.ema.module(made.task.validation.inputs).argmax(1)
+    recall = csst.Confusion.from_predictions(made.task.validation.labels, predicted, 10).recall
+    expected = before * torch.exp(-0.5 * recall)
+    made.update_multipliers()
+    torch.testing.assert_close(made.multipliers.value, expected / expected.sum())
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another():
+    one, two, other = (list(trainer(seed=s).run()) for s in (3, 3, 4))
+    assert lines(one) == lines(two)
+    assert lines(one) != lines(other)
+
+
+def test_a_loaded_state_continues_to_the_bit():
+    whole = trainer("csst-uda", "mean-recall-coverage")
+    expected = list(whole.run())
+    for stop in (0, 1, 2):
+        first, second = trainer("csst-uda", "mean-recall-coverage"), trainer("csst-uda", "mean-recall-coverage")
+        records = []
+        for record in first.run():
+            records.append(record)
+            if len(records) == stop + 1:
+                break
+        second.load_state_dict(first.state_dict())
+        records += list(second.run())
+        assert lines(records) == lines(expected)
+        for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+        assert torch.equal(whole.multipliers.gain.matrix, second.multipliers.gain.matrix)
+        assert whole.best.step == second.best.step
+
+
+def test_dropout_resumes_to_the_bit_and_leaves_the_global_generator_alone():
+    def make() -> Trainer:
+        task = DIGITS.load(0)
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10))
+        return Trainer(task, net, "min-recall", "csst", SMALL)
+
+    whole = make()
+    torch.manual_seed(7)
+    expected = lines(whole.run())
+    assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(7)))
+    first, second = make(), make()
+    step = first.run()
+    records = [next(step), next(step)]
+    second.load_state_dict(first.state_dict())
+    assert lines([*records, *second.run()]) == expected
+
+
+def test_selection_is_by_constraints_first_then_value():
+    c = csst.Confusion.from_counts([[8, 2], [4, 6]])
+    goal = csst.objective("max mean(recall) s.t. coverage >= 0.45").bind(2)
+    now = standing(goal, c, 0.0)
+    assert now.violation == pytest.approx(0.05)
+    assert now.score == pytest.approx(0.7 - 0.5)
+    assert standing(goal, c, 0.06).score == pytest.approx(0.7)
+    best, model = Best(), torch.nn.Linear(1, 1)
+    assert not best.consider(Standing(0.9, [], 0.0), 0, model)  # untrained
+    assert best.consider(Standing(0.9, [-0.2], 0.2), 1, model)
+    assert best.consider(Standing(0.2, [-0.1], 0.1), 2, model)  # closer to feasible beats a higher value
+    assert best.consider(Standing(0.1, [0.0], 0.0), 3, model)
+    assert not best.consider(Standing(0.9, [-0.1], 0.1), 4, model)
+    assert best.consider(Standing(0.1, [0.0], 0.0), 5, model)  # a tie: trained longer
+    assert best.step == 5
+    assert best.stale == 2
+
+
+def test_early_stopping_waits_for_patience_and_keeps_the_best():
+    settings = replace(SMALL, training=replace(SMALL.training, steps=400), selection=Selection(patience=3))
+    made = trainer("erm", "accuracy", settings)
+    records = list(made.run())
+    assert records[-1].step < 400
+    assert max(r.value for r in records[1:]) == made.best.value
+    after = [r.value for r in records if r.step > max(r.step for r in records if r.value == made.best.value)]
+    assert len(after) <= 3
+
+
+def test_the_best_model_is_the_one_that_was_measured_best():
+    made = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=100, lr=0.3)))
+    records = list(made.run())
+    model = made.best_model()
+    predicted = model(made.task.validation.inputs).argmax(1)
+    c = csst.Confusion.from_predictions(made.task.validation.labels, predicted, 10)
+    assert float(made.objective.value(c)) == max(r.value for r in records[1:]) == made.best.value
+
+
+def test_annealing_leaves_out_what_is_already_learned():
+    on = SelfTrainingSettings(annealing="exp")
+    plain, annealed = trainer("uda"), trainer("uda", settings=replace(SMALL, selftraining=on))
+    assert lines(plain.run()) != lines(annealed.run())
+
+
+def test_a_diverging_run_stops_with_a_sentence():
+    wild = replace(SMALL, training=replace(SMALL.training, lr=1e30, schedule="constant"))
+    with pytest.raises(csst.InputError, match=r"not finite|diverged"):
+        list(trainer("erm", settings=wild).run())
+
+
+def test_a_method_of_the_users_own_is_a_row():
+    from csst.selftraining import Hard, Method
+
+    everything = Method("all", "accuracy", lambda s: Hard(), lambda s: lambda t, p, g, i: torch.ones(len(p)))
+    records = list(trainer(everything).run())
+    assert records[-1].used == 1.0
+    assert method("csst", "text").name == "csst-uda"
+    assert method("csst", "image").name == method("csst", "array").name == "csst-fixmatch"
+    with pytest.raises(csst.InputError, match="did you mean 'fixmatch'"):
+        method("fixmtch")
+
+
+def test_unlabeled_examples_are_needed_only_where_they_are_used():
+    x, y = torch.randn(40, 3), torch.arange(40) % 2
+    task = from_arrays({"x": x, "y": torch.cat([y[:30], -torch.ones(10, dtype=torch.long)])})
+    empty = replace(task, unlabeled=task.unlabeled[:0])
+    model = build(Model(hidden=4, depth=1), (3,), 2, 0)
+    list(Trainer(empty, model, "min-recall", "csl", SMALL).run())
+    with pytest.raises(csst.InputError, match="needs unlabeled examples"):
+        Trainer(empty, model, "min-recall", "csst", SMALL)
+
+
+@pytest.mark.parametrize("goal", ["max gmean(recall)", "max hmean(recall)", "max mean(f1)"])
+def test_relinearising_without_multipliers_does_not_oscillate(goal):
+    """Without λ every update re-linearises at the current rates: Frank–Wolfe without averaging, held by small steps."""
+    settings = Settings(
+        training=Training(steps=600, labeled_batch=64, lr=0.03, ema=0.98), dual=Dual(steps_per_update=10)
+    )
+    made = trainer("csl", goal, settings, data=Toy("toy", labeled=400, imbalance=5, test=50))
+    values = [r.value for r in made.run()]
+    late = torch.tensor(values[len(values) // 2 :])
+    assert float(late.max() - late.min()) < 0.05
+    assert float(late.mean()) > values[0] + 0.2
