@@ -9,12 +9,15 @@ help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
 	@echo "make test-slow  the tests that take minutes"
-	@echo "make bench      time the mathematics (benchmarks/results/)"
+	@echo "make bench      time the mathematics, compare the methods (benchmarks/results/)"
 
 $(BIN)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,all]"
 	@touch $@
+
+demo: $(BIN)/.ready
+	$(BIN)/csst demo --out runs/demo
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check .
@@ -33,6 +36,7 @@ test-slow: $(BIN)/.ready
 
 bench: $(BIN)/.ready
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/maths.py
+	$(BIN)/python benchmarks/quick.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
