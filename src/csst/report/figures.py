@@ -46,11 +46,13 @@ def recall_bars(recalls: dict[str, list[float]], class_names: list[str], counts:
 
 def over_time(journal: list[dict[str, Any]], key: str, names: list[str], ylabel: str) -> str:
     """One line per class (or multiplier) over the steps of a run."""
+    from matplotlib import colormaps
+
     figure, axes = _axes(5, 2.8)
     steps = [record["step"] for record in journal]
     for at, name in enumerate(names):
-        shade = 0.15 + 0.7 * at / max(1, len(names) - 1)
-        axes.plot(steps, [record[key][at] for record in journal], label=name, color=(shade, 0.35, 1 - shade), lw=1.2)
+        colour = colormaps["turbo"](0.05 + 0.9 * at / max(1, len(names) - 1))
+        axes.plot(steps, [record[key][at] for record in journal], label=name, color=colour, lw=1.2)
     axes.set_xlabel("step")
     axes.set_ylabel(ylabel)
     if len(names) <= 12:

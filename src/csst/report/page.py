@@ -13,7 +13,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 table { border-collapse: collapse; } td, th { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #8884; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1rem 0; background: #fff; border-radius: 6px; padding: .5rem; overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; } .pair { display: flex; flex-wrap: wrap; gap: 1rem; }
+figure svg { width: 100%; height: auto; } .pair { display: flex; flex-wrap: wrap; gap: 1rem; }
+.pair figure { flex: 1 1 24rem; margin: 0; } .wide { overflow-x: auto; } td { white-space: nowrap; }
 small { opacity: .7; }
 """
 
@@ -45,4 +46,4 @@ def comparison_page(title: str, sentence: str, table: list[list[str]], runs: dic
 def _table(rows: list[list[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
