@@ -9,12 +9,12 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "csst"
 LAYERS = [
     {"errors"},
-    {"confusion", "domains", "settings", "plugins", "records", "sampling", "schedules", "priors"},
+    {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors"},
     {"objectives"},
     {"gain", "language"},
     {"losses", "multipliers", "selection"},
     {"selftraining", "data", "models"},
-    {"evaluation", "runs"},
+    {"evaluation", "runs", "batches"},
     {"training"},
     {"recipes"},
     {"report"},

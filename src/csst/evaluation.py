@@ -13,21 +13,41 @@ from csst.objectives import Objective
 
 
 @torch.no_grad()
-def logits(model: nn.Module, inputs: Examples, batch: int = 1024, device: torch.device | str = "cpu") -> Tensor:
-    """The model's raw scores (N, K) in float32 on the CPU, in evaluation mode, examples as they are."""
+def logits(
+    model: nn.Module,
+    inputs: Examples,
+    batch: int = 1024,
+    device: torch.device | str = "cpu",
+    index: Tensor | None = None,
+) -> Tensor:
+    """The model's raw scores (N, K) in float32 on the CPU, in evaluation mode, examples as they are.
+
+    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead.
+    """
+    chosen = (torch.arange(len(inputs)) if index is None else index).split(batch)
+    prefetch = getattr(inputs, "prefetch", None)
     training = model.training
     model.eval()
     pieces = []
-    for start in range(0, len(inputs), batch):
-        index = torch.arange(start, min(start + batch, len(inputs)))
-        pieces.append(model(inputs[index].to(device)).float().cpu())
+    for at, part in enumerate(chosen):
+        if prefetch is not None and at + 1 < len(chosen):
+            prefetch(chosen[at + 1])
+        pieces.append(model(inputs[part].to(device)).float().cpu())
     model.train(training)
     return torch.cat(pieces)
 
 
-def counts(model: nn.Module, examples: Labeled, classes: int, batch: int, device: torch.device | str) -> Tensor:
+def counts(
+    model: nn.Module,
+    examples: Labeled,
+    classes: int,
+    batch: int,
+    device: torch.device | str,
+    index: Tensor | None = None,
+) -> Tensor:
     """Confusion counts (K, K) of the argmax predictions; add them up over processes before dividing."""
-    return confusion_counts(examples.labels, logits(model, examples.inputs, batch, device).argmax(1), classes)
+    labels = examples.labels if index is None else examples.labels[index]
+    return confusion_counts(labels, logits(model, examples.inputs, batch, device, index).argmax(1), classes)
 
 
 def summary(counted: Tensor, objective: Objective) -> dict[str, Any]:

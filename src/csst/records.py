@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,9 +58,14 @@ class Tally:
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, torch.zeros((), device=value.device)) + value.detach()
 
-    def means(self) -> dict[str, float | None]:
-        """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest."""
-        sums = {name: float(value) for name, value in self.sums.items()}
+    def means(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
+        """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest.
+
+        total: adds up a tensor over processes.
+        """
+        summed = total(torch.stack([v.float() for v in self.sums.values()])).tolist() if self.sums else []
+        sums = dict(zip(self.sums, summed, strict=True))
+        self.examples = int(total(torch.tensor(self.examples)))
         if not all(value == value and abs(value) != float("inf") for value in sums.values()):
             raise InputError(f"training diverged: {sums}; lower training.lr or unlabeled_weight")
         steps, unlabeled, used = sums.get("steps"), sums.get("unlabeled"), sums.get("used")

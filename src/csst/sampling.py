@@ -16,10 +16,15 @@ class Sampler:
         self.order = torch.zeros(0, dtype=torch.int64)
 
     def draw(self) -> Tensor:
+        drawn = self.peek()
+        self.order = self.order[self.batch :]
+        return drawn
+
+    def peek(self) -> Tensor:
+        """The batch that the next draw will give."""
         while len(self.order) < self.batch:
             self.order = torch.cat([self.order, torch.randperm(self.size, generator=self.generator)])
-        drawn, self.order = self.order[: self.batch], self.order[self.batch :]
-        return drawn
+        return self.order[: self.batch]
 
     def state_dict(self) -> dict[str, Any]:
         return {"order": self.order.clone(), "generator": self.generator.get_state()}

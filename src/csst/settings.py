@@ -23,8 +23,8 @@ class Training:
         weight_decay: of either optimizer.
         ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
         evaluation_batch: examples per forward pass when measuring.
-        device: auto takes a CUDA device if there is one.
-        threads: torch's CPU threads; 0 leaves torch's default. Small networks are fastest with 1.
+        batchnorm: whether weak views of unlabeled examples are normalised in a batch of their own (separate: faster,
+            they need no gradient) or in one batch with all others (joint: as the published codes do).
     """
 
     steps: int = 1000
@@ -37,15 +37,15 @@ class Training:
     weight_decay: float = 5e-4
     ema: float = 0.99
     evaluation_batch: int = 1024
-    device: str = "auto"
-    threads: int = 0
+    batchnorm: Literal["separate", "joint"] = "separate"
 
     def __post_init__(self) -> None:
         _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
         _choice(self, "optimizer", "sgd", "adamw")
         _choice(self, "schedule", "fixmatch", "constant")
         _within(self, 0, 1, "momentum", "ema")
-        _within(self, 0, float("inf"), "weight_decay", "threads")
+        _within(self, 0, float("inf"), "weight_decay")
+        _choice(self, "batchnorm", "separate", "joint")
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,41 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Hardware:
+    """Where it runs. Under torchrun the number of processes comes from there.
+
+    Args:
+        accelerator: auto takes CUDA if there is any, else the CPU.
+        devices: processes per node, one device each.
+        nodes: machines.
+        precision: auto is 32 on a CPU, bf16 (or fp16) autocast on CUDA.
+        accumulate: parts into which each batch is cut to save memory; the gradient is that of the whole.
+        clip: largest gradient norm; 0 does not clip.
+        compile: compile the model with torch.compile.
+        sync_batchnorm: normalise over the batches of all processes (CUDA only).
+        channels_last: keep convolutions in the layout that is fastest.
+        threads: torch's CPU threads; 0 leaves torch's default. Small networks are fastest with 1.
+    """
+
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = 1
+    nodes: int = 1
+    precision: Literal["auto", "32", "bf16", "fp16"] = "auto"
+    accumulate: int = 1
+    clip: float = 0.0
+    compile: bool = False
+    sync_batchnorm: bool = False
+    channels_last: bool = True
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        _choice(self, "accelerator", "auto", "cpu", "cuda", "mps")
+        _positive(self, "devices", "nodes", "accumulate")
+        _choice(self, "precision", "auto", "32", "bf16", "fp16")
+        _within(self, 0, float("inf"), "clip", "threads")
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of the above."""
 
@@ -122,6 +157,7 @@ class Settings:
     selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
     dual: Dual = field(default_factory=Dual)
     selection: Selection = field(default_factory=Selection)
+    hardware: Hardware = field(default_factory=Hardware)
 
 
 def _positive(settings: Any, *names: str) -> None:

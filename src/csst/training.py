@@ -1,8 +1,8 @@
 """The one training loop. Every method of the paper runs through it; a method is a row of a table, never a branch.
 
 One step: a labeled and an unlabeled batch → weak and strong views → logits → L_s + unlabeled_weight · L_u → SGD, EMA.
-One multiplier update (every `steps_per_update` steps, first before step 0): EMA model on validation → confusion →
-payoff → λ → G. These are Algorithms 1 and 2 of the paper, which differ in the objective only.
+One multiplier update (every `steps_per_update` steps, first before step 0): EMA model on validation → confusion, summed
+over processes → payoff → λ → G. These are Algorithms 1 and 2 of the paper, which differ in the objective only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from csst.batches import DROPOUT, Batch, Batches
 from csst.confusion import Confusion, head_tail
 from csst.data.task import Task
+from csst.engine import Engine
 from csst.errors import InputError
 from csst.evaluation import counts
 from csst.language import objective as read_objective
@@ -23,7 +25,6 @@ from csst.losses import cost_sensitive_loss
 from csst.multipliers import Multipliers
 from csst.objectives import Objective, payoff_of
 from csst.records import Record, Tally
-from csst.sampling import Sampler, stream
 from csst.schedules import dual_step, learning_rate, training_signal
 from csst.selection import Best, standing
 from csst.selftraining import Method
@@ -52,29 +53,25 @@ class Trainer:
         self.task, self.settings, self.seed = task, settings or Settings(), seed
         self.method = read_method(method, task.kind)
         prior, dual, training = task.train_prior, self.settings.dual, self.settings.training
-        goal = read_objective(objective)
-        self.objective = goal.bind(task.classes, task.class_names).bound_to(prior)
+        self.objective = read_objective(objective).bind(task.classes, task.class_names).bound_to(prior)
         follows = read_objective(self.method.objective(self.objective))
         self.multipliers = Multipliers(
-            follows.bind(task.classes, task.class_names, head_tail(prior))
-            if follows is not self.objective
-            else follows,
+            follows if follows is self.objective else follows.bind(task.classes, task.class_names, head_tail(prior)),
             prior,
             dual.step_size,
             dual.initial,
             None if dual.metric_prior == "default" else dual.metric_prior,
         )
         self.selftraining = self.method.selftraining(self.settings.selftraining)
-        self.device = device_of(training.device)
-        self.model = model.to(self.device).train()
-        self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
-        self.optimizer = self._optimizer()
         if self.selftraining is not None and not len(task.unlabeled):
             raise InputError(f"method {self.method.name} needs unlabeled examples; there are none: use csl, la or erm")
-        self.labeled = Sampler(len(task.labeled), training.labeled_batch, stream(seed, 0))
-        self.unlabeled = Sampler(max(1, len(task.unlabeled)), training.unlabeled_batch, stream(seed, 1))
-        self.views = {"labeled": stream(seed, 2), "unlabeled": stream(seed, 3)}
-        self.dropout = stream(seed, 4).get_state()  # torch's global generator, as this run leaves it between steps
+        self.engine = Engine(self.settings.hardware)
+        self.batches = Batches(
+            task, training, seed, self.selftraining is not None, self.engine.rank, self.engine.processes
+        )
+        self.model = self.engine.place(model).train()
+        self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
+        self.forward, self.optimizer = self.engine.prepare(self.model, self._optimizer())
         self.best, self.tally = Best(), Tally()
         self.step, self.updated_at = 0, -1
 
@@ -99,38 +96,42 @@ class Trainer:
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
-        with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self.dropout)
-            loss = self._loss()
-            self.dropout = torch.get_rng_state()
+        batch, parts = self.batches.draw(self.step, self.engine.device), self.settings.hardware.accumulate
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        with torch.random.fork_rng():
+            # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
+            torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
+            for number in range(parts):
+                with self.engine.without_sync(self.forward, number < parts - 1):
+                    self.engine.backward(self._loss(batch.part(number, parts) if parts > 1 else batch) / parts)
+        self.engine.clip(self.forward, self.optimizer)
         self.optimizer.step()
         self.ema.update_parameters(self.model)
         self.step += 1
 
-    def _loss(self) -> Tensor:
-        gain, index = self.multipliers.gain, self.labeled.draw()
-        x = self.task.weak(self.task.labeled.inputs[index], self.views["labeled"]).to(self.device)
-        y = self.task.labeled.labels[index].to(self.device)
-        if self.selftraining is None:
-            labeled = self._labeled_loss(self.model(x), y)
-            self.tally.add(len(x), steps=torch.ones(()), labeled_loss=labeled)
+    def _loss(self, batch: Batch) -> Tensor:
+        one = torch.ones(())
+        if self.selftraining is None or batch.weak is None or batch.strong is None or batch.index is None:
+            labeled = self._labeled_loss(self.forward(batch.x), batch.y)
+            self.tally.add(len(batch.x), steps=one, labeled_loss=labeled)
             return labeled
-        chosen = self.unlabeled.draw()
-        u = self.task.unlabeled[chosen]
-        weak_u = self.task.weak(u, self.views["unlabeled"]).to(self.device)
-        strong_u = self.task.strong(u, self.views["unlabeled"]).to(self.device)
-        with torch.no_grad():
-            weak = self.model(weak_u)
-        logits = self.model(torch.cat([x, strong_u]))
-        labeled = self._labeled_loss(logits[: len(x)], y)
-        unlabeled, used = self.selftraining(weak, logits[len(x) :], chosen.to(self.device), gain)
+        first, second = len(batch.x), len(batch.x) + len(batch.strong)
+        if self.settings.training.batchnorm == "separate":
+            with torch.no_grad():
+                weak = self.forward(batch.weak)
+            logits = self.forward(torch.cat([batch.x, batch.strong]))
+        else:
+            logits = self.forward(torch.cat([batch.x, batch.strong, batch.weak]))
+            weak = logits[second:].detach()
+        labeled = self._labeled_loss(logits[:first], batch.y)
+        unlabeled, used = self.selftraining(
+            weak, logits[first:second], batch.index.to(weak.device), self.multipliers.gain
+        )
         if self.task.unlabeled_truth is not None:
-            right = used * (weak.argmax(1) == self.task.unlabeled_truth[chosen].to(self.device))
+            right = used * (weak.argmax(1) == self.task.unlabeled_truth[batch.index].to(weak.device))
             self.tally.add(0, right=right.sum())
         seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
-        self.tally.add(len(x) + 2 * len(used), steps=torch.ones(()), unlabeled=torch.tensor(len(used)), **seen)
+        self.tally.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
         return labeled + self.settings.selftraining.unlabeled_weight * unlabeled
 
     def _labeled_loss(self, logits: Tensor, y: Tensor) -> Tensor:
@@ -145,11 +146,14 @@ class Trainer:
     def update_multipliers(self) -> Record:
         """Measure the averaged model on validation, take one dual step, remember the model if it is the best yet."""
         batch, classes = self.settings.training.evaluation_batch, self.task.classes
-        counted = counts(self.ema.module, self.task.validation, classes, batch, self.device)
-        confusion = Confusion.from_counts(counted, self.task.class_names)
+        shard = self.batches.shard(torch.arange(len(self.task.validation)))
+        counted = counts(self.ema.module, self.task.validation, classes, batch, self.engine.device, shard)
+        confusion = Confusion.from_counts(self.engine.total(counted), self.task.class_names)
         step_size = dual_step(self.settings.dual.schedule, self.settings.dual.step_size, self.progress)
         if self.progress < 1:
             self.multipliers.update(confusion, step_size)
+        self.engine.require_same(self.multipliers.value, "multipliers")
+        self.engine.require_same(self.multipliers.matrix, "gains")
         now = standing(self.objective, confusion, self.settings.selection.tolerance)
         selected = self.best.consider(now, self.step, self.ema.module)
         self.updated_at = self.step
@@ -165,7 +169,7 @@ class Trainer:
             payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
             step_size=step_size,
             lr=self.lr,
-            **self.tally.means(),
+            **self.tally.means(self.engine.total),
         )
 
     def best_model(self) -> nn.Module:
@@ -183,29 +187,18 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU)."""
-        return {
-            "step": self.step,
-            "updated_at": self.updated_at,
-            "model": self.model.state_dict(),
-            "ema": self.ema.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "multipliers": self.multipliers.state_dict(),
-            "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
-            "labeled": self.labeled.state_dict(),
-            "unlabeled": self.unlabeled.state_dict(),
-            "views": {name: generator.get_state() for name, generator in self.views.items()},
-            "dropout": self.dropout,
-            "best": self.best.state_dict(),
-        }
+        parts = {name: getattr(self, name).state_dict() for name in self._PARTS}
+        selftraining = self.selftraining.state_dict() if self.selftraining is not None else {}
+        return {"step": self.step, "updated_at": self.updated_at, "selftraining": selftraining, **parts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.step, self.updated_at, self.dropout = state["step"], state["updated_at"], state["dropout"]
-        for name in ("model", "ema", "optimizer", "multipliers", "labeled", "unlabeled", "best"):
+        self.step, self.updated_at = state["step"], state["updated_at"]
+        for name in self._PARTS:
             getattr(self, name).load_state_dict(state[name])
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])
-        for name, generator in self.views.items():
-            generator.set_state(state["views"][name])
+
+    _PARTS = ("model", "ema", "optimizer", "multipliers", "batches", "engine", "best")
 
     def _optimizer(self) -> torch.optim.Optimizer:
         training, parameters = self.settings.training, self.model.parameters()
@@ -215,16 +208,3 @@ class Trainer:
         return torch.optim.SGD(
             parameters, training.lr, training.momentum, weight_decay=training.weight_decay, nesterov=nesterov
         )
-
-
-def device_of(name: str) -> torch.device:
-    """ "auto" is a CUDA device where there is one, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-        return device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"training.device {name!r} cannot be used here: {reason}; use auto or cpu") from None

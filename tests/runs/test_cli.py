@@ -146,7 +146,7 @@ def test_plugins_by_name(tmp_path, capsys, monkeypatch):
         (["train", "toy", "--objective", "max min(recal)"], "did you mean 'recall'"),
         (["train", "toy", "--objective", "max recall['nobody']"], "there is no class 'nobody'"),
         (["train", "toy", "--model.name", "mpl"], "did you mean 'mlp'"),
-        (["train", "toy", "--training.device", "cuda:77"], "cannot be used here"),
+        (["train", "toy", "--hardware.accelerator", "cuda"], "cannot be used here"),
         (["train", "array"], "--data.path"),
         (["train", "array", "--data.path", "missing.npz"], "no file"),
         (["train", "custom"], "--data.source"),

@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
     measured = dict(stored)
     for part, examples in (("validation", task.validation), ("test", task.test)):
         if examples is not None:
-            counted = counts(model, examples, task.classes, recipe.training.evaluation_batch, trainer.device)
+            counted = counts(model, examples, task.classes, recipe.training.evaluation_batch, trainer.engine.device)
             measured[part] = summary(counted, trainer.objective)
     show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
     same = all(

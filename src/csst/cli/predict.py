@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
         raise InputError(
             f"the model takes inputs of shape {task.input_shape}; {given.input} has {tuple(inputs.shape[1:])}"
         )
-    probs = torch.softmax(logits(model, inputs, recipe.training.evaluation_batch, trainer.device), 1)
+    probs = torch.softmax(logits(model, inputs, recipe.training.evaluation_batch, trainer.engine.device), 1)
     names = [plain(name) for name in task.class_names]
     with open(given.output, "w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

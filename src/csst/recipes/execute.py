@@ -38,7 +38,11 @@ def execute(
     if old is not None and old.finished:
         return old.metrics()
     trainer = assemble(recipe)
-    run = old or Run.create(folder, recipe.as_dict())
+    engine = trainer.engine
+    if old is None and engine.first:
+        Run.create(folder, recipe.as_dict())
+    engine.barrier()
+    run = Run.open(folder)
     state = run.load("checkpoint.pt")
     spent = 0.0
     if state is not None:
@@ -49,7 +53,8 @@ def execute(
             )
         trainer.load_state_dict(state["trainer"])
         spent = state["seconds"]
-    run.rewind(trainer.updated_at)
+    if engine.first:
+        run.rewind(trainer.updated_at)
     start = saved = time.perf_counter()
 
     def checkpoint() -> None:
@@ -60,6 +65,8 @@ def execute(
         )
 
     for record in trainer.run():
+        if not engine.first:
+            continue
         run.append(record.as_dict())
         if time.perf_counter() - saved >= checkpoint_seconds or trainer.finished:
             checkpoint()
@@ -67,9 +74,13 @@ def execute(
         if on_record is not None:
             on_record(trainer, record)
     seconds = spent + time.perf_counter() - start
+    if not engine.first:
+        engine.barrier()
+        return run.metrics()
     run.save("model.pt", {"model": trainer.best.state})
     metrics = results(recipe, trainer, seconds, run.journal())
     run.write("metrics.json", json.dumps(metrics, indent=2))
+    engine.barrier()
     return metrics
 
 
@@ -91,8 +102,6 @@ def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
 
 def assemble(recipe: Recipe) -> Trainer:
     """The trainer of a recipe, before its first step."""
-    if recipe.training.threads:
-        torch.set_num_threads(recipe.training.threads)
     task = recipe.data.load(recipe.seed)
     model = build(recipe.model, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():
@@ -118,7 +127,7 @@ def results(recipe: Recipe, trainer: Trainer, seconds: float, journal: list[dict
     task, model = trainer.task, trainer.best_model()
     batch = recipe.training.evaluation_batch
     measured = {
-        part: summary(counts(model, examples, task.classes, batch, trainer.device), trainer.objective)
+        part: summary(counts(model, examples, task.classes, batch, trainer.engine.device), trainer.objective)
         for part, examples in (("validation", task.validation), ("test", task.test))
         if examples is not None
     }
@@ -142,8 +151,8 @@ def results(recipe: Recipe, trainer: Trainer, seconds: float, journal: list[dict
     }
     if len(task.unlabeled):
         estimate = estimate_prior(
-            logits(model, task.unlabeled, batch, trainer.device),
-            logits(model, task.validation.inputs, batch, trainer.device),
+            logits(model, task.unlabeled, batch, trainer.engine.device),
+            logits(model, task.validation.inputs, batch, trainer.engine.device),
             task.validation.labels,
         )
         gap = float((estimate - task.train_prior).abs().sum() / 2)

@@ -7,17 +7,18 @@ from dataclasses import replace
 from csst.data import Arrays, Digits, Toy
 from csst.models import Model
 from csst.recipes.recipe import Custom, Recipe
-from csst.settings import Dual, Training
+from csst.settings import Dual, Hardware, Training
 
 # Chosen by measurement among step sizes 0.1 to 1, constant and decaying, from uniform and from the prior
 # (docs/explanation/choices.md has the figures).
+_ONE_THREAD = Hardware(threads=1)
 _DUAL = Dual(steps_per_update=20, step_size=0.5, schedule="linear", initial="uniform")
 
 
 def digits() -> Recipe:
     """scikit-learn's handwritten digits made long-tailed: csst train digits"""
-    training = Training(steps=1000, labeled_batch=32, unlabeled_batch=128, lr=0.03, ema=0.98, threads=1)
-    return Recipe("digits", Digits(), training=training, dual=replace(_DUAL, step_size=0.25))
+    training = Training(steps=1000, labeled_batch=32, unlabeled_batch=128, lr=0.03, ema=0.98)
+    return Recipe("digits", Digits(), training=training, dual=replace(_DUAL, step_size=0.25), hardware=_ONE_THREAD)
 
 
 def toy() -> Recipe:
@@ -31,17 +32,17 @@ def toy_overlap() -> Recipe:
 
 
 def _toy(name: str) -> Recipe:
-    training = Training(steps=800, labeled_batch=64, unlabeled_batch=128, lr=0.03, ema=0.98, threads=1)
-    return Recipe(name, Toy(name), model=Model(hidden=32, depth=1), training=training, dual=_DUAL)
+    training = Training(steps=800, labeled_batch=64, unlabeled_batch=128, lr=0.03, ema=0.98)
+    return Recipe(name, Toy(name), model=Model(hidden=32, depth=1), training=training, dual=_DUAL, hardware=_ONE_THREAD)
 
 
 def array() -> Recipe:
     """Your own arrays from an .npz file (y = -1 is unlabeled): csst train array --data.path FILE.npz"""
-    training = Training(steps=2000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99, threads=1)
-    return Recipe("array", Arrays(), training=training, dual=_DUAL)
+    training = Training(steps=2000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99)
+    return Recipe("array", Arrays(), training=training, dual=_DUAL, hardware=_ONE_THREAD)
 
 
 def custom() -> Recipe:
     """A dataset of your own from Python: csst train custom --data.source package.module:name"""
-    training = Training(steps=2000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99, threads=1)
-    return Recipe("custom", Custom(), training=training, dual=_DUAL)
+    training = Training(steps=2000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99)
+    return Recipe("custom", Custom(), training=training, dual=_DUAL, hardware=_ONE_THREAD)

@@ -10,7 +10,7 @@ from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 
 
 class Source(Protocol):
@@ -59,10 +59,11 @@ class Recipe:
     selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
     dual: Dual = field(default_factory=Dual)
     selection: Selection = field(default_factory=Selection)
+    hardware: Hardware = field(default_factory=Hardware)
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.training, self.selftraining, self.dual, self.selection)
+        return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for YAML."""

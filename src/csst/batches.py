@@ -1,0 +1,92 @@
+"""Batches of labeled and unlabeled examples with their views, for this process's share of each step.
+
+Every process draws the same global batch and takes every n-th example of it, so shards are disjoint and a run's order
+of examples does not depend on the number of processes. The randomness of views is a function of seed, step and rank:
+there is no state to lose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.data.task import Examples, Task
+from csst.errors import InputError
+from csst.sampling import Sampler, stream
+from csst.settings import Training
+
+LABELED, UNLABELED, VIEWS_OF_LABELED, VIEWS_OF_UNLABELED, DROPOUT = range(5)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step of one process learns from; the unlabeled half is None where a method does not use it."""
+
+    x: Tensor
+    y: Tensor
+    weak: Tensor | None = None
+    strong: Tensor | None = None
+    index: Tensor | None = None
+
+    def part(self, number: int, of: int) -> Batch:
+        """One of several equal parts, for gradient accumulation."""
+
+        def cut(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[number::of]
+
+        return Batch(self.x[number::of], self.y[number::of], cut(self.weak), cut(self.strong), cut(self.index))
+
+
+class Batches:
+    """Draws this process's share of every global batch."""
+
+    def __init__(
+        self, task: Task, training: Training, seed: int, unlabeled: bool, rank: int = 0, processes: int = 1
+    ) -> None:
+        self.task, self.seed, self.rank, self.processes = task, seed, rank, processes
+        for name, size in (("labeled_batch", training.labeled_batch), ("unlabeled_batch", training.unlabeled_batch)):
+            if size % processes:
+                raise InputError(f"training.{name} = {size} must be divisible by the {processes} processes")
+        self.labeled = Sampler(len(task.labeled), training.labeled_batch, stream(seed, LABELED))
+        self.unlabeled: Sampler | None = None
+        if unlabeled:
+            self.unlabeled = Sampler(len(task.unlabeled), training.unlabeled_batch, stream(seed, UNLABELED))
+
+    def draw(self, step: int, device: torch.device) -> Batch:
+        index = self._fetch_index(self.labeled, self.task.labeled.inputs)
+        x = self.task.weak(self.task.labeled.inputs[index], self.randomness(step, VIEWS_OF_LABELED)).to(device)
+        y = self.task.labeled.labels[index].to(device)
+        if self.unlabeled is None:
+            return Batch(x, y)
+        chosen = self._fetch_index(self.unlabeled, self.task.unlabeled)
+        u, views = self.task.unlabeled[chosen], self.randomness(step, VIEWS_OF_UNLABELED)
+        return Batch(x, y, self.task.weak(u, views).to(device), self.task.strong(u, views).to(device), chosen)
+
+    def randomness(self, step: int, use: int) -> torch.Generator:
+        """The generator of one use in one step of one process."""
+        return stream(self.seed, ((step + 1) * self.processes + self.rank) * 16 + use)
+
+    def shard(self, index: Tensor) -> Tensor:
+        return index[self.rank :: self.processes]
+
+    def _fetch_index(self, sampler: Sampler, inputs: Examples) -> Tensor:
+        drawn = self.shard(sampler.draw())
+        prefetch = getattr(inputs, "prefetch", None)
+        if prefetch is not None:
+            prefetch(drawn)  # nothing to do if the step before asked for it already
+            prefetch(self.shard(sampler.peek()))
+        return drawn
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "labeled": self.labeled.state_dict(),
+            "unlabeled": self.unlabeled.state_dict() if self.unlabeled is not None else {},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.labeled.load_state_dict(state["labeled"])
+        if self.unlabeled is not None:
+            self.unlabeled.load_state_dict(state["unlabeled"])

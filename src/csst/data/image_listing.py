@@ -1,0 +1,152 @@
+"""Which image files there are and of which class: class folders, flat folders and CSV tables, none of them trusted."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from csst.errors import InputError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
+UNLABELED = -1
+
+
+@dataclass(frozen=True)
+class Files:
+    """Real paths, names relative to where they were found, and classes (UNLABELED for none)."""
+
+    paths: list[str]
+    names: list[str]
+    labels: list[int]
+
+    def __add__(self, other: Files) -> Files:
+        return Files(self.paths + other.paths, self.names + other.names, self.labels + other.labels)
+
+    def keep(self, chosen: Iterable[int]) -> Files:
+        rows = [(self.paths[i], self.names[i], self.labels[i]) for i in chosen]
+        return Files([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
+
+
+def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple[str, ...]]:
+    """The images below the class folders and the class names; folders `without` have another role."""
+    root = _folder(path)
+    others = {os.path.realpath(other) for other in without if other}
+    entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
+    found, loose = {}, []
+    for entry in entries:
+        place = os.path.join(root, entry)
+        if os.path.isdir(place):
+            if os.path.realpath(place) not in others:
+                _refuse_link(place)
+                found[entry] = list(_images(place, root))
+        elif entry.lower().endswith(SUFFIXES):
+            loose.append(entry)
+    if loose:
+        raise InputError(
+            f"{len(loose)} images, such as {loose[0]!r}, lie in {path} itself and so in no class: "
+            "move them into class folders, or give a folder of them as unlabeled_path"
+        )
+    names = _class_names(found, path)
+    empty = [name for name in names if not found[name]]
+    if empty:
+        raise InputError(f"every class folder needs images; {empty} in {path} have none: add some or remove the folder")
+    paths = [file for name in names for file in found[name]]
+    return Files(paths, _relative(paths, root), [c for c, name in enumerate(names) for _ in found[name]]), names
+
+
+def unlabeled_files(path: str) -> Files:
+    """The images anywhere below a folder."""
+    root = _folder(path)
+    paths = list(_images(root, root))
+    if not paths:
+        raise InputError(f"the folder of unlabeled images {path!r} holds no image ({', '.join(SUFFIXES)})")
+    return Files(paths, _relative(paths, root), [UNLABELED] * len(paths))
+
+
+def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
+    """The images of a CSV file with the columns path and label, and the class names; a blank label is unlabeled."""
+    if not os.path.isfile(path):
+        raise InputError(f"there is no file {path!r}")
+    root = os.path.dirname(os.path.realpath(path))
+    rows, missing = [], []
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            if not {"path", "label"} <= set(reader.fieldnames or ()):
+                raise InputError(f"{path} must begin with the line path,label; found {reader.fieldnames}")
+            for row in reader:
+                name, label = (row["path"] or "").strip(), (row["label"] or "").strip()
+                if not name or "\0" in name:
+                    raise InputError(f"line {reader.line_num} of {path} names no file")
+                real = _inside(os.path.join(root, name), root)
+                rows.append((real, label))
+                if not os.path.isfile(real):
+                    missing.append(name)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
+    if missing:
+        raise InputError(f"{len(missing)} files of {path} do not exist, the first {missing[:5]}")
+    names = _class_names({label for _, label in rows if label}, path)
+    number = {"": UNLABELED, **{name: c for c, name in enumerate(names)}}
+    paths = [file for file, _ in rows]
+    return Files(paths, _relative(paths, root), [number[label] for _, label in rows]), names
+
+
+def refuse_twice(files: Files) -> None:
+    """An image in two places could be trained on and measured on."""
+    seen = set()
+    for file in files.paths:
+        if file in seen:
+            raise InputError(f"{file} is listed twice; an image has one place, in one class or among the unlabeled")
+        seen.add(file)
+
+
+def _class_names(found: Iterable[str], where: str) -> tuple[str, ...]:
+    names = tuple(sorted(found))
+    if len(names) < 2:
+        raise InputError(f"at least 2 classes are needed; {where} has {len(names)}: {list(names)}")
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(name.casefold(), name)
+        if other != name:
+            raise InputError(f"the classes {other!r} and {name!r} of {where} differ only by case: merge or rename them")
+    return names
+
+
+def _folder(path: str) -> str:
+    if not os.path.isdir(path):
+        raise InputError(f"there is no folder {path!r}")
+    return os.path.realpath(path)
+
+
+def _images(folder: str, root: str) -> Iterator[str]:
+    """The image files below a folder, in a fixed order, hidden ones left out."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in folders:
+            _refuse_link(os.path.join(place, name))
+        for name in sorted(files):
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                yield _inside(os.path.join(place, name), root)
+
+
+def _inside(path: str, root: str) -> str:
+    """The real path, if it lies below the root: neither `..` nor a link may lead out of the user's folder."""
+    real = os.path.realpath(path)
+    if not real.startswith(os.path.join(root, "")):
+        raise InputError(f"{path} leads to {real}, outside {root}: put the image itself there")
+    return real
+
+
+def _refuse_link(folder: str) -> None:
+    if os.path.islink(folder):
+        raise InputError(
+            f"the folder {folder} is a link to {os.path.realpath(folder)}: put the images themselves there"
+        )
+
+
+def _relative(paths: list[str], root: str) -> list[str]:
+    return [Path(os.path.relpath(path, root)).as_posix() for path in paths]

@@ -1,0 +1,142 @@
+"""Devices, precision and processes: the only file that knows Lightning Fabric, and the CPU's memory settings."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from csst.errors import InputError
+from csst.settings import Hardware
+
+PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+
+
+class Engine:
+    """Where a model trains: one CPU, several devices, or several processes that hold the same λ and G.
+
+    Under `torchrun` the number of processes comes from there; else from `hardware.devices` and `hardware.nodes`.
+    """
+
+    def __init__(self, hardware: Hardware) -> None:
+        from lightning_fabric import Fabric
+
+        keep_freed_memory()
+        if hardware.threads:
+            torch.set_num_threads(hardware.threads)
+        self.hardware = hardware
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", hardware.devices))
+        nodes = int(os.environ.get("WORLD_SIZE", local * hardware.nodes)) // local
+        accelerator = hardware.accelerator
+        if accelerator == "auto":
+            accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            self.fabric = Fabric(
+                accelerator=accelerator,
+                devices=local,
+                num_nodes=nodes,
+                strategy="ddp" if local * nodes > 1 else "auto",
+                precision=PRECISIONS[self._precision(accelerator)],  # type: ignore[arg-type]
+            )
+        except Exception as error:  # Fabric has an exception of its own for every kind of absent hardware
+            reason = " ".join(str(error).split())
+            raise InputError(f"{local} {accelerator} device(s) cannot be used here: {reason}") from None
+        self.fabric.launch()
+
+    def _precision(self, accelerator: str) -> str:
+        if self.hardware.precision != "auto":
+            return self.hardware.precision
+        if accelerator != "cuda":
+            return "32"  # sixteen bits are ten times slower on a CPU without the instructions for them
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+
+    @property
+    def device(self) -> torch.device:
+        return self.fabric.device
+
+    @property
+    def rank(self) -> int:
+        return self.fabric.global_rank
+
+    @property
+    def processes(self) -> int:
+        return self.fabric.world_size
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def place(self, model: nn.Module) -> nn.Module:
+        """The model on the device, in the layout that is fastest there."""
+        if self.hardware.sync_batchnorm and self.processes > 1:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = model.to(self.device)
+        # Only four-dimensional weights change: convolutions are up to twice as fast with the channels last.
+        return model.to(memory_format=torch.channels_last) if self.hardware.channels_last else model  # type: ignore[call-overload]
+
+    def prepare(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
+        """The model to call and the optimizer to step, wrapped for precision and processes."""
+        compiled: Any = torch.compile(model) if self.hardware.compile else model
+        return self.fabric.setup(compiled, optimizer, move_to_device=False)
+
+    def backward(self, loss: Tensor) -> None:
+        self.fabric.backward(loss)
+
+    def without_sync(self, model: Any, enabled: bool) -> AbstractContextManager[Any]:
+        """Gradients stay local; used for all but the last part of an accumulated batch."""
+        return self.fabric.no_backward_sync(model, enabled=enabled) if self.processes > 1 else contextlib.nullcontext()
+
+    def clip(self, model: Any, optimizer: Any) -> None:
+        if self.hardware.clip:
+            self.fabric.clip_gradients(model, optimizer, max_norm=self.hardware.clip)
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes, on the CPU."""
+        if self.processes == 1:
+            return values.cpu()
+        summed = self.fabric.all_reduce(values.to(self.device), reduce_op="sum")
+        assert isinstance(summed, Tensor)
+        return summed.cpu()
+
+    def require_same(self, values: Tensor, what: str) -> None:
+        """Stop if the processes disagree: then they would train different games."""
+        if self.processes == 1:
+            return
+        gathered = self.fabric.all_gather(values.to(self.device))
+        assert isinstance(gathered, Tensor)
+        if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
+            raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
+
+    def barrier(self) -> None:
+        self.fabric.barrier()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The gradient scaler of fp16; empty otherwise."""
+        return dict(self.fabric.strategy.precision.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state:
+            self.fabric.strategy.precision.load_state_dict(state)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep large freed blocks: by default it maps and unmaps every activation at every step.
+
+    mallopt(M_MMAP_THRESHOLD = -3, M_TRIM_THRESHOLD = -1, M_MMAP_MAX = -4); Linux only, nothing elsewhere.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):  # a Linux without glibc
+        return
+    largest = 2**31 - 1
+    for parameter, value in ((-3, largest), (-1, largest), (-4, 0)):
+        mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
