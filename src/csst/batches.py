@@ -7,6 +7,7 @@ there is no state to lose.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,11 @@ class Batches:
 
     def shard(self, index: Tensor) -> Tensor:
         return index[self.rank :: self.processes]
+
+    def shard_and_rounds(self, size: int, batch: int) -> tuple[Tensor, int]:
+        """This process's share of so many examples, and how many batches the largest share needs."""
+        largest = math.ceil(size / self.processes)
+        return self.shard(torch.arange(size)), math.ceil(largest / batch)
 
     def _fetch_index(self, sampler: Sampler, inputs: Examples) -> Tensor:
         drawn = self.shard(sampler.draw())

@@ -81,9 +81,33 @@ class Engine:
         # Only four-dimensional weights change: convolutions are up to twice as fast with the channels last.
         return model.to(memory_format=torch.channels_last) if self.hardware.channels_last else model  # type: ignore[call-overload]
 
+    @property
+    def sharded(self) -> bool:
+        return self.hardware.strategy == "fsdp" and self.processes > 1
+
+    def shard(self, *models: nn.Module) -> None:
+        """Spread the weights of these models over the processes, child by child (FSDP2); nothing otherwise."""
+        if self.sharded:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+
+            mesh = init_device_mesh(self.device.type, (self.processes,))
+            for model in models:
+                for child in model.children():
+                    if any(True for _ in child.parameters()):
+                        fully_shard(child, mesh=mesh)
+                fully_shard(model, mesh=mesh)
+
     def prepare(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The model to call and the optimizer to step, wrapped for precision and processes."""
         compiled: Any = torch.compile(model) if self.hardware.compile else model
+        if self.sharded:  # the model talks to the other processes by itself
+
+            def forward(x: Tensor) -> Tensor:
+                with self.fabric.autocast():
+                    return compiled(x)
+
+            return forward, optimizer
         return self.fabric.setup(compiled, optimizer, move_to_device=False)
 
     def backward(self, loss: Tensor) -> None:
@@ -91,10 +115,15 @@ class Engine:
 
     def without_sync(self, model: Any, enabled: bool) -> AbstractContextManager[Any]:
         """Gradients stay local; used for all but the last part of an accumulated batch."""
-        return self.fabric.no_backward_sync(model, enabled=enabled) if self.processes > 1 else contextlib.nullcontext()
+        if self.processes == 1 or self.sharded:
+            return contextlib.nullcontext()
+        return self.fabric.no_backward_sync(model, enabled=enabled)
 
     def clip(self, model: Any, optimizer: Any) -> None:
-        if self.hardware.clip:
+        if self.hardware.clip and self.sharded:
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, self.hardware.clip)
+        elif self.hardware.clip:
             self.fabric.clip_gradients(model, optimizer, max_norm=self.hardware.clip)
 
     def total(self, values: Tensor) -> Tensor:
@@ -114,8 +143,46 @@ class Engine:
         if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
             raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
 
+    def agreed(self, choice: bool) -> bool:
+        """The first process's choice, on all of them."""
+        return bool(self.fabric.broadcast(choice)) if self.processes > 1 else choice
+
     def barrier(self) -> None:
         self.fabric.barrier()
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """A copy of the model's whole state on the CPU; where it is sharded, all processes must ask together."""
+        if self.sharded:
+            from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+            found = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+            return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+    def load_weights(self, model: nn.Module, state: dict[str, Tensor]) -> None:
+        if self.sharded:
+            from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+            set_model_state_dict(model, dict(state), options=StateDictOptions(full_state_dict=True))
+        else:
+            model.load_state_dict(state)
+
+    def optimizer_state(self, model: nn.Module, optimizer: Any) -> dict[str, Any]:
+        """The optimizer's whole state; where it is sharded, all processes must ask together."""
+        if self.sharded:
+            from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+            options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+            return get_optimizer_state_dict(model, optimizer, options=options)
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, model: nn.Module, optimizer: Any, state: dict[str, Any]) -> None:
+        if self.sharded:
+            from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+
+            set_optimizer_state_dict(model, optimizer, state, options=StateDictOptions(full_state_dict=True))
+        else:
+            optimizer.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
         """The gradient scaler of fp16; empty otherwise."""

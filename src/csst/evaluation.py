@@ -19,10 +19,12 @@ def logits(
     batch: int = 1024,
     device: torch.device | str = "cpu",
     index: Tensor | None = None,
+    rounds: int = 0,
 ) -> Tensor:
     """The model's raw scores (N, K) in float32 on the CPU, in evaluation mode, examples as they are.
 
-    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead.
+    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead. A sharded
+    model must be called equally often by all processes: `rounds` times at least.
     """
     chosen = (torch.arange(len(inputs)) if index is None else index).split(batch)
     prefetch = getattr(inputs, "prefetch", None)
@@ -33,6 +35,8 @@ def logits(
         if prefetch is not None and at + 1 < len(chosen):
             prefetch(chosen[at + 1])
         pieces.append(model(inputs[part].to(device)).float().cpu())
+    for _ in range(len(chosen), rounds):
+        model(inputs[chosen[-1]].to(device))
     model.train(training)
     return torch.cat(pieces)
 
@@ -44,10 +48,11 @@ def counts(
     batch: int,
     device: torch.device | str,
     index: Tensor | None = None,
+    rounds: int = 0,
 ) -> Tensor:
     """Confusion counts (K, K) of the argmax predictions; add them up over processes before dividing."""
     labels = examples.labels if index is None else examples.labels[index]
-    return confusion_counts(labels, logits(model, examples.inputs, batch, device, index).argmax(1), classes)
+    return confusion_counts(labels, logits(model, examples.inputs, batch, device, index, rounds).argmax(1), classes)
 
 
 def summary(counted: Tensor, objective: Objective) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.confusion import Confusion
 from csst.objectives import Objective
@@ -45,8 +46,8 @@ class Best:
     stale: int = 0
     state: dict[str, Tensor] = field(default_factory=dict)
 
-    def consider(self, now: Standing, step: int, model: nn.Module) -> bool:
-        """Keep a copy of this model's weights if it stands no worse than the best so far.
+    def consider(self, now: Standing, step: int, weights: Callable[[], dict[str, Tensor]]) -> bool:
+        """Keep the model's weights (asked for only then) if it stands no worse than the best so far.
 
         Of equals the one trained longer is kept (a worst recall of 0 is a common tie), but only a better one
         counts against early stopping. The untrained model is never a candidate.
@@ -57,7 +58,7 @@ class Best:
             return False
         self.step = step
         self.violation, self.value, self.score = now.violation, now.value, now.score
-        self.state = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+        self.state = weights()
         return True
 
     def state_dict(self) -> dict[str, Any]:

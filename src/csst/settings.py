@@ -122,6 +122,8 @@ class Hardware:
         accelerator: auto takes CUDA if there is any, else the CPU.
         devices: processes per node, one device each.
         nodes: machines.
+        strategy: with several processes, ddp (each holds the whole model) or fsdp (weights, gradients and optimizer
+            state are sharded).
         precision: auto is 32 on a CPU, bf16 (or fp16) autocast on CUDA.
         accumulate: parts into which each batch is cut to save memory; the gradient is that of the whole.
         clip: largest gradient norm; 0 does not clip.
@@ -134,6 +136,7 @@ class Hardware:
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: int = 1
     nodes: int = 1
+    strategy: Literal["ddp", "fsdp"] = "ddp"
     precision: Literal["auto", "32", "bf16", "fp16"] = "auto"
     accumulate: int = 1
     clip: float = 0.0
@@ -144,6 +147,7 @@ class Hardware:
 
     def __post_init__(self) -> None:
         _choice(self, "accelerator", "auto", "cpu", "cuda", "mps")
+        _choice(self, "strategy", "ddp", "fsdp")
         _positive(self, "devices", "nodes", "accumulate")
         _choice(self, "precision", "auto", "32", "bf16", "fp16")
         _within(self, 0, float("inf"), "clip", "threads")

@@ -7,6 +7,7 @@ over processes → payoff → λ → G. These are Algorithms 1 and 2 of the pape
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,7 +71,11 @@ class Trainer:
             task, training, seed, self.selftraining is not None, self.engine.rank, self.engine.processes
         )
         self.model = self.engine.place(model).train()
-        self.ema = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
+        # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
+        average = get_ema_multi_avg_fn(training.ema)
+        self.ema = AveragedModel(self.model, multi_avg_fn=average, use_buffers=not self.engine.sharded)
+        self.selected = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
+        self.engine.shard(self.model, self.ema.module)
         self.forward, self.optimizer = self.engine.prepare(self.model, self._optimizer())
         self.best, self.tally = Best(), Tally()
         self.step, self.updated_at = 0, -1
@@ -146,8 +151,8 @@ class Trainer:
     def update_multipliers(self) -> Record:
         """Measure the averaged model on validation, take one dual step, remember the model if it is the best yet."""
         batch, classes = self.settings.training.evaluation_batch, self.task.classes
-        shard = self.batches.shard(torch.arange(len(self.task.validation)))
-        counted = counts(self.ema.module, self.task.validation, classes, batch, self.engine.device, shard)
+        shard, rounds = self.batches.shard_and_rounds(len(self.task.validation), batch)
+        counted = counts(self.ema.module, self.task.validation, classes, batch, self.engine.device, shard, rounds)
         confusion = Confusion.from_counts(self.engine.total(counted), self.task.class_names)
         step_size = dual_step(self.settings.dual.schedule, self.settings.dual.step_size, self.progress)
         if self.progress < 1:
@@ -155,7 +160,7 @@ class Trainer:
         self.engine.require_same(self.multipliers.value, "multipliers")
         self.engine.require_same(self.multipliers.matrix, "gains")
         now = standing(self.objective, confusion, self.settings.selection.tolerance)
-        selected = self.best.consider(now, self.step, self.ema.module)
+        selected = self.best.consider(now, self.step, lambda: self.engine.weights(self.ema.module))
         self.updated_at = self.step
         return Record(
             step=self.step,
@@ -174,8 +179,8 @@ class Trainer:
 
     def best_model(self) -> nn.Module:
         """The averaged model that was selected, in evaluation mode."""
-        self.ema.module.load_state_dict(self.best.state)
-        return self.ema.module.eval()
+        self.selected.load_state_dict(self.best.state)
+        return self.selected.eval()
 
     @property
     def progress(self) -> float:
@@ -186,19 +191,33 @@ class Trainer:
         return learning_rate(self.settings.training.schedule, self.settings.training.lr, self.progress)
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU)."""
-        parts = {name: getattr(self, name).state_dict() for name in self._PARTS}
-        selftraining = self.selftraining.state_dict() if self.selftraining is not None else {}
-        return {"step": self.step, "updated_at": self.updated_at, "selftraining": selftraining, **parts}
+        """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU).
+
+        Where the model is sharded, all processes must ask for it together.
+        """
+        return {
+            "step": self.step,
+            "updated_at": self.updated_at,
+            "model": self.engine.weights(self.model),
+            "ema": self.engine.weights(self.ema.module),
+            "averaged": self.ema.n_averaged.clone(),
+            "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
+            "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
+            **{name: getattr(self, name).state_dict() for name in self._PARTS},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step, self.updated_at = state["step"], state["updated_at"]
+        self.engine.load_weights(self.model, state["model"])
+        self.engine.load_weights(self.ema.module, state["ema"])
+        self.ema.n_averaged.copy_(state["averaged"])
+        self.engine.load_optimizer_state(self.model, self.optimizer, state["optimizer"])
         for name in self._PARTS:
             getattr(self, name).load_state_dict(state[name])
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])
 
-    _PARTS = ("model", "ema", "optimizer", "multipliers", "batches", "engine", "best")
+    _PARTS = ("multipliers", "batches", "engine", "best")
 
     def _optimizer(self) -> torch.optim.Optimizer:
         training, parameters = self.settings.training, self.model.parameters()

@@ -32,7 +32,7 @@ made = task(0)
 settings = Settings(
     training=Training(steps=40, labeled_batch=16, unlabeled_batch=32, ema=0.9),
     dual=Dual(steps_per_update=10, step_size=0.5),
-    hardware=Hardware(threads=1, accumulate=int(sys.argv[2])),
+    hardware=Hardware(threads=1, accumulate=int(sys.argv[2]), strategy=sys.argv[3] if len(sys.argv) > 3 else "ddp"),
 )
 trainer = Trainer(made, build(Model(hidden=8, depth=1), (2,), 3, 0), "mean-recall-coverage", "csst", settings)
 seen, drawn = [], []
@@ -45,9 +45,11 @@ trainer.batches.draw = spy
 for record in trainer.run():
     seen.append({"multipliers": record.multipliers, "gain": trainer.multipliers.gain.matrix.tolist(),
                  "recall": record.recall, "loss": record.labeled_loss, "used": record.used})
-weights = [p.tolist() for p in trainer.model.parameters()]
+weights = [p.tolist() for p in trainer.engine.weights(trainer.model).values()]
+sharded = [p.numel() != p.to_local().numel() for p in trainer.model.parameters() if hasattr(p, "to_local")]
 with open(f"{sys.argv[1]}-{trainer.engine.rank}.json", "w") as out:
-    json.dump({"records": seen, "weights": weights, "drawn": drawn, "processes": trainer.engine.processes}, out)
+    json.dump({"records": seen, "weights": weights, "drawn": drawn, "processes": trainer.engine.processes,
+               "sharded": sharded}, out)
 """
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -85,7 +87,12 @@ def test_two_processes_play_one_game(folder):
         if len(set(whole)) == len(whole):  # a batch that spans two rounds may hold an example twice
             assert not set(mine) & set(yours)
         assert sorted(mine + yours) == sorted(whole)
-    for other in (left, parts):  # two processes, or one that accumulates two parts, follow one process
+    go([*TORCHRUN, "script.py", "shards", "1", "fsdp"], folder)
+    shards, more = (json.loads((folder / f"shards-{rank}.json").read_text()) for rank in (0, 1))
+    assert shards["records"] == more["records"]
+    assert len(shards["sharded"]) == 4
+    assert all(shards["sharded"])
+    for other in (left, parts, shards):  # two processes, sharded or not, or one that accumulates, follow one process
         assert flat(other["weights"]) == pytest.approx(flat(one["weights"]), rel=1e-3, abs=1e-5)
         for a, b in zip(other["records"], one["records"], strict=True):
             assert a["recall"] == b["recall"]
@@ -98,6 +105,11 @@ def test_csst_train_under_torchrun_writes_once_and_resumes(folder):
     words += ["--training.labeled_batch", "16", "--training.unlabeled_batch", "32", "--dual.steps_per_update", "10"]
     go([sys.executable, "-m", "csst", *words, "--out", "one"], folder)
     go([*TORCHRUN, "-m", "csst", *words, "--out", "two"], folder)
+    fsdp = [*words, "--hardware.strategy", "fsdp", "--checkpoint_seconds", "0", "--out", "shards"]
+    go([*TORCHRUN, "-m", "csst", *fsdp], folder)
+    (folder / "shards" / "metrics.json").unlink()
+    go([*TORCHRUN, "-m", "csst", *fsdp, "--resume"], folder)
+    assert Run(folder / "shards").metrics()["steps"] == 30
     one, two = Run(folder / "one"), Run(folder / "two")
     assert [r["step"] for r in two.journal()] == [0, 10, 20, 30]
     assert two.metrics()["test"]["confusion"] == one.metrics()["test"]["confusion"]

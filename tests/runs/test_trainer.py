@@ -133,7 +133,7 @@ def test_selection_is_by_constraints_first_then_value():
     assert now.violation == pytest.approx(0.05)
     assert now.score == pytest.approx(0.7 - 0.5)
     assert standing(goal, c, 0.06).score == pytest.approx(0.7)
-    best, model = Best(), torch.nn.Linear(1, 1)
+    best, model = Best(), dict
     assert not best.consider(Standing(0.9, [], 0.0), 0, model)  # untrained
     assert best.consider(Standing(0.9, [-0.2], 0.2), 1, model)
     assert best.consider(Standing(0.2, [-0.1], 0.1), 2, model)  # closer to feasible beats a higher value

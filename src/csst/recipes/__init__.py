@@ -7,6 +7,8 @@ from typing import Any
 
 from csst.errors import InputError
 from csst.recipes.execute import assemble, execute, trained
+from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
+from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe
 
@@ -16,6 +18,12 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "toy-overlap": toy_overlap,
     "array": array,
     "custom": custom,
+    "folder": folder,
+    "fashion-lt-small": fashion_lt_small,
+    "cifar10-lt-small": cifar10_lt_small,
+    "cifar10-lt": cifar10_lt,
+    "cifar100-lt": cifar100_lt,
+    "imagenet100-lt": imagenet100_lt,
 }
 
 

@@ -59,19 +59,17 @@ def execute(
 
     def checkpoint() -> None:
         seconds = spent + time.perf_counter() - start
-        run.save(
-            "checkpoint.pt",
-            {"trainer": trainer.state_dict(), "split_hash": trainer.task.split_hash, "seconds": seconds},
-        )
+        state = trainer.state_dict()  # all processes, in case each holds a shard of it
+        if engine.first:
+            run.save("checkpoint.pt", {"trainer": state, "split_hash": trainer.task.split_hash, "seconds": seconds})
 
     for record in trainer.run():
-        if not engine.first:
-            continue
-        run.append(record.as_dict())
-        if time.perf_counter() - saved >= checkpoint_seconds or trainer.finished:
+        if engine.first:
+            run.append(record.as_dict())
+        if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
             checkpoint()
             saved = time.perf_counter()
-        if on_record is not None:
+        if on_record is not None and engine.first:
             on_record(trainer, record)
     seconds = spent + time.perf_counter() - start
     if not engine.first:

@@ -1,0 +1,55 @@
+"""Image recipes for a CPU: the paper's protocol on networks small enough for 15 minutes on two cores."""
+
+from __future__ import annotations
+
+from csst.data.image_arrays import ImageArrays
+from csst.data.image_files import ImageFolder
+from csst.models import Model
+from csst.recipes.recipe import Recipe
+from csst.settings import Dual, Training
+
+# BatchNorm's running statistics and the average must catch up within a thousand steps, not a million.
+_MOMENTUM = 0.05
+_DUAL = Dual(steps_per_update=32, step_size=1.0, schedule="linear")
+
+
+def fashion_lt_small() -> Recipe:
+    """Fashion-MNIST, rho = 100, WRN-10-1: csst train fashion-lt-small --data.path fashion_mnist.npz
+
+    FASHION
+    """
+    return Recipe(
+        "fashion-lt-small",
+        ImageArrays(classes=10, labeled=500, unlabeled=2000, imbalance=100, validation=200),
+        model=Model("wrn-10-1", batchnorm_momentum=_MOMENTUM),
+        training=Training(1200, 64, 256, lr=0.03, ema=0.99),
+        dual=_DUAL,
+    )
+
+
+def cifar10_lt_small() -> Recipe:
+    """CIFAR10-LT, rho = 100, WRN-10-2: csst train cifar10-lt-small --data.path cifar10.npz
+
+    CIFAR
+    """
+    return Recipe(
+        "cifar10-lt-small",
+        ImageArrays(classes=10, labeled=1000, unlabeled=4000, imbalance=100, validation=200),
+        model=Model("wrn-10-2", batchnorm_momentum=_MOMENTUM),
+        training=Training(1000, 64, 256, lr=0.03, ema=0.99),
+        dual=_DUAL,
+    )
+
+
+def folder() -> Recipe:
+    """Your own images, one sub-folder per class: csst train folder --data.path DIR --data.unlabeled_path DIR
+
+    Small images and a small network by default; --model.name hf:NAME_OR_FOLDER takes a pretrained one.
+    """
+    return Recipe(
+        "folder",
+        ImageFolder(size=32),
+        model=Model("wrn-10-2", batchnorm_momentum=_MOMENTUM),
+        training=Training(1000, 64, 256, lr=0.03, ema=0.99),
+        dual=_DUAL,
+    )
