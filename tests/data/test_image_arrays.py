@@ -218,11 +218,11 @@ def test_no_image_has_two_roles(tmp_path):
 
 
 def test_halves_are_per_class_and_seeded():
-    labels = np.array([0] * 6 + [1] * 5 + [2] * 2)
+    labels = np.array([0] * 10 + [1] * 5 + [2] * 2)
     validation, test = halves(labels, 0, ("a", "b", "c"))
-    assert np.bincount(labels[validation]).tolist() == [3, 2, 1]
-    assert np.bincount(labels[test]).tolist() == [3, 3, 1]
-    assert sorted([*validation, *test]) == list(range(13))
+    assert np.bincount(labels[validation]).tolist() == [5, 2, 1]
+    assert np.bincount(labels[test]).tolist() == [5, 3, 1]
+    assert sorted([*validation, *test]) == list(range(17))
     assert not np.array_equal(halves(labels, 1, ("a", "b", "c"))[0], validation)
     with pytest.raises(
         InputError, match="class 'b' has 5 held-out examples; 4 for validation and 2 for test are needed"

@@ -212,6 +212,18 @@ def test_images_keep_their_labels_and_have_one_role(tmp_path, memory):
     assert min(colors(task.unlabeled))[0] >= 100
 
 
+@pytest.mark.parametrize("memory", [512, 0])
+def test_a_skipped_image_does_not_shift_the_others(tmp_path, memory):
+    root = colored(tmp_path / "set", {"a": 10, "b": 10})
+    (tmp_path / "set" / "a" / "1.png").write_bytes(b"")
+    task = ImageFolder(root, skip_bad=True, in_memory_megabytes=memory, **FLAT).load(0)
+    seen = []
+    for part in (task.labeled, task.validation, task.test):
+        assert [color[1] for color in colors(part.inputs)] == part.labels.tolist()
+        seen += colors(part.inputs)
+    assert sorted(seen) == sorted({(i, c) for c in range(2) for i in range(10)} - {(1, 0)})
+
+
 def test_memory_and_files_give_the_same_task(tmp_path):
     root = class_folders(tmp_path / "set")
     memory = ImageFolder(root, **FLAT).load(4)
@@ -236,6 +248,8 @@ def test_long_tail_from_folders_and_a_test_folder(tmp_path):
     assert torch.bincount(task.test.labels).tolist() == [2, 2, 3]
     assert min(colors(task.test.inputs))[0] >= 200
     assert not set(colors(task.labeled.inputs)) & set(colors(task.unlabeled))
+    other = ImageFolder(root, test_path=held, labeled=8, unlabeled=16, imbalance=4, **FLAT).load(1)
+    assert colors(other.labeled.inputs) != colors(task.labeled.inputs)
     free = colored(tmp_path / "free", {"x": 5}, red=100)
     task = ImageFolder(root, unlabeled_path=free, labeled=8, unlabeled=8, imbalance=4, **FLAT).load(0)
     assert len(task.unlabeled) == 14 + 5

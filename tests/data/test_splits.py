@@ -100,11 +100,14 @@ def test_bad_files_get_a_sentence(tmp_path):
     np.savez(tmp_path / "odd.npz", x=np.zeros((2, 2)), y_valid=np.zeros(2))
     np.savez(tmp_path / "objects.npz", x=np.array([{}, {}], dtype=object))
     (tmp_path / "text.npz").write_text("not a zip")
+    whole = (tmp_path / "odd.npz").read_bytes()
+    (tmp_path / "torn.npz").write_bytes(whole[: len(whole) // 2])
     np.save(tmp_path / "one.npy", np.zeros(3))
     for name, says in (
         ("odd.npz", "did you mean 'y_validation'"),
         ("objects.npz", "plain arrays"),
         ("text.npz", "cannot be read"),
+        ("torn.npz", "cannot be read"),
         ("none.npz", "no file"),
         ("one.npy", "single array"),
     ):

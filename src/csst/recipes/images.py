@@ -28,15 +28,15 @@ def fashion_lt_small() -> Recipe:
 
 
 def cifar10_lt_small() -> Recipe:
-    """CIFAR10-LT, rho = 100, WRN-10-2: csst train cifar10-lt-small --data.path cifar10.npz
+    """CIFAR10-LT, rho = 100, WRN-10-1: csst train cifar10-lt-small --data.path cifar10.npz
 
     CIFAR
     """
     return Recipe(
         "cifar10-lt-small",
         ImageArrays(classes=10, labeled=1000, unlabeled=4000, imbalance=100, validation=200),
-        model=Model("wrn-10-2", batchnorm_momentum=_MOMENTUM),
-        training=Training(1000, 64, 256, lr=0.03, ema=0.99),
+        model=Model("wrn-10-1", batchnorm_momentum=_MOMENTUM),
+        training=Training(1200, 64, 256, lr=0.03, ema=0.99),
         dual=_DUAL,
     )
 
