@@ -19,6 +19,7 @@ from torch import Tensor
 
 from csst.confusion import Confusion, as_float64, check_prior
 from csst.errors import InputError
+from csst.language import objective as read_objective
 from csst.objectives import METRIC_PRIORS, MetricPrior, Objective, played
 
 SMALLEST_DIAGONAL = 1e-6
@@ -135,7 +136,7 @@ class ConstantGain(Objective):
 
 
 def gain_matrix(
-    objective: Objective,
+    objective: Objective | str,
     multipliers: Any,
     confusion: Confusion,
     train_prior: Any,
@@ -149,6 +150,7 @@ def gain_matrix(
     prior = check_prior(train_prior, "the training prior")
     if confusion.classes != len(prior):
         raise InputError(f"the confusion has {confusion.classes} classes and the training prior {len(prior)}")
+    objective = read_objective(objective)
     where = metric_prior or objective.metric_prior
     if where not in METRIC_PRIORS:
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {where!r}")
@@ -158,8 +160,8 @@ def gain_matrix(
             raise InputError(f"the gain matrix has {len(objective.constant_gain)} classes, the prior {len(prior)}")
         return Gain(objective.constant_gain)
     values = as_float64(multipliers, "the multipliers").detach()
-    if not torch.isfinite(values).all() or not objective.domain.contains(values):
-        raise InputError(f"the multipliers must be finite and lie in {objective.domain}; found {values.tolist()}")
+    if not torch.isfinite(values).all() or (values < 0).any():
+        raise InputError(f"multipliers must be finite and non-negative; found {values.tolist()}")
     smoothed = confusion.smoothed(objective.epsilon)
     with torch.enable_grad():
         rates = smoothed.rates.detach().requires_grad_()

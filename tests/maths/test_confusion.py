@@ -86,11 +86,15 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
             lambda: csst.gain_matrix(
                 csst.objective("min-recall"), [0.5], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]
             ),
-            "Simplex",
+            "a multiplier for each",
         ),
         (lambda: csst.objective("accuracy", metric_prior="test"), "metric_prior"),
         (lambda: csst.Multipliers("accuracy", [0.5, 0.5]).update(csst.Confusion.uniform([0.5, 0.5]), -1), "step_size"),
         (lambda: csst.NonNegative(-1.0), "number >= 0"),
+        (
+            lambda: csst.gain_matrix("min-recall", [-1, 2], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]),
+            "non-negative",
+        ),
         (lambda: csst.objective("accuracy", epsilon=0), "epsilon"),
         (lambda: csst.objective("min-recall", floor=2).domain, "floor"),
         (lambda: csst.objective("accuracy", groups={"g": []}), "at least one class"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from csst.domains import Simplex
@@ -40,6 +41,8 @@ def objective(
     is derived, None for the default (see `docs/explanation/choices.md`). epsilon: how far the rates are smoothed
     before differentiating. floor: the smallest multiplier of a worst case, as a share of uniform.
     """
+    if isinstance(text, Sentence):
+        return replace(text, binding=text.binding.extended(None, class_names, groups))
     if isinstance(text, Objective):
         return text.bind(len(class_names), class_names, groups) if class_names is not None else text
     if not isinstance(text, str):
