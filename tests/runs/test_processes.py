@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from csst.engine import Engine
 from csst.runs import Run
 
 PLUGIN = """
@@ -116,3 +118,22 @@ def test_csst_train_under_torchrun_writes_once_and_resumes(folder):
     (folder / "two" / "metrics.json").unlink()  # as if killed before the end; resumed by another number of processes
     go([sys.executable, "-m", "csst", *words, "--out", "two", "--resume"], folder)
     assert two.metrics()["test"]["confusion"] == one.metrics()["test"]["confusion"]
+
+
+def test_processes_that_disagree_stop():
+    """The assertion behind "every process holds the same λ": what the other process sends is made up here."""
+
+    class Fabric:
+        world_size, device = 2, torch.device("cpu")
+
+        def __init__(self, other):
+            self.other = other
+
+        def all_gather(self, mine):
+            return torch.stack([mine, self.other])
+
+    engine = Engine.__new__(Engine)
+    engine.fabric = Fabric(torch.tensor([0.5, 0.5]))
+    engine.require_same(torch.tensor([0.5, 0.5]), "multipliers")
+    with pytest.raises(RuntimeError, match="different multipliers"):
+        engine.require_same(torch.tensor([0.5, 0.4]), "multipliers")
