@@ -8,6 +8,7 @@ there is no state to lose.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +43,22 @@ class Batch:
 
 
 class Batches:
-    """Draws this process's share of every global batch."""
+    """Draws this process's share of every global batch.
+
+    encode: the model's own way from raw examples, such as texts, to a tensor; None where they are tensors already.
+    """
 
     def __init__(
-        self, task: Task, training: Training, seed: int, unlabeled: bool, rank: int = 0, processes: int = 1
+        self,
+        task: Task,
+        training: Training,
+        seed: int,
+        unlabeled: bool,
+        rank: int = 0,
+        processes: int = 1,
+        encode: Callable[[list[Any]], Tensor] | None = None,
     ) -> None:
-        self.task, self.seed, self.rank, self.processes = task, seed, rank, processes
+        self.task, self.seed, self.rank, self.processes, self.encode = task, seed, rank, processes, encode
         for name, size in (("labeled_batch", training.labeled_batch), ("unlabeled_batch", training.unlabeled_batch)):
             if size % processes:
                 raise InputError(f"training.{name} = {size} must be divisible by the {processes} processes")
@@ -57,14 +68,25 @@ class Batches:
             self.unlabeled = Sampler(len(task.unlabeled), training.unlabeled_batch, stream(seed, UNLABELED))
 
     def draw(self, step: int, device: torch.device) -> Batch:
-        index = self._fetch_index(self.labeled, self.task.labeled.inputs)
-        x = self.task.weak(self.task.labeled.inputs[index], self.randomness(step, VIEWS_OF_LABELED)).to(device)
-        y = self.task.labeled.labels[index].to(device)
+        task, index = self.task, self._fetch_index(self.labeled, self.task.labeled.inputs)
+        x = task.weak(task.labeled.inputs[index], self.randomness(step, VIEWS_OF_LABELED))
+        y = task.labeled.labels[index].to(device)
         if self.unlabeled is None:
-            return Batch(x, y)
-        chosen = self._fetch_index(self.unlabeled, self.task.unlabeled)
-        u, views = self.task.unlabeled[chosen], self.randomness(step, VIEWS_OF_UNLABELED)
-        return Batch(x, y, self.task.weak(u, views).to(device), self.task.strong(u, views).to(device), chosen)
+            return Batch(self._tensors(device, x)[0], y)
+        chosen, views = self._fetch_index(self.unlabeled, task.unlabeled), self.randomness(step, VIEWS_OF_UNLABELED)
+        u = task.unlabeled[chosen]
+        weak = task.weak(u, views)
+        prepared = getattr(task.strong, "of_index", None)  # a view that was computed for every example beforehand
+        strong = task.strong(u, views) if prepared is None else prepared(chosen, views)
+        x, weak, strong = self._tensors(device, x, weak, strong)
+        return Batch(x, y, weak, strong, chosen)
+
+    def _tensors(self, device: torch.device, *views: Any) -> list[Tensor]:
+        """Views as tensors on the device; texts are encoded together, so that all get the same length."""
+        if self.encode is None:
+            return [view.to(device) for view in views]
+        encoded = self.encode([example for view in views for example in view]).to(device)
+        return list(encoded.split([len(view) for view in views]))
 
     def randomness(self, step: int, use: int) -> torch.Generator:
         """The generator of one use in one step of one process."""

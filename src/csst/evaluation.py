@@ -23,22 +23,31 @@ def logits(
 ) -> Tensor:
     """The model's raw scores (N, K) in float32 on the CPU, in evaluation mode, examples as they are.
 
-    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead. A sharded
-    model must be called equally often by all processes: `rounds` times at least.
+    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead; examples of
+    different lengths are put into batches of similar ones. A sharded model must be called equally often by all
+    processes: `rounds` times at least.
     """
-    chosen = (torch.arange(len(inputs)) if index is None else index).split(batch)
+    index = torch.arange(len(inputs)) if index is None else index
+    lengths = getattr(inputs, "lengths", None)
+    order = torch.arange(len(index)) if lengths is None else lengths[index].argsort(stable=True)
+    chosen = index[order].split(batch)
     prefetch = getattr(inputs, "prefetch", None)
+    encode = getattr(model, "encode", None)
+
+    def batch_of(part: Tensor) -> Tensor:
+        return (inputs[part] if encode is None else encode(inputs[part])).to(device)
+
     training = model.training
     model.eval()
     pieces = []
     for at, part in enumerate(chosen):
         if prefetch is not None and at + 1 < len(chosen):
             prefetch(chosen[at + 1])
-        pieces.append(model(inputs[part].to(device)).float().cpu())
+        pieces.append(model(batch_of(part)).float().cpu())
     for _ in range(len(chosen), rounds):
-        model(inputs[chosen[-1]].to(device))
+        model(batch_of(chosen[-1]))
     model.train(training)
-    return torch.cat(pieces)
+    return torch.cat(pieces)[order.argsort()]
 
 
 def counts(

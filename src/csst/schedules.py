@@ -1,13 +1,25 @@
-"""How learning rate, dual step and training signal change over a run; `progress` goes from 0 to 1."""
+"""How learning rate, dual step, training signal and averaged model follow a run; `progress` goes from 0 to 1."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 def learning_rate(schedule: str, lr: float, progress: float) -> float:
-    """fixmatch: lr cos(7 pi progress / 16), ending near a fifth of where it began; constant: lr."""
+    """fixmatch: lr cos(7 pi progress / 16), ending near a fifth of where it began; linear: down to 0; constant: lr."""
+    if schedule == "linear":
+        return lr * (1 - progress)
     return lr * math.cos(7 * math.pi * progress / 16) if schedule == "fixmatch" else lr
+
+
+def warming(step: int, warmup: int) -> float:
+    """The factor of the learning rate in the first `warmup` steps, 1/warmup, 2/warmup ... 1; 1 afterwards."""
+    return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
 def dual_step(schedule: str, step_size: float, progress: float) -> float:
@@ -24,3 +36,20 @@ def training_signal(annealing: str, progress: float, classes: int) -> float:
     """
     share = {"linear": progress, "log": 1 - math.exp(-5 * progress), "exp": math.exp(5 * (progress - 1))}[annealing]
     return share * (1 - 1 / classes) + 1 / classes
+
+
+def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]:
+    """average <- decay average + (1 - decay) new, in place, for tensors of one type.
+
+    Whole numbers, such as the positions of tokens, are copied: rounded down, their average would be another number.
+    """
+    average = get_ema_multi_avg_fn(decay)
+
+    def update(averaged: Sequence[Tensor], new: Sequence[Tensor], count: Any) -> None:
+        if averaged[0].is_floating_point() or averaged[0].is_complex():
+            average(averaged, new, count)
+            return
+        for old, other in zip(averaged, new, strict=True):
+            old.copy_(other)
+
+    return update

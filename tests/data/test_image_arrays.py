@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.image_arrays import ImageArrays, as_images, halves
+from csst.data.image_arrays import ImageArrays, as_images
+from csst.data.splits import halves
 from csst.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")

@@ -5,7 +5,6 @@ Training images are cut into a long-tailed labeled and unlabeled part, test imag
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +16,7 @@ from torch import Tensor
 from csst.confusion import refuse_empty_classes
 from csst.data.image_archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.image_views import Strong, Weak
-from csst.data.splits import Split, long_tail
+from csst.data.splits import Split, halves, long_tail
 from csst.data.task import Labeled, Task, as_labels
 from csst.errors import InputError
 
@@ -132,35 +131,6 @@ def as_images(values: np.ndarray, what: str) -> np.ndarray:
     raise InputError(
         f"{what} must hold images (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3; found {values.shape}"
     )
-
-
-def halves(
-    labels: np.ndarray, seed: int, class_names: tuple[str, ...], validation: int = 0, test: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Held-out examples cut in two per class: validation and test. 0 means half, else examples per class."""
-
-    def sizes(c: int, count: int) -> tuple[int, int]:
-        first = validation or count // 2
-        second = test or (count // 2 if validation else count - first)
-        if min(first, second) < 1 or first + second > count:
-            raise InputError(
-                f"class {class_names[c]!r} has {count} held-out examples; {max(first, 1)} for validation and "
-                f"{max(second, 1)} for test are needed: add examples, or lower the counts"
-            )
-        return first, second
-
-    return cut(labels, seed, sizes)
-
-
-def cut(labels: np.ndarray, seed: int, sizes: Callable[[int, int], tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Two disjoint random parts: `sizes(class, count)` says how many of a class's examples go into each."""
-    rng, parts = np.random.default_rng(seed), ([], [])  # type: tuple[np.random.Generator, tuple[list, list]]
-    for c in range(int(labels.max()) + 1):
-        order = rng.permutation(np.flatnonzero(labels == c))
-        first, second = sizes(c, len(order))
-        parts[0].append(order[:first])
-        parts[1].append(order[first : first + second])
-    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
 
 
 def _labels(values: np.ndarray, what: str) -> np.ndarray:

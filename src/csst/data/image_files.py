@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from csst.confusion import refuse_empty_classes
-from csst.data.image_arrays import cut, halves
 from csst.data.image_listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.image_reading import ImageFiles, Readers
 from csst.data.image_views import Strong, Weak
-from csst.data.splits import Split, long_tail, split_hash
+from csst.data.splits import Split, cut, halves, long_tail, split_hash
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 

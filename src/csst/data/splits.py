@@ -6,7 +6,7 @@ All randomness comes from NumPy's PCG64, whose stream is the same on every platf
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,3 +112,32 @@ def stratified(labels: np.ndarray, fraction: float, seed: int, class_names: Sequ
             )
         held.append(members[: min(len(members) - 1, max(1, round(fraction * len(members))))])
     return np.sort(np.concatenate(held))
+
+
+def halves(
+    labels: np.ndarray, seed: int, class_names: tuple[str, ...], validation: int = 0, test: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Held-out examples cut in two per class: validation and test. 0 means half, else examples per class."""
+
+    def sizes(c: int, count: int) -> tuple[int, int]:
+        first = validation or count // 2
+        second = test or (count // 2 if validation else count - first)
+        if min(first, second) < 1 or first + second > count:
+            raise InputError(
+                f"class {class_names[c]!r} has {count} held-out examples; {max(first, 1)} for validation and "
+                f"{max(second, 1)} for test are needed: add examples, or lower the counts"
+            )
+        return first, second
+
+    return cut(labels, seed, sizes)
+
+
+def cut(labels: np.ndarray, seed: int, sizes: Callable[[int, int], tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Two disjoint random parts: `sizes(class, count)` says how many of a class's examples go into each."""
+    rng, parts = np.random.default_rng(seed), ([], [])  # type: tuple[np.random.Generator, tuple[list, list]]
+    for c in range(int(labels.max()) + 1):
+        order = rng.permutation(np.flatnonzero(labels == c))
+        first, second = sizes(c, len(order))
+        parts[0].append(order[:first])
+        parts[1].append(order[first : first + second])
+    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))

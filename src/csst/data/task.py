@@ -93,7 +93,9 @@ class Task:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return tuple(self.labeled.inputs[torch.tensor([0])].shape[1:])
+        """The shape of one example; () where examples are not tensors, as texts."""
+        first = self.labeled.inputs[torch.tensor([0])]
+        return tuple(first.shape[1:]) if isinstance(first, Tensor) else ()
 
 
 def as_inputs(values: Any, what: str) -> Tensor:

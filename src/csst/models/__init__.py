@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from csst.errors import InputError, nearest
+from csst.models.hf_text import build_text_classifier
 from csst.models.huggingface import build_huggingface
 from csst.models.mlp import Standardize, mlp
 from csst.models.wide_resnet import WideResNet, parse
@@ -21,18 +22,21 @@ class Model:
     """Which network.
 
     Args:
-        name: mlp, linear, wrn-DEPTH-WIDTH (wrn-28-2), hf:NAME_OR_FOLDER or hf-config:TYPE (a Hugging Face image
-            classifier), or package.module:name of a function (input_shape, classes) -> nn.Module.
+        name: mlp, linear, wrn-DEPTH-WIDTH (wrn-28-2), hf:NAME_OR_FOLDER (a Hugging Face classifier of the task's texts
+            or images), hf-config:TYPE (one of images, from its default configuration), or package.module:name of a
+            function (input_shape, classes) -> nn.Module.
         hidden: width of an mlp's hidden layers.
         depth: number of an mlp's hidden layers.
         batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 keeps the network's own (FixMatch's
             0.001 for a wrn, right for a million steps and too slow for a thousand).
+        max_length: tokens of a text that are read; longer ones are cut.
     """
 
     name: str = "mlp"
     hidden: int = 128
     depth: int = 2
     batchnorm_momentum: float = 0.0
+    max_length: int = 256
 
 
 Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
@@ -44,12 +48,28 @@ def _wide_resnet(model: Model, shape: tuple[int, ...], classes: int) -> nn.Modul
     return WideResNet(*parse(model.name), classes, channels=shape[0])
 
 
+def _hugging_face(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    if not shape:
+        return build_text_classifier(model.name, classes, model.max_length)
+    return build_huggingface(model.name, shape, classes)
+
+
+def _of_vectors(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+    if not shape:
+        raise InputError(
+            f"{model.name} takes numbers, and this task's examples are texts: name an encoder that turns them into "
+            "numbers (--encoder words --frozen, or --encoder hf:NAME --frozen), or fine-tune one (--encoder hf:NAME "
+            "--no_frozen)"
+        )
+    return mlp(shape, classes, model.hidden, 0 if model.name == "linear" else model.depth)
+
+
 #: by the name's first part, up to a "-" or ":"
 MODELS: dict[str, Builder] = {
-    "mlp": lambda model, shape, classes: mlp(shape, classes, model.hidden, model.depth),
-    "linear": lambda model, shape, classes: mlp(shape, classes, depth=0),
+    "mlp": _of_vectors,
+    "linear": _of_vectors,
     "wrn": _wide_resnet,
-    "hf": lambda model, shape, classes: build_huggingface(model.name, shape, classes),
+    "hf": _hugging_face,
 }
 
 
@@ -73,6 +93,8 @@ def _built(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Modul
         made = load(model.name, "a model")(input_shape, classes)
         if not isinstance(made, nn.Module):
             raise InputError(f"{model.name} must return an nn.Module; found {type(made).__name__}")
+        if not input_shape and not callable(getattr(made, "encode", None)):
+            raise InputError(f"{model.name} must have an `encode`, a function from a list of texts to a tensor")
         return made
     names = ("mlp", "linear", "wrn-28-2", "hf:NAME")
     raise InputError(f"unknown model {model.name!r}{nearest(model.name, names) or '; models: ' + ', '.join(names)}")

@@ -12,10 +12,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError, nearest
+from csst.models.hub import first_line, from_hub, quiet, transformers_library
 from csst.models.wide_resnet import Pixels
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_CONNECT_SECONDS = 5
 
 
 class HuggingFaceImages(nn.Module):
@@ -65,38 +61,19 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
         raise InputError(f"a Hugging Face model is hf:FOLDER, hf:OWNER/NAME or hf-config:TYPE; found {spec!r}")
     if len(input_shape) != 3:
         raise InputError(f"{spec} takes images (channels, height, width); the task's inputs are {tuple(input_shape)}")
-    transformers = _transformers(spec)
-    with _quiet(transformers):
+    transformers = transformers_library(spec)
+    with quiet(transformers):
         if kind == "hf-config":
             network, loaded = _random(transformers, _default_config(transformers, name), input_shape, classes), False
         elif Path(name).expanduser().is_dir():
             folder = str(Path(name).expanduser())
             network, loaded = _from_folder(transformers, folder, input_shape, classes)
         else:
-            network, loaded = _from_hub(transformers, name, classes), True
+            network = from_hub(
+                name, lambda local: _pretrained(transformers, name, classes, local), "an image classifier"
+            )
+            loaded = True
     return _wrapped(spec, network, input_shape, loaded)
-
-
-def _transformers(spec: str) -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError as error:
-        raise InputError(f"{spec} needs the package transformers ({error}): pip install csst-learn[hf]") from None
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars and no report of the head that is replaced on purpose."""
-    logging = transformers.utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _default_config(transformers: Any, kind: str) -> Any:
@@ -130,7 +107,7 @@ def _random(transformers: Any, config: Any, input_shape: tuple[int, ...], classe
     except Exception as error:
         raise InputError(
             f"no image classifier for {channels}x{height}x{width} images can be built from the configuration of type "
-            f"{config.model_type!r}: {_first_line(error)}"
+            f"{config.model_type!r}: {first_line(error)}"
         ) from error
 
 
@@ -144,54 +121,8 @@ def _from_folder(transformers: Any, folder: str, input_shape: tuple[int, ...], c
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"hf:{folder} cannot be loaded as an image classifier: {_first_line(error)}") from error
+        raise InputError(f"hf:{folder} cannot be loaded as an image classifier: {first_line(error)}") from error
     return _random(transformers, config, input_shape, classes), False
-
-
-def _from_hub(transformers: Any, name: str, classes: int) -> nn.Module:
-    """From the cache if it is all there; else from the hub, which is first asked once whether it is there at all.
-
-    (The hub's client repeats a failed connection for half a minute.)
-    """
-    if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
-        raise InputError(f"hf:{name}: there is no such folder")
-    try:
-        return _pretrained(transformers, name, classes, local_files_only=True)
-    except OSError:
-        _connect(name)  # not in the cache
-    except InputError:
-        raise
-    except Exception as error:
-        raise _unusable(name, error) from error
-    try:
-        return _pretrained(transformers, name, classes, local_files_only=False)
-    except InputError:
-        raise
-    except Exception as error:
-        raise _unusable(name, error) from error
-
-
-def _unusable(name: str, error: Exception) -> InputError:
-    return InputError(
-        f"hf:{name} is neither a folder nor an image classifier that the Hugging Face hub gives: {_first_line(error)}"
-    )
-
-
-def _connect(name: str) -> None:
-    constants = importlib.import_module("huggingface_hub.constants")
-    reason = "HF_HUB_OFFLINE is set"
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=_CONNECT_SECONDS)
-            return
-        except urllib.error.HTTPError:
-            return  # it answered
-        except (OSError, ValueError) as error:
-            reason = f"{constants.ENDPOINT} cannot be reached: {getattr(error, 'reason', error)}"
-    raise InputError(
-        f"hf:{name} is not a folder, not in the local cache, and the Hugging Face hub is out of reach ({reason}): "
-        f"download the model to a folder and use hf:FOLDER"
-    )
 
 
 def _pretrained(transformers: Any, source: str, classes: int, local_files_only: bool) -> nn.Module:
@@ -230,11 +161,6 @@ def _wrapped(spec: str, network: nn.Module, input_shape: tuple[int, ...], loaded
     except Exception as error:
         hint = f": resize the images to {sizes[0]}x{sizes[1]}" if resized else ""
         raise InputError(
-            f"{spec} does not take images of {channels}x{height}x{width} ({_first_line(error)}){hint}"
+            f"{spec} does not take images of {channels}x{height}x{width} ({first_line(error)}){hint}"
         ) from error
     return model.train()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

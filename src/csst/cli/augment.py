@@ -1,0 +1,144 @@
+"""csst augment FILE -o cache.parquet --via hf:A,hf:B: back-translations of texts, made once and kept.
+
+Every different text is translated once per copy. What is finished is saved every few seconds; the same command goes on
+where a killed one stopped, and does nothing where all is there. More copies, or the texts of another file, can be added
+to a cache; other models or settings are refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import torch
+
+from csst.data.text_files import read_table, texts_of
+from csst.data.translations import TranslationWriter, key_of
+from csst.errors import InputError
+from csst.models.translation import RoundTrip, Sampling, load_translator, specs_of
+
+LINES = 10
+Item = tuple[str, str, int]  # text, key, copy
+
+
+def main(words: Sequence[str]) -> int:
+    given = _parser().parse_args(words)
+    specs = specs_of(given.via)
+    sampling = Sampling(given.temperature, given.top_k, given.top_p, given.seed)
+    rows = texts_of(read_table(given.input, given.split), given.text_column, given.input)
+    texts = [text for text in dict.fromkeys(rows) if text.strip()]
+    made_by = {"via": ",".join(specs), **asdict(sampling), "max_characters": given.max_characters}
+    begun, unsaid = time.monotonic(), 0
+    with TranslationWriter(given.output, made_by) as cache:
+        if cache.damaged:
+            print(
+                f"{cache.damaged} damaged part(s) of {given.output}: their texts are translated again", file=sys.stderr
+            )
+        every = [(text, key, copy) for text in texts for key in [key_of(text)] for copy in range(given.copies)]
+        todo = [item for item in every if item[1:] not in cache.finished]
+        if todo:
+            there, back = (load_translator(spec, _device(given.device)) for spec in specs)
+            trip = RoundTrip(there, back, sampling, given.batch, given.max_characters)
+            try:
+                unsaid = _translate(trip, todo, len(every), cache, given.save_every)
+            except KeyboardInterrupt:
+                cache.save()
+                print("csst: interrupted; the same command goes on from here", file=sys.stderr)
+                return 130
+        stored = cache.finish()
+    seconds = time.monotonic() - begun
+    print(f"{len(rows)} rows, {len(texts)} different texts with words, {given.copies} translation(s) of each")
+    print(f"translated now {len(todo)}, found in the cache {len(every) - len(todo)}, in {seconds:.0f} s")
+    cut = sum(len(text) > given.max_characters > 0 for text in texts)
+    if cut:
+        print(f"{cut} texts are longer than {given.max_characters} characters: translated up to there")
+    if unsaid:
+        print(f"{unsaid} translations came out empty: the text itself is kept for them")
+    print(f"{stored} translations in {given.output}")
+    return 0
+
+
+def _translate(trip: RoundTrip, todo: list[Item], total: int, cache: TranslationWriter, save_every: float) -> int:
+    """Translate and store; gives how many came out empty.
+
+    Groups are cut in the order of the file and stored whole, so that a run that goes on forms the same groups.
+    """
+    unsaid, saved = 0, time.monotonic()
+    with _progress(total, total - len(todo)) as advance:
+        for start in range(0, len(todo), trip.batch):
+            group = todo[start : start + trip.batch]
+            done = trip.translate([text for text, _, _ in group], [copy for _, _, copy in group])
+            unsaid += done.count("")
+            cache.add((key, copy, new or text) for (text, key, copy), new in zip(group, done, strict=True))
+            advance(len(group))
+            if time.monotonic() - saved >= save_every:
+                cache.save()
+                saved = time.monotonic()
+    return unsaid
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
+    """A live bar on a terminal, plain lines elsewhere."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("translations"), MofNCompleteColumn(), BarColumn(bar_width=30), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True)) as live:
+            bar = live.add_task("augment", total=total, completed=done)
+            yield lambda count: live.advance(bar, count)
+        return
+    first, begun, line = done, time.monotonic(), done
+
+    def advance(count: int) -> None:
+        nonlocal done, line
+        done += count
+        if done >= line or done == total:
+            left = (time.monotonic() - begun) / (done - first) * (total - done)
+            print(f"translations {done}/{total}  {left:.0f} s left", file=sys.stderr, flush=True)
+            line = done + max(1, total // LINES)
+
+    yield advance
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available[name]:
+        raise InputError(f"there is no {name} device here: use --device auto")
+    return name
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(word: str) -> int:
+        if not word.isdecimal() or int(word) < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least}; found {word!r}")
+        return int(word)
+
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("csst augment", description="Back-translate texts once, for strong views.")
+    add = parser.add_argument
+    add("input", help="a .csv, .tsv, .jsonl or .parquet file, or hf:NAME_OR_FOLDER of Hugging Face datasets")
+    add("-o", "--output", required=True, help="the cache of translations, a Parquet file")
+    add("--via", required=True, help="two models, hf:THERE,hf:BACK: folders, or names of the Hugging Face hub")
+    add("--copies", type=_at_least(1), default=2, help="translations of each text (2)")
+    add("--temperature", type=float, default=0.9, help="of the sampling; 0 takes the likeliest word (0.9)")
+    add("--top_k", type=int, default=0, help="sample among so many likeliest words; 0: all (0)")
+    add("--top_p", type=float, default=1.0, help="sample among the likeliest words of this probability (1)")
+    add("--seed", type=int, default=0, help="of the sampling (0)")
+    add("--batch", type=_at_least(1), default=16, help="sentences translated at a time (16)")
+    add("--max_characters", type=_at_least(0), default=3000, help="longer texts lose their end; 0: none does (3000)")
+    add("--text_column", default="text", help="the column of the texts (text)")
+    add("--split", default="train", help="the split, where the input is of datasets (train)")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="where the models run (auto)")
+    add("--save_every", type=float, default=20.0, help="seconds between two saves; a killed run loses no more (20)")
+    return parser
