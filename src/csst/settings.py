@@ -18,7 +18,8 @@ class Training:
         unlabeled_batch: unlabeled examples per step.
         optimizer: sgd (Nesterov momentum) or adamw.
         lr: learning rate at the start.
-        schedule: fixmatch is lr cos(7 pi step / (16 steps)); constant keeps lr.
+        schedule: fixmatch is lr cos(7 pi step / (16 steps)); linear goes down to 0; constant keeps lr.
+        warmup: steps at the start in which the learning rate grows linearly to its value.
         momentum: of sgd.
         weight_decay: of either optimizer.
         ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
@@ -32,7 +33,8 @@ class Training:
     unlabeled_batch: int = 256
     optimizer: Literal["sgd", "adamw"] = "sgd"
     lr: float = 0.03
-    schedule: Literal["fixmatch", "constant"] = "fixmatch"
+    schedule: Literal["fixmatch", "linear", "constant"] = "fixmatch"
+    warmup: int = 0
     momentum: float = 0.9
     weight_decay: float = 5e-4
     ema: float = 0.99
@@ -42,9 +44,9 @@ class Training:
     def __post_init__(self) -> None:
         _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
         _choice(self, "optimizer", "sgd", "adamw")
-        _choice(self, "schedule", "fixmatch", "constant")
+        _choice(self, "schedule", "fixmatch", "linear", "constant")
         _within(self, 0, 1, "momentum", "ema")
-        _within(self, 0, float("inf"), "weight_decay")
+        _within(self, 0, float("inf"), "weight_decay", "warmup")
         _choice(self, "batchnorm", "separate", "joint")
 
 
@@ -55,9 +57,16 @@ class SelfTrainingSettings:
     Args:
         unlabeled_weight: weight of the consistency loss (the paper's lambda_u).
         tau: pseudo-labels with KL(norm(G^T p) || p_m) <= tau are used by csst methods.
-        confidence: pseudo-labels with max p_m >= confidence are used by fixmatch, uda and csst-no-kl.
+        confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
+        darp_warmup: share of the steps before darp methods refine pseudo-labels.
+        darp_every: steps between two refinements.
+        darp_delta: a class keeps its darp_delta * (expected count) most probable entries when refined; 0 keeps all.
+        darp_prior: class shares to refine to: labeled (those of the labeled examples) or estimated from predictions.
+        crest_generations: trainings from scratch of crest methods; training.steps is split among them.
+        crest_alpha: class l gives the share (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
+        crest_temperature: the power of the prior that crest+ aligns to falls from 1 to this over the generations.
     """
 
     unlabeled_weight: float = 1.0
@@ -65,10 +74,19 @@ class SelfTrainingSettings:
     confidence: float = 0.95
     temperature: float = 0.4
     annealing: Literal["off", "linear", "log", "exp"] = "off"
+    darp_warmup: float = 0.4
+    darp_every: int = 10
+    darp_delta: float = 2.0
+    darp_prior: Literal["labeled", "estimated"] = "labeled"
+    crest_generations: int = 3
+    crest_alpha: float = 1 / 3
+    crest_temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        _within(self, 0, float("inf"), "unlabeled_weight", "tau")
-        _within(self, 0, 1, "confidence", "temperature")
+        _within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
+        _within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
+        _positive(self, "darp_every", "crest_generations")
+        _choice(self, "darp_prior", "labeled", "estimated")
         _choice(self, "annealing", "off", "linear", "log", "exp")
 
 
@@ -82,6 +100,8 @@ class Dual:
         schedule: constant, or linear or cosine decay of the step size to 0.
         initial: uniform (1/size, Algorithm 1), prior (start as accuracy does, G = I), zero (constraints start at 0).
         metric_prior: prior under which the gain is derived; default: the objective's own.
+        shrinkage: draw each class's validation recall towards the common level, the more the fewer examples it has
+            (Beta-Binomial), and shorten the dual steps likewise; for small validation sets.
     """
 
     steps_per_update: int = 20
@@ -89,6 +109,7 @@ class Dual:
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     initial: Literal["uniform", "prior", "zero"] = "uniform"
     metric_prior: Literal["default", "train", "evaluation"] = "default"
+    shrinkage: bool = False
 
     def __post_init__(self) -> None:
         _positive(self, "steps_per_update")

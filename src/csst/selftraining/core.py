@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
 from csst.gain import Gain
 from csst.losses import cost_sensitive_loss
 from csst.selftraining.labelers import Labeler
+from csst.selftraining.memory import Memory, Setup
 from csst.selftraining.selectors import Selector
+
+
+class Refiner(Protocol):
+    """(probs (B, K), index (B,), gain) -> probs (B, K), before they are labeled and selected."""
+
+    def __call__(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor: ...
 
 
 class SelfTraining(nn.Module):
     """The consistency loss (paper, Eqs. loss:CSST-KL and loss:supp-hybloss).
 
-        L_u = mean over the batch of  used(x) * loss(s(strong x), p, G),     p = label(softmax(s(weak x)))
+        L_u = mean over the batch of  used(x) * loss(s(strong x), p, G),     p = label(refine(softmax(s(weak x))))
 
-    FixMatch is label = Hard, UDA is label = Sharpened; CSST selects by `KLThreshold`. A labeler or selector with
-    state is a module and so is saved with this one.
+    FixMatch is label = Hard, UDA is label = Sharpened; CSST selects by `KLThreshold`; most methods refine nothing. A
+    part with state is a `Memory` and so is saved with this module: `bind` it once, `settle` after every step.
     """
 
-    def __init__(self, label: Labeler, select: Selector) -> None:
+    def __init__(self, label: Labeler, select: Selector, refine: Refiner | None = None) -> None:
         super().__init__()
-        self.label, self.select = label, select
+        self.label, self.select, self.refine = label, select, refine
 
     def forward(self, weak: Tensor, strong: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
         """The loss, and the weight in [0, 1] with which each example was used. No gradient flows through `weak`."""
-        with torch.no_grad():
-            probs = torch.softmax(weak.to(torch.promote_types(weak.dtype, torch.float32)), 1)
-            target = self.label(probs, index)
-            used = self.select(target, probs, gain, index)
-        return (used * cost_sensitive_loss(strong, target, gain)).mean(), used
+        target, used = self.pseudo_labels(weak, index, gain)
+        return self.loss(strong, target, used, gain), used
+
+    @torch.no_grad()
+    def pseudo_labels(self, weak: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
+        """The target of each example and the weight with which it is used, from the logits of the weak views."""
+        probs = torch.softmax(weak.to(torch.promote_types(weak.dtype, torch.float32)), 1)
+        if self.refine is not None:
+            probs = self.refine(probs, index, gain)
+        target = self.label(probs, index)
+        return target, self.select(target, probs, gain, index)
+
+    def loss(self, strong: Tensor, target: Tensor, used: Tensor, gain: Gain) -> Tensor:
+        return (used * cost_sensitive_loss(strong, target, gain)).mean()
+
+    def bind(self, setup: Setup) -> SelfTraining:
+        """Ready for this data and this many steps; parts without state need nothing."""
+        for part in self._memories():
+            part.bind(setup)
+        return self
+
+    def settle(self) -> None:
+        """End a step: what the parts have noted becomes what they know, on all processes."""
+        for part in self._memories():
+            part.settle()
+
+    def _memories(self) -> Iterator[Memory]:
+        return (part for part in self.modules() if isinstance(part, Memory))

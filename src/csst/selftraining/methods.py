@@ -12,8 +12,12 @@ from typing import Literal
 from csst.errors import InputError, nearest
 from csst.objectives import Objective
 from csst.plugins import load
-from csst.selftraining.core import SelfTraining
+from csst.selftraining.core import Refiner, SelfTraining
+from csst.selftraining.crest import Alignment, Rebalancing
+from csst.selftraining.darp import Refinery
+from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
+from csst.selftraining.memory import Setup
 from csst.selftraining.selectors import Confidence, KLThreshold, Selector
 from csst.settings import SelfTrainingSettings
 
@@ -24,21 +28,31 @@ class Method:
 
     gain_follows: "objective" (the goal of the run), or the fixed goal whose gain is used, e.g. "accuracy" for G = I.
     label, select: make the labeler and the selector from the settings; None learns from labeled examples only.
+    refine: makes what changes the probabilities before both, if anything does.
+    rebalance: makes the outer loop of a method that trains in generations; `csst.recipes.execute` runs it, a `Trainer`
+        alone trains one generation.
     """
 
     name: str
     gain_follows: str
     label: Callable[[SelfTrainingSettings], Labeler] | None = None
     select: Callable[[SelfTrainingSettings], Selector] | None = None
+    refine: Callable[[SelfTrainingSettings], Refiner] | None = None
+    rebalance: Callable[[SelfTrainingSettings], Rebalancing] | None = None
 
     def objective(self, goal: Objective) -> Objective | str:
         """What the gain follows when the run's goal is this one."""
         return goal if self.gain_follows == "objective" else self.gain_follows
 
-    def selftraining(self, settings: SelfTrainingSettings) -> SelfTraining | None:
+    def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
         if self.label is None or self.select is None:
             return None
-        return SelfTraining(self.label(settings), self.select(settings))
+        refine = self.refine(settings) if self.refine is not None else None
+        return SelfTraining(self.label(settings), self.select(settings), refine).bind(setup)
+
+    def outer_loop(self, settings: SelfTrainingSettings) -> Rebalancing:
+        """How the method trains in generations; for most methods, one."""
+        return self.rebalance(settings) if self.rebalance is not None else Rebalancing(generations=1)
 
 
 def _hard(_: SelfTrainingSettings) -> Labeler:
@@ -57,6 +71,26 @@ def _kl(settings: SelfTrainingSettings) -> Selector:
     return KLThreshold(settings.tau)
 
 
+def _confidence_curriculum(settings: SelfTrainingSettings) -> Selector:
+    return Curriculum(Confidence(settings.confidence))
+
+
+def _kl_curriculum(settings: SelfTrainingSettings) -> Selector:
+    return Curriculum(KLThreshold(settings.tau))
+
+
+def _refinery(settings: SelfTrainingSettings) -> Refiner:
+    return Refinery(settings.darp_warmup, settings.darp_every, settings.darp_delta, settings.darp_prior)
+
+
+def _alignment(settings: SelfTrainingSettings) -> Refiner:
+    return Alignment(settings.crest_temperature)
+
+
+def _rebalancing(settings: SelfTrainingSettings) -> Rebalancing:
+    return Rebalancing(settings.crest_generations, settings.crest_alpha)
+
+
 METHODS = {
     row.name: row
     for row in (
@@ -65,9 +99,15 @@ METHODS = {
         Method("csl", "objective"),
         Method("fixmatch", "accuracy", _hard, _confidence),
         Method("uda", "accuracy", _sharpened, _confidence),
+        Method("flexmatch", "accuracy", _hard, _confidence_curriculum),
+        Method("darp", "accuracy", _hard, _confidence, _refinery),
+        Method("crest", "accuracy", _hard, _confidence, rebalance=_rebalancing),
+        Method("crest+", "accuracy", _hard, _confidence, _alignment, _rebalancing),
         Method("csst-fixmatch", "objective", _hard, _kl),
         Method("csst-uda", "objective", _sharpened, _kl),
         Method("csst-no-kl", "objective", _hard, _confidence),
+        Method("csst-flexmatch", "objective", _hard, _kl_curriculum),
+        Method("csst-darp", "objective", _hard, _kl, _refinery),
     )
 }
 

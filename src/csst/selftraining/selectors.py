@@ -21,6 +21,14 @@ class Selector(Protocol):
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor: ...
 
 
+class Threshold(Protocol):
+    """A selector whose threshold can be lowered: the confidence it asks for is multiplied by `ease`, in [0, 1]."""
+
+    def __call__(
+        self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None
+    ) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Confidence:
     """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain."""
@@ -31,8 +39,9 @@ class Confidence:
         if not 0 <= self.threshold <= 1:
             raise InputError(f"the confidence threshold must lie in [0, 1]; found {self.threshold}")
 
-    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
-        return (probs.amax(1) >= self.threshold).to(probs.dtype)
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None) -> Tensor:
+        least = self.threshold if ease is None else self.threshold * ease
+        return (probs.amax(1) >= least).to(probs.dtype)
 
 
 @dataclass(frozen=True)
@@ -48,8 +57,10 @@ class KLThreshold:
         if not 0 <= self.tau < float("inf"):
             raise InputError(f"tau must be a finite number >= 0; found {self.tau}")
 
-    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None) -> Tensor:
         if gain.is_diagonal and not target.is_floating_point():
             # The same condition without the rounding of the logarithm, so that exact ties fall as confidence's do.
-            return (probs.gather(1, target[:, None]).squeeze(1) >= math.exp(-self.tau)).to(probs.dtype)
-        return (kl_to_optimal(target, probs, gain) <= self.tau).to(probs.dtype)
+            least = math.exp(-self.tau) if ease is None else math.exp(-self.tau) * ease
+            return (probs.gather(1, target[:, None]).squeeze(1) >= least).to(probs.dtype)
+        most = self.tau if ease is None else self.tau - ease.log()
+        return (kl_to_optimal(target, probs, gain) <= most).to(probs.dtype)

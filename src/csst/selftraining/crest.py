@@ -1,0 +1,107 @@
+"""CReST and CReST+: generations that add rebalanced pseudo-labels to the labeled set (Wei et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.gain import Gain
+from csst.selftraining.memory import Memory, Setup
+
+RECENT = 128  # batches behind the running mean of predictions
+SMALLEST = 1e-6  # added to both distributions, so that a class never predicted does not divide by 0
+
+
+def sampling_rates(prior: Tensor, alpha: float) -> Tensor:
+    """The share of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
+
+    l counts classes from frequent to rare (ties by index), so the rarest class keeps all, and the most frequent one the
+    share (N_L / N_1)^alpha. alpha = 0 keeps everything.
+    """
+    order = prior.argsort(descending=True, stable=True)
+    ranked = prior[order].double()
+    rates = torch.empty_like(ranked)
+    rates[order] = (ranked.flip(0) / ranked[0]) ** alpha
+    return rates
+
+
+@dataclass(frozen=True)
+class Rebalancing:
+    """The outer loop: trainings from scratch, each on the labels and on chosen pseudo-labels of the one before.
+
+    Args:
+        generations: trainings in all; the steps of the recipe are split among them.
+        alpha: exponent of the sampling rates.
+    """
+
+    generations: int = 1
+    alpha: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        if self.generations < 1 or not 0 <= self.alpha < float("inf"):
+            raise InputError(
+                f"CReST needs at least one generation and alpha >= 0; found {self.generations} and {self.alpha}"
+            )
+
+    def steps(self, total: int, generation: int) -> int:
+        """This generation's part of the steps: equal parts, the first ones one longer where it does not divide."""
+        if total < self.generations:
+            raise InputError(f"{self.generations} generations need as many steps at least; found {total}")
+        return total // self.generations + (generation < total % self.generations)
+
+    def choose(self, probs: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+        """Which unlabeled examples join the labeled set, and as which class.
+
+        Of the n_l examples predicted as class l, the floor(mu_l n_l) most confident ones; of equals the first.
+        """
+        confidence, predicted = probs.max(1)
+        chosen = []
+        for label, rate in enumerate(sampling_rates(prior, self.alpha).tolist()):
+            own = (predicted == label).nonzero().flatten()
+            ranked = own[confidence[own].argsort(descending=True, stable=True)]
+            chosen.append(ranked[: int(rate * len(own))])
+        index = torch.cat(chosen)
+        return index, predicted[index]
+
+
+class Alignment(Memory):
+    """Progressive distribution alignment, what CReST+ adds.
+
+        aligned ∝ p * q_t / mean(p),    q_t ∝ prior^t,    t = 1 - generation * (1 - temperature)
+
+    mean(p) is over the last `RECENT` batches of weak views, of fewer at the start; nothing is aligned before the first.
+    t falls from 1 in the first generation to `temperature` in the last, so q_t goes from the labeled prior towards a
+    flatter one. For a gain other than I a softmax that has learned its label y is norm(G^T y), so q_t is mapped so too.
+    """
+
+    recent: Tensor
+    seen: Tensor
+
+    def __init__(self, temperature: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= temperature <= 1:
+            raise InputError(f"the alignment temperature must lie in [0, 1]; found {temperature}")
+        self.temperature = temperature
+
+    def bind(self, setup: Setup) -> None:
+        flat = setup.prior.cpu().double() ** (1 - setup.generation * (1 - self.temperature))
+        self.expected = flat / flat.sum()
+        self.register_buffer("recent", torch.zeros(RECENT, setup.classes))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
+        self.note(probs)
+        seen = min(int(self.seen), RECENT)
+        if seen == 0:
+            return probs
+        expected = (self.expected @ gain.optimal_rows.cpu()).to(probs.dtype).to(probs.device)
+        moved = probs * (expected + SMALLEST) / (self.recent[:seen].mean(0).to(probs.dtype) + SMALLEST)
+        return moved / moved.sum(1, keepdim=True)
+
+    def learn(self, *rows: Tensor) -> None:
+        (probs,) = rows
+        self.recent[int(self.seen) % RECENT] = probs.to(self.recent.dtype).mean(0)
+        self.seen += 1

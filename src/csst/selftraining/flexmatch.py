@@ -1,0 +1,52 @@
+"""FlexMatch's curriculum: classes that are learned slowly are asked for less confidence (Zhang et al., 2021)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from csst.gain import Gain
+from csst.selftraining.memory import Memory, Setup, put
+from csst.selftraining.selectors import Threshold
+
+
+class Curriculum(Memory):
+    """Curriculum pseudo-labeling over a threshold rule.
+
+        sigma(c) = number of unlabeled examples whose last pseudo-label that the rule trusted is c
+        beta(c)  = sigma(c) / max(max_k sigma(k), N - sum_k sigma(k))          the second term is the warm-up
+        ease(c)  = beta(c) / (2 - beta(c))                                      the convex mapping M
+
+    Over `Confidence(t)` this is FlexMatch: an example with pseudo-label c is used if max p >= t * ease(c).
+    Over `KLThreshold(tau)`, as csst-flexmatch does, KL <= tau stands for confidence >= exp(-tau), so that is what is
+    eased: exp(-KL) >= exp(-tau) * ease(c), which is KL <= tau - log ease(c). For a diagonal gain and hard labels it is
+    FlexMatch at threshold exp(-tau). A class nothing is known of yet (ease = 0) has all its pseudo-labels used.
+
+    An example counts as learned by the rule itself, not by the eased one; it counts until it is trusted again.
+    """
+
+    selected: Tensor
+
+    def __init__(self, rule: Threshold) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def bind(self, setup: Setup) -> None:
+        self.classes = setup.classes
+        self.register_buffer("selected", torch.full((setup.unlabeled,), -1))
+
+    def forward(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
+        label = target.argmax(1) if target.is_floating_point() else target
+        trusted = self.rule(target, probs, gain, index) > 0
+        self.note(index, torch.where(trusted, label, -1))
+        return self.rule(target, probs, gain, index, self.ease().to(probs.dtype)[label])
+
+    def ease(self) -> Tensor:
+        """M(beta) per class: 1 where a class is learned best, 0 where nothing is known of it."""
+        counts = torch.bincount(self.selected + 1, minlength=self.classes + 1)  # the unused come first
+        beta = counts[1:] / counts.max()
+        return beta / (2 - beta)
+
+    def learn(self, *rows: Tensor) -> None:
+        index, label = rows
+        put(self.selected, index[label >= 0], label[label >= 0])

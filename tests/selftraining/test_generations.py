@@ -1,0 +1,212 @@
+"""The outer loop: what each generation learns from, that one generation is no loop, and resuming to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import csst
+from csst.data.task import Task
+from csst.recipes import assemble, execute
+from csst.recipes.execute import network
+from csst.recipes.generations import Generations, Joined
+from csst.runs import Run
+from csst.selection import Best
+from csst.selftraining import Confidence, Hard, Method, Rebalancing
+from tests.runs.test_execute import QUICK, Stop, compared, same
+from tests.runs.test_trainer import trainer
+
+
+def recipe_of(method: str, **settings):
+    return replace(QUICK, method=method, selftraining=replace(QUICK.selftraining, **settings))
+
+
+def generations(recipe) -> Generations:
+    first = assemble(recipe)
+    return Generations(first, recipe.settings, lambda: network(recipe, first.task))
+
+
+def test_one_generation_that_keeps_everything_is_fixmatch_to_the_bit(tmp_path):
+    execute(recipe_of("fixmatch"), tmp_path / "base")
+    execute(recipe_of("crest", crest_generations=1, crest_alpha=0.0), tmp_path / "crest")
+    (journal, metrics, state), (ours, found, states) = compared(tmp_path / "base"), compared(tmp_path / "crest")
+    assert journal == ours
+    assert {**metrics, "method": ""} == {**found, "method": ""}
+    assert same(state, states)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1 / 3])
+def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alpha):
+    made = generations(recipe_of("crest", crest_generations=3, crest_alpha=alpha))
+    original, before = made.task, None
+    records, selected = [], -float("inf")
+    for record in made.run():
+        records.append(record.step)
+        if made.trainer is not before and before is not None:
+            model = before.best_model()
+            probs = torch.softmax(model(original.unlabeled), 1)
+            index, labels = Rebalancing(3, alpha).choose(probs, original.train_prior)
+            task = made.trainer.task
+            assert len(index) > 0
+            assert torch.equal(task.labeled.labels, torch.cat([original.labeled.labels, labels]))
+            assert torch.equal(task.labeled.inputs[len(original.labeled) :], original.unlabeled[index])
+            assert len(task.unlabeled) == len(original.unlabeled)
+            if alpha == 0:
+                assert len(index) == len(original.unlabeled)
+        before = made.trainer
+        assert record.selected == (record.step > 0 and record.value >= selected)
+        selected = max(selected, record.value) if record.step else selected
+    assert records == [0, 10, 20, 30, 40, 50, 60]  # 60 steps in all, no step twice
+    assert made.number == 2
+    assert made.finished
+    assert made.best.value == selected
+    assert made.task is original
+
+
+def test_a_generation_starts_afresh_with_its_share_of_the_steps_and_its_temperature():
+    recipe = recipe_of("crest+", crest_generations=3, crest_temperature=0.25)
+    made = generations(recipe)
+    untrained = [p.clone() for p in made.trainer.model.parameters()]
+    powers, seen = [], set()
+    for _ in made.run():
+        if made.number not in seen:
+            seen.add(made.number)
+            flat = made.task.train_prior ** (1.0, 0.625, 0.25)[made.number]
+            torch.testing.assert_close(made.trainer.selftraining.refine.expected, flat / flat.sum())
+            powers.append(made.number)
+            assert made.trainer.settings.training.steps == 20
+    assert powers == [0, 1, 2]
+    made._begin(1, 0, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+    for a, b in zip(untrained, made.trainer.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("method", "at"),
+    [("flexmatch", 30), ("darp", 30), ("csst-darp", 25), ("crest", 20), ("crest+", 30)],
+)
+def test_resuming_is_bit_identical(tmp_path, method, at):
+    """crest is stopped at the end of a generation, crest+ within the second; darp refines from step 24 on."""
+    recipe = recipe_of(method, darp_every=4, confidence=0.7, tau=0.3)
+    recipe = replace(recipe, dual=replace(recipe.dual, steps_per_update=5))
+
+    def stop(trainer, record):
+        if record.step == at:
+            raise Stop
+
+    execute(recipe, tmp_path / "whole")
+    with pytest.raises(Stop):
+        execute(recipe, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    execute(recipe, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    steps = [r["step"] for r in Run(tmp_path / "cut").journal()]
+    assert steps == list(range(0, 61, 5))
+    learned = compared(tmp_path / "whole")[2]["selftraining"]
+    for name, empty in (("select.selected", -1), ("refine.steps", 0), ("refine.seen", 0)):
+        assert name not in learned or bool((learned[name] != empty).any())
+    assert bool(learned) == (method != "crest")
+
+
+def test_a_kill_after_a_generation_began_but_before_its_checkpoint(tmp_path):
+    """The checkpoint is of the generation before; the journal already has records of the next."""
+    recipe, seen = recipe_of("crest+"), []
+
+    def stop(trainer, record):
+        seen.append(record.step)
+        if record.step == 30:
+            raise Stop
+
+    execute(recipe, tmp_path / "whole")
+    with pytest.raises(Stop):
+        execute(recipe, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    state = Run(tmp_path / "cut").load("checkpoint.pt")
+    again = generations(recipe)
+    for record in again.run():
+        if record.step == 20:  # the end of the first generation
+            break
+    Run(tmp_path / "cut").save("checkpoint.pt", {**state, "trainer": again.state_dict()})
+    execute(recipe, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+
+
+def test_generations_with_any_objective_and_early_stopping():
+    row = Method(
+        "csst-crest", "objective", lambda s: Hard(), lambda s: Confidence(0.7), rebalance=lambda s: Rebalancing(2)
+    )
+    base = replace(QUICK, selection=replace(QUICK.selection, patience=1))
+    with pytest.warns(UserWarning, match="one generation of csst-crest"):
+        first = trainer(row, settings=base.settings)
+    made = Generations(first, base.settings, lambda: first.model)
+    steps = [record.step for record in made.run()]
+    assert made.number == 1
+    assert steps == sorted(set(steps))
+    assert steps[-1] == made.step < 90  # the first trainer was given 60, the second is given 30
+    assert len(made.trainer.multipliers.value) == 10
+
+
+def test_the_best_model_of_all_generations_is_kept():
+    made = generations(recipe_of("crest"))
+    kept, new = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
+    made.before, made.best = 20, Best(10, 0.0, 0.5, state=kept)
+    for worse in (Best(5, 0.0, 0.4, state=new), Best(5, 0.1, 0.9, state=new)):
+        made.trainer.best = worse
+        assert not made._consider()
+        assert (made.best.step, made.best.state) == (10, kept)
+    made.trainer.best = Best(5, 0.0, 0.5, state=new)
+    assert made._consider()
+    assert (made.best.step, made.best.state) == (25, new)
+
+
+def test_the_tail_stays_the_tail_when_pseudo_labels_join():
+    """Which classes are rare is a fact of the task, not of the labeled set as it grows."""
+    made = generations(replace(recipe_of("crest"), objective="min-ht-recall"))
+    rarest = int(made.task.train_counts.argmin())
+    made._begin(1, 20, torch.arange(100), torch.full((100,), rarest))
+    assert int(made.trainer.task.train_counts.argmin()) != rarest
+    assert made.trainer.objective == made.objective
+
+
+class Words:
+    """Examples that are not tensors."""
+
+    def __init__(self, words):
+        self.words, self.asked = words, []
+
+    def __len__(self):
+        return len(self.words)
+
+    def __getitem__(self, indices):
+        assert len(indices)
+        return [self.words[i] for i in indices.tolist()]
+
+    def prefetch(self, indices):
+        self.asked.append(indices.tolist())
+
+
+def test_joined_examples_are_fetched_in_the_order_asked_for():
+    first, other = Words(list("abcd")), Words(list("UVWXYZ"))
+    joined = Joined(first, other, torch.tensor([5, 0, 2]))
+    everything = list("abcdZUW")
+    assert len(joined) == 7
+    for asked in ([0, 6, 3, 4, 4, 1], [1, 2], [6, 5, 4]):
+        assert joined[torch.tensor(asked)] == [everything[i] for i in asked]
+    joined.prefetch(torch.tensor([5, 0, 6]))
+    assert (first.asked, other.asked) == ([[0]], [[0, 2]])
+    numbers = Joined(torch.arange(4.0), torch.arange(10.0, 16), torch.tensor([5, 0, 2]))
+    assert numbers[torch.tensor([6, 0, 4])].tolist() == [12, 0, 15]
+
+
+def test_more_generations_than_steps_are_refused(tmp_path):
+    with pytest.raises(csst.InputError, match="generations need as many steps"):
+        execute(recipe_of("crest", crest_generations=100), tmp_path / "run")
+
+
+def test_the_metrics_are_of_the_task_itself(tmp_path):
+    metrics = execute(recipe_of("crest"), tmp_path / "run")
+    task: Task = QUICK.data.load(0)
+    assert metrics["labeled_counts"] == task.train_counts.tolist()
+    assert metrics["steps"] == 60
+    assert sum(metrics["pseudo_labeled_counts"]) > 0
+    assert execute(recipe_of("fixmatch"), tmp_path / "other")["pseudo_labeled_counts"] == [0, 0, 0]
