@@ -1,0 +1,165 @@
+"""PostHocClassifier is a scikit-learn classifier, and it helps on real data."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import csst
+from csst.errors import InputError
+from csst.posthoc import DecisionRule, Randomised, classifier, cross_fit
+from csst.posthoc.classifier import PostHocClassifier
+from tests.posthoc.examples import recalls
+
+BY_DESIGN = {
+    "check_classifiers_train": "predictions are the argmax of G^T p and not of predict_proba, which is the point; "
+    "scikit-learn makes the same exception for its own threshold classifiers"
+}
+
+
+@parametrize_with_checks(
+    [PostHocClassifier(LogisticRegression(), "max mean(recall)", cv=2)], expected_failed_checks=lambda _: BY_DESIGN
+)
+def test_the_contract_of_scikit_learn(estimator, check, monkeypatch):
+    # The contract does not depend on how long the search is.
+    monkeypatch.setattr(classifier, "cross_fit", partial(cross_fit, sweeps=4))
+    check(estimator)
+
+
+def long_tailed_digits():
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(x))
+    x, y = x[order] + rng.normal(scale=6, size=x.shape), y[order]
+    train, test = [], []
+    for k in range(10):
+        members = np.flatnonzero(y == k)
+        train += members[: round(90 * 8 ** (-k / 9))].tolist()
+        test += members[90:].tolist()
+    return x[train], y[train], x[test], y[test]
+
+
+def test_the_worst_recall_on_long_tailed_digits_rises():
+    x, y, unseen, truth = long_tailed_digits()
+    base = LogisticRegression(max_iter=2000, C=0.01)
+    finished = PostHocClassifier(base, "max min(recall)", cv=5, random_state=0).fit(x, y)
+    before = min(recalls(truth, clone(base).fit(x, y).predict(unseen), 10))
+    after = min(recalls(truth, finished.predict(unseen), 10))
+    assert after > before + 0.1
+    assert finished.score(unseen, truth) == pytest.approx(after)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    x, y = load_breast_cancer(return_X_y=True)
+    names = np.array(["malignant", "benign"])[y]
+    return x[:300, :4], names[:300], x[300:, :4], names[300:]
+
+
+def test_string_labels_and_a_constraint_by_name(cancer):
+    x, y, unseen, truth = cancer
+    goal = "max accuracy s.t. recall['malignant'] >= 0.97"
+    base = make_pipeline(StandardScaler(), LogisticRegression())
+    finished = PostHocClassifier(base, goal, random_state=0).fit(x, y)
+    assert set(finished.predict(unseen)) == {"malignant", "benign"}
+    recall = [
+        np.mean(model.predict(unseen)[truth == "malignant"] == "malignant")
+        for model in (finished, clone(base).fit(x, y))
+    ]
+    assert recall[0] > recall[1]
+    assert recall[0] > 0.9
+    assert "recall['malignant'] >= 0.97" in finished.summary_.sentence
+
+
+def test_decision_function_and_probabilities(cancer):
+    x, y, unseen, _ = cancer
+    model = PostHocClassifier(GaussianNB(), random_state=0).fit(x, y)
+    assert np.array_equal(model.predict_proba(unseen), model.estimator_.predict_proba(unseen))
+    scores = model.decision_function(unseen)
+    assert np.array_equal(model.classes_[(scores > 0).astype(int)], model.predict(unseen))
+    ours = model.rule_.scores(model.predict_proba(unseen)).numpy()
+    assert np.allclose(scores, ours[:, 1] - ours[:, 0])
+
+
+def test_the_rule_sees_out_of_fold_probabilities_only(cancer):
+    x, y, _, _ = cancer
+    base = KNeighborsClassifier(n_neighbors=1)  # perfect on what it was fitted on
+    model = PostHocClassifier(base, cv=3, random_state=0).fit(x, y)
+    outside = cross_val_predict(base, x, y, cv=3)
+    worst = min(np.mean(outside[y == name] == name) for name in ("benign", "malignant"))
+    assert worst < 0.95
+    assert model.summary_.fitted.unadjusted.value == pytest.approx(worst)
+
+
+def test_prefit_leaves_the_estimator_alone_and_learns_from_new_examples(cancer):
+    x, y, unseen, truth = cancer
+    base = GaussianNB().fit(x[:150], y[:150])
+    means = base.theta_.copy()
+    model = PostHocClassifier(base, cv="prefit", random_state=0).fit(x[150:], y[150:])
+    assert model.estimator_ is base
+    assert np.array_equal(base.theta_, means)
+    assert model.score(unseen, truth) > 0.5
+
+
+def test_clone_pickle_pipeline_and_grid_search(cancer):
+    x, y, unseen, truth = cancer
+    model = PostHocClassifier(LogisticRegression(max_iter=500), csst.objective("max min(recall)"), cv=3, random_state=0)
+    again = clone(model)
+    assert again.objective == model.objective
+    fitted = make_pipeline(StandardScaler(), model).fit(x, y)
+    restored = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(restored.predict(unseen), fitted.predict(unseen))
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), model), {"posthocclassifier__estimator__C": [1e-4, 1.0]}, cv=2
+    ).fit(x, y)
+    assert search.best_score_ == pytest.approx(max(search.cv_results_["mean_test_score"]))
+    hits = [np.mean(search.predict(unseen)[truth == name] == name) for name in ("benign", "malignant")]
+    assert search.score(unseen, truth) == pytest.approx(min(hits))
+
+
+def test_a_lottery_scores_by_its_expectation():
+    x, y = np.zeros((40, 1)), np.array([0, 1] * 20)
+    model = PostHocClassifier(LogisticRegression(), cv=2, randomised=True, random_state=0).fit(x, y)
+    assert isinstance(model.rule_, Randomised)
+    assert model.score(x, y) == pytest.approx(0.5, abs=0.06)
+    assert np.array_equal(model.predict(x), model.predict(x))
+    assert len(set(model.predict(x).tolist())) == 2
+    plain = PostHocClassifier(LogisticRegression(), cv=2, random_state=0).fit(x, y)
+    assert isinstance(plain.rule_, DecisionRule)
+
+
+def test_bad_input_gets_a_sentence(cancer):
+    x, y, unseen, truth = cancer
+    with pytest.raises(InputError, match="LinearSVC has no predict_proba"):
+        PostHocClassifier(LinearSVC()).fit(x, y)
+    with pytest.raises(InputError, match="one class only"):
+        PostHocClassifier(GaussianNB()).fit(x, ["a"] * 300)
+    with pytest.raises(InputError, match="at least 2 examples of every class"):
+        PostHocClassifier(GaussianNB()).fit(x, [*y[:-1], "other"])
+    with pytest.raises(InputError, match="\"prefit\"; found 'never'"):
+        PostHocClassifier(GaussianNB(), cv="never").fit(x, y)
+    with pytest.raises(InputError, match="at least 2 folds; found 1"):
+        PostHocClassifier(GaussianNB(), cv=1).fit(x, y)
+    base = GaussianNB().fit(x, y)
+    with pytest.raises(InputError, match=r"does not know: \['other'\]"):
+        PostHocClassifier(base, cv="prefit").fit(x, ["other"] * 300)
+    with pytest.raises(InputError, match=r"classes .* have none"):
+        PostHocClassifier(base, cv="prefit").fit(x[y == "benign"], y[y == "benign"])
+    model = PostHocClassifier(base, cv="prefit", random_state=0).fit(x, y)
+    with pytest.raises(InputError, match=r"classes \['malignant'\] have none"):
+        model.score(unseen[truth == "benign"], truth[truth == "benign"])
+    with pytest.raises(InputError, match="sample_weight must be None"):
+        model.score(unseen, truth, np.ones(len(truth)))
