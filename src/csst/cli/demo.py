@@ -87,6 +87,6 @@ def _sentence(found: dict[str, list[dict[str, Any]]]) -> str:
 def _figures(found: dict[tuple[str, str, str], list[dict[str, Any]]], out: str) -> dict[str, dict[str, Any]]:
     shown = {}
     for row, metrics in found.items():
-        labels = list(metrics[0]["multipliers"])
-        shown[row[0]] = {"metrics": metrics[0], "journal": Run(_folder(row, 0, out)).journal(), "labels": labels}
+        run, labels = Run(_folder(row, 0, out)), list(metrics[0]["multipliers"])
+        shown[row[0]] = {"metrics": metrics[0], "journal": run.journal(), "labels": labels, "recipe": run.recipe()}
     return shown

@@ -1,5 +1,6 @@
-"""Results to look at."""
+"""Results to look at: one self-contained HTML page."""
 
-from csst.report.page import comparison_page
+from csst.report.journal import thinned_journal
+from csst.report.page import comparison_page, report_page
 
-__all__ = ["comparison_page"]
+__all__ = ["comparison_page", "report_page", "thinned_journal"]
