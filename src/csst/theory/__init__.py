@@ -1,0 +1,94 @@
+"""The paper's theory as functions that return numbers: does self-training have a chance to help here?
+
+What can and what cannot be concluded from them: docs/explanation/theory.md.
+"""
+
+from csst.theory.bounds import (
+    Assumptions,
+    break_even,
+    check_assumptions,
+    classifier_bound,
+    error_share,
+    gamma,
+    generalisation_bound,
+    lemma_bound,
+    theorem_bound,
+    theoretical_objective,
+    useful_errors,
+)
+from csst.theory.consistency import Consistency, weighted_consistency_error
+from csst.theory.dual import DualityGap, average_multipliers, dual_diagnostics, duality_gap
+from csst.theory.errors import (
+    class_shares,
+    gain_of_weights,
+    least_error,
+    sampling_weights,
+    shifted,
+    total_weight,
+    weighted_error,
+    weights_of_gain,
+)
+from csst.theory.expansion import (
+    Combined,
+    Expansion,
+    GaussianExpansion,
+    StepExpansion,
+    from_pair,
+    largest_error,
+    mixture_expansion,
+)
+from csst.theory.finite import FiniteSpace, exact_expansion
+from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
+from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
+from csst.theory.margin import all_layer_margin, layers_of, margin_curve, margin_histogram, view_margin
+
+__all__ = [
+    "Assumptions",
+    "Bayes",
+    "Combined",
+    "Consistency",
+    "DualityGap",
+    "Expansion",
+    "FiniteSpace",
+    "GaussianExpansion",
+    "StepExpansion",
+    "all_layer_margin",
+    "average_multipliers",
+    "bayes_bounds",
+    "boundary",
+    "break_even",
+    "check_assumptions",
+    "class_shares",
+    "classifier_bound",
+    "conflict",
+    "dual_diagnostics",
+    "duality_gap",
+    "empirical_expansion",
+    "error_share",
+    "exact_expansion",
+    "from_pair",
+    "gain_of_weights",
+    "gamma",
+    "generalisation_bound",
+    "knn_graph",
+    "largest_error",
+    "layers_of",
+    "least_error",
+    "lemma_bound",
+    "margin_curve",
+    "margin_histogram",
+    "mixture_expansion",
+    "random_expansion",
+    "sampling_weights",
+    "shifted",
+    "theorem_bound",
+    "theoretical_objective",
+    "total_weight",
+    "two_gaussians",
+    "useful_errors",
+    "view_graph",
+    "view_margin",
+    "weighted_consistency_error",
+    "weighted_error",
+    "weights_of_gain",
+]

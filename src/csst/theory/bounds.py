@@ -1,0 +1,208 @@
+"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalisation bound.
+
+Errors and regularisers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
+written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from csst.errors import InputError
+from csst.theory.errors import least_error, total_weight
+from csst.theory.expansion import Expansion, largest_error
+
+#: the theorem promises an improvement only above this
+GAMMA = 3.0
+
+
+def error_share(err_pl: float, err_star: float, weights: Any) -> float:
+    """p_w = (err_w(F_pl) + err_w(F*)) / |w|_1, which must not exceed 1. Paper, Assumption pseudo-labeler."""
+    _at_least_0(err_pl=err_pl, err_star=err_star)
+    share = (err_pl + err_star) / total_weight(weights)
+    if share > 1 + 1e-9:
+        raise InputError(
+            f"the theory needs err_w(F_pl) + err_w(F*) <= |w|_1; found {err_pl + err_star:.4g} "
+            f"and |w|_1 = {total_weight(weights):.4g}"
+        )
+    return min(share, 1.0)
+
+
+def gamma(c: Expansion, err_pl: float, err_star: float, weights: Any) -> float:
+    """gamma = c(p_w): how much sets as large as the mistakes expand; infinite without mistakes. At most 1 / p_w."""
+    share = error_share(err_pl, err_star, weights)
+    return c(share) if share > 0 else math.inf
+
+
+def factors(gamma: float) -> tuple[float, float, float]:
+    """(gamma+1)/(gamma-1), 2 gamma/(gamma-1) and 2/(gamma-1); 1, 2 and 0 for an infinite gamma."""
+    if not gamma > 1:
+        raise InputError(f"the bounds divide by gamma - 1 and need gamma > 1; found gamma = {gamma:.4g}")
+    if gamma == math.inf:
+        return 1.0, 2.0, 0.0
+    return (gamma + 1) / (gamma - 1), 2 * gamma / (gamma - 1), 2 / (gamma - 1)
+
+
+def theoretical_objective(gamma: float, disagreement: float, consistency: float) -> float:
+    """L_w(F) = (gamma+1)/(gamma-1) L_w(F, F_pl) + 2 gamma/(gamma-1) R_{B,w}(F). Paper, ssl-non-decomp-obj-theoretical.
+
+    disagreement: L_w(F, F_pl) = sum_ij w_ij P_i(F != F_pl); consistency: R_{B,w}(F).
+    """
+    agree, steady, _ = factors(gamma)
+    return agree * disagreement + steady * consistency
+
+
+def lemma_bound(
+    gamma: float, disagreement: float, inconsistent: float, inconsistent_reference: float, mistakes: float
+) -> float:
+    """An upper bound of Q(F != H) for any classifiers F and H. Paper, Lemma err-bd.
+
+        (gamma+1)/(gamma-1) Q(F != F_pl) + 2 gamma/(gamma-1) [Q(S_B^c(F)) + Q(S_B^c(H))] - Q(F_pl != H)
+
+    gamma = c(Q(F_pl != H)); all arguments are probabilities under Q, in the order of the formula.
+    """
+    agree, steady, _ = factors(gamma)
+    return agree * disagreement + steady * (inconsistent + inconsistent_reference) - mistakes
+
+
+def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star: float) -> float:
+    """An upper bound of err_w of the minimiser of L_w. Paper, Theorem main-err-bd (Theorem 1).
+
+    2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
+    """
+    agree, steady, kept = factors(gamma)
+    return kept * err_pl + agree * err_star + 2 * steady * consistency_star
+
+
+def classifier_bound(
+    gamma: float, disagreement: float, consistency: float, consistency_star: float, err_pl: float, err_star: float
+) -> float:
+    """An upper bound of err_w of any classifier F at hand, trained to the optimum or not.
+
+        L_w(F) + 2 gamma/(gamma-1) R_{B,w}(F*) - err_w(F_pl) + 2 err_w(F*)
+
+    Paper, proof of the last theorem of the appendix "All-Layer Margin".
+    """
+    steady = factors(gamma)[1]
+    return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
+
+
+def generalisation_bound(
+    gamma: float,
+    margin_share: float,
+    view_margin_share: float,
+    err_pl: float,
+    err_star: float,
+    consistency_star: float,
+    complexities: Any,
+    examples: int,
+    thresholds: tuple[float, float],
+    weights: Any,
+    delta: float = 0.05,
+    constant: float = 1.0,
+) -> float:
+    """`classifier_bound` from a sample drawn from P_w, with probability 1 - delta. Paper, appendix "All-Layer Margin".
+
+    margin_share: (1/n) sum 1(m(Phi, x, F_pl(x)) <= t1); view_margin_share: (1/n) sum 1(m_B(Phi, x) <= t2).
+    complexities: C(F_i) of every layer, the user's; thresholds: t1 and t2. Shares are of P_w, so they are multiplied
+    by |w|_1. The paper hides constants and logarithms in O~: they are `constant`, so read the result as an order of
+    magnitude. "<=" where the paper prints "=".
+    """
+    first, second = thresholds
+    total, layers = total_weight(weights), float(np.sum(complexities))
+    if not (first > 0 and second > 0 and examples > 0 and 0 < delta < 1 and layers >= 0):
+        raise InputError(
+            f"the bound needs thresholds > 0, examples > 0, 0 < delta < 1 and complexities >= 0; "
+            f"found {thresholds}, {examples}, {delta}, {layers}"
+        )
+    rest = constant * math.sqrt((math.log(1 / delta) + math.log(examples)) / examples)
+    slope = constant * layers / math.sqrt(examples)
+    disagreement = total * (margin_share + slope / first + rest)
+    consistency = total * (view_margin_share + slope / second + rest)
+    return classifier_bound(gamma, disagreement, consistency, consistency_star, err_pl, err_star)
+
+
+def break_even(gamma: float, err_star: float, consistency_star: float) -> float:
+    """The err_w(F_pl) above which Theorem 1 promises less error than F_pl has, at a given gamma; infinite up to 3.
+
+    [(gamma+1) err_w(F*) + 4 gamma R_{B,w}(F*)] / (gamma - 3)
+    """
+    if not gamma > GAMMA:
+        return math.inf
+    if gamma == math.inf:
+        return err_star + 4 * consistency_star
+    return ((gamma + 1) * err_star + 4 * gamma * consistency_star) / (gamma - GAMMA)
+
+
+def useful_errors(c: Expansion, err_star: float, consistency_star: float, weights: Any) -> tuple[float, float] | None:
+    """The range of err_w(F_pl) in which Theorem 1 promises an improvement, gamma following the error; None if nowhere.
+
+    Too small an error leaves nothing to gain over F*, too large a one does not expand enough. Found on a grid of 2000.
+    """
+    total = total_weight(weights)
+    high = largest_error(c, GAMMA) * total - err_star
+    if high <= 0:
+        return None
+
+    def promises(error: float) -> bool:
+        g = gamma(c, error, err_star, weights)
+        return g > GAMMA and theorem_bound(g, error, err_star, consistency_star) < error
+
+    good = [error for error in np.linspace(0, high, 2002)[1:-1].tolist() if promises(error)]
+    return (good[0], good[-1]) if good else None
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Whether the theory applies: its numbers, and what speaks against it in plain words (nothing if it applies)."""
+
+    share: float
+    gamma: float
+    promise: float | None
+    against: tuple[str, ...]
+
+    @property
+    def hold(self) -> bool:
+        return not self.against
+
+
+def check_assumptions(
+    c: Expansion, err_pl: float, err_star: float, consistency_star: float, weights: Any
+) -> Assumptions:
+    """Check Assumptions mu-small, c-exp and pseudo-labeler of the paper, for given err_w and R_{B,w} of F*."""
+    total, floor = total_weight(weights), least_error(weights)
+    against = []
+    if err_pl + err_star > total:
+        against.append(
+            f"err_w(F_pl) + err_w(F*) = {err_pl + err_star:.3f} exceeds |w|_1 = {total:.3f}: the labeler is too wrong"
+        )
+    share = min((err_pl + err_star) / total, 1.0)
+    found = c(share) if share > 0 else math.inf
+    if 2 * floor >= total / GAMMA:
+        against.append(
+            f"no classifier has err_w below {floor:.3f} with these weights, so p_w is at least {2 * floor / total:.2f} "
+            "whatever the data: the theorem cannot apply (it suits weights that are nearly diagonal)"
+        )
+    elif share >= 1 / GAMMA:
+        against.append(
+            f"p_w = {share:.3f} is at least 1/3, and gamma <= 1/p_w can then never exceed 3: the labeler is too wrong"
+        )
+    elif not found > GAMMA:
+        against.append(f"gamma = {found:.2f} is not above 3: sets as large as the mistakes do not expand enough")
+    promise = theorem_bound(found, err_pl, err_star, consistency_star) if found > 1 else None
+    if not against and promise is not None and promise >= err_pl:
+        against.append(
+            f"err_w(F*) = {err_star:.3f} and R_B,w(F*) = {consistency_star:.3f} are not negligible beside "
+            f"err_w(F_pl) = {err_pl:.3f}: the bound {promise:.3f} is no improvement"
+        )
+    return Assumptions(share, found, promise, tuple(against))
+
+
+def _at_least_0(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise InputError(f"{name} must be a number >= 0; found {value!r}")

@@ -1,0 +1,186 @@
+"""Does self-training have a chance here? The theory's numbers for a trained model, and what they say in plain words."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from csst.data.task import Examples, Labeled, Task
+from csst.errors import InputError
+from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, factors
+from csst.theory.consistency import Consistency, evaluating, predicted, weighted_consistency_error
+from csst.theory.errors import least_error, measured_error, sampling_weights, total_weight, weighted_rate
+from csst.theory.expansion import StepExpansion
+from csst.theory.features import features_of_views
+from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph, view_radius
+from csst.theory.margin import all_layer_margin, view_margin
+
+
+class Chosen:
+    """Some of the examples."""
+
+    def __init__(self, examples: Examples, index: Tensor) -> None:
+        self.examples, self.index = examples, index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, indices: Tensor) -> Any:
+        return self.examples[self.index[indices]]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Errors and regularisers are (value, standard error) in units of err_w; shares of |w|_1 are what to compare.
+
+    F_pl is the model on weak views, F the model on the examples as they are. gammas: by graph, at the best case;
+    conflicts: by graph, what err_w + R_{B,w} of any classifier is at least; random_gamma: what random sets would say
+    for the first graph. best_case: with F* as good as any classifier could be; as_measured: with F in the place of F*,
+    which is allowed (F* minimises err_w among classifiers no less consistent than F). skipped: what was not computed.
+    """
+
+    examples: int
+    total: float
+    floor: float
+    err_pl: tuple[float, float]
+    err: tuple[float, float]
+    disagreement: tuple[float, float]
+    consistency: Consistency | None
+    gammas: dict[str, float]
+    conflicts: dict[str, float]
+    random_gamma: float | None
+    best_case: Assumptions
+    as_measured: Assumptions | None
+    bound: float | None
+    margins: dict[str, float]
+    skipped: tuple[str, ...]
+
+
+def diagnose(
+    model: nn.Module,
+    task: Task,
+    measured: Labeled,
+    weights: Any,
+    examples: int = 1000,
+    draws: int = 8,
+    neighbours: int = 10,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+) -> Diagnosis:
+    """The theory's numbers for a model, on at most so many of the measured examples, for non-negative weights w.
+
+    draws: strong views of each example. neighbours: k of the k-nearest-neighbour graph.
+    """
+    index = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))[:examples].sort().values
+    x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
+    own, weak = _predictions(model, task, x, device, seed + 1)
+    consistency = None
+    if hasattr(task.strong, "of_index"):
+        skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
+    else:
+        try:
+            consistency = weighted_consistency_error(
+                model, x, y, weights, task.strong, draws, device=device, seed=seed + 2
+            )
+        except InputError as error:  # such as a text that has no stored translation
+            skipped.append(f"R_B,w and the graph of views: {error}")
+    masses = sampling_weights(weights, y)
+    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbours, device, seed)
+    sets = [(weak != y).numpy(), (own != y).numpy(), *((own == k).numpy() for k in own.unique().tolist())]
+    found = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
+    err_pl, err, floor = measured_error(weak, y, weights), measured_error(own, y, weights), least_error(weights)
+    clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
+    best = max((_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in found.items()), key=_outlook)
+    at, steady = best.share, consistency.value if consistency is not None else 0.0
+    least = min(found.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
+    seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
+    disagreement = weighted_rate(own != weak, y, weights)
+    bound = None
+    if consistency is not None and seen.gamma > 1 and math.isfinite(seen.gamma):
+        bound = classifier_bound(seen.gamma, disagreement[0], steady, steady, err_pl[0], err[0])
+    first = next(iter(graphs.values()))
+    return Diagnosis(
+        len(y),
+        total_weight(weights),
+        floor,
+        err_pl,
+        err,
+        disagreement,
+        consistency,
+        {name: c(at) if at > 0 else math.inf for name, c in found.items()},
+        clashes,
+        random_expansion(masses, first)(at) if at > 0 else None,
+        best,
+        seen if consistency is not None else None,
+        bound,
+        _margins(model, task, x, weak, consistency is not None, skipped),
+        tuple(skipped),
+    )
+
+
+def _predictions(
+    model: nn.Module, task: Task, x: Chosen, device: torch.device | str, seed: int
+) -> tuple[Tensor, Tensor]:
+    """The classes of the examples as they are (F) and of a weak view of each (F_pl)."""
+    generator, own, weak = torch.Generator().manual_seed(seed), [], []
+    with evaluating(model):
+        for part in torch.arange(len(x)).split(1024):
+            batch = x[part]
+            own.append(predicted(model, batch, device))
+            weak.append(predicted(model, task.weak(batch, generator), device))
+    return torch.cat(own), torch.cat(weak)
+
+
+def _graphs(
+    model: nn.Module, task: Task, x: Chosen, draws: int, k: int, device: torch.device | str, seed: int
+) -> dict[str, Any]:
+    if len(x) <= k:
+        raise InputError(f"a graph of {k} nearest neighbours needs more than {k} examples; found {len(x)}")
+    found = {f"the {k} nearest neighbours": knn_graph(features_of_views(model, x, device=device)[:, 0], k)}
+    if draws > 1:
+        views = features_of_views(model, x, task.strong, min(draws, 4), device=device, seed=seed + 3)
+        found["overlapping views"] = view_graph(views, view_radius(views) / 2)
+    return found
+
+
+def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
+    """The assumptions for the best F* imaginable: no classifier is below the floor, nor below the clash with its R."""
+    checked = check_assumptions(c, err_pl, floor, 0.0, weights)
+    if not checked.hold or checked.promise is None:
+        return checked
+    # The theorem charges at least (gamma+1)/(gamma-1) for each unit of err_w(F*) or R_{B,w}(F*).
+    promise = checked.promise + factors(checked.gamma)[0] * max(0.0, clash - floor)
+    if promise < err_pl:
+        return replace(checked, promise=promise)
+    reason = (
+        f"examples of different classes are neighbours: any classifier has err_w + R_B,w of at least {clash:.3f}, "
+        f"which is not negligible beside err_w(F_pl) = {err_pl:.3f}, and the bound is {promise:.3f} at best"
+    )
+    return replace(checked, promise=promise, against=(reason,))
+
+
+def _outlook(checked: Assumptions) -> tuple[bool, float]:
+    return checked.hold, checked.gamma
+
+
+def _margins(
+    model: nn.Module, task: Task, x: Chosen, labels: Tensor, views: bool, skipped: list[str]
+) -> dict[str, float]:
+    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the share that is 0."""
+    some = x[torch.arange(min(200, len(x)))]
+    if not isinstance(model, nn.Sequential) or not isinstance(some, Tensor):
+        what = type(model).__name__ if isinstance(some, Tensor) else f"{type(model).__name__}, whose inputs are texts"
+        skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {what}")
+        return {}
+    here, quick = copy.deepcopy(model).cpu(), {"restarts": 1, "rivals": 3}
+    plain = all_layer_margin(here, some, labels[: len(some)], **quick)
+    found = {"median": float(plain.median()), "zero": float((plain == 0).double().mean())}
+    if views:
+        around = view_margin(here, some, task.strong, draws=2, **quick)
+        found |= {"view_median": float(around.median()), "view_zero": float((around == 0).double().mean())}
+    return found

@@ -1,0 +1,67 @@
+"""Gaussian classes P_i = N(tau_i, I/d) with balls of radius r: errors and consistency in closed form.
+
+The best classifier for diagonal weights is argmax_i w_i P_i(x). Between two classes its boundary is a hyperplane, at
+
+    b_ij = |tau_i - tau_j| / 2 + (log w_i - log w_j) / (d |tau_i - tau_j|)      from tau_i towards tau_j
+
+and it moves away from the class with the larger weight (paper, Fig. disjoint_non_disjoint_supp; Example r_gopt_bound,
+whose proof prints the last term with a factor 2 too much).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from csst.errors import InputError
+
+
+class Bayes(NamedTuple):
+    """err_w and R_{B,w} of the best classifier for the weights."""
+
+    error: float
+    consistency: float
+
+
+def boundary(separation: float, weight: float, other: float, d: float) -> float:
+    """b_ij: how far from the centre of a class towards another the best classifier changes its mind."""
+    if not (separation > 0 and weight > 0 and other > 0 and d > 0):
+        raise InputError(
+            f"needed: separation > 0, weights > 0 and d > 0; found {separation}, weights {weight} and {other}, d = {d}"
+        )
+    return separation / 2 + float(np.log(weight / other)) / (d * separation)
+
+
+def two_gaussians(separation: float, weights: tuple[float, float], d: float, r: float) -> Bayes:
+    """err_w and R_{B,w} of the best classifier for two classes, exactly.
+
+    A point is inconsistent if it lies within r of the boundary.
+    """
+    error = consistency = 0.0
+    for weight, other in (weights, weights[::-1]):
+        b = boundary(separation, weight, other, d)
+        error += weight * float(ndtr(-np.sqrt(d) * b))
+        consistency += weight * float(ndtr(np.sqrt(d) * (b + r)) - ndtr(np.sqrt(d) * (b - r)))
+    return Bayes(error, consistency)
+
+
+def bayes_bounds(centres: Any, weights: Any, d: float, r: float) -> Bayes:
+    """Upper bounds of err_w and R_{B,w} of the best classifier for K classes. Paper, Example r_gopt_bound.
+
+        err_w <= sum_i w_i sum_{j != i} Phi(-sqrt(d) b_ij),   R_{B,w} <= the same with b_ij - r
+
+    They vanish like a power of 1/d where centres are sqrt(log d / d) apart and no weight is d times another.
+    """
+    places, w = np.atleast_2d(np.asarray(centres, float)), np.asarray(weights, float)
+    if len(places) != len(w):
+        raise InputError(f"each centre needs one weight; found {len(places)} centres and {len(w)} weights")
+    error = consistency = 0.0
+    for i, own in enumerate(places):
+        for j, other in enumerate(places):
+            if i != j:
+                b = boundary(float(np.linalg.norm(own - other)), float(w[i]), float(w[j]), d)
+                error += float(w[i] * ndtr(-np.sqrt(d) * b))
+                consistency += float(w[i] * ndtr(-np.sqrt(d) * (b - r)))
+    return Bayes(error, consistency)

@@ -1,0 +1,183 @@
+"""Expansion measured on examples: a graph of neighbours, and a search for sets that expand badly.
+
+c(p) is a minimum over all sets, and finding it is hard; random sets expand well and over-estimate it. So sets are
+sought that are likely to be bad: sweeps along the graph's slow directions, around single examples, grown greedily, its
+connected pieces, and sets of the user's. What is found is an upper bound of the graph's own c. And the graph is only a
+sample: its k or radius is a choice, and a finite sample says nothing certain about the distribution behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.theory.errors import check_weights, least_error
+from csst.theory.expansion import StepExpansion
+
+#: the spectral sweep is dense: n x n
+LARGEST = 5000
+
+
+def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
+    """(n, n), bool: x and x' are neighbours if one is among the k nearest of the other (or is the other)."""
+    points = _points(embeddings)
+    if not 0 < k < len(points):
+        raise InputError(f"k nearest neighbours need 0 < k < n; found k = {k} for {len(points)} examples")
+    distance = torch.cdist(points, points).fill_diagonal_(float("inf"))
+    linked = torch.zeros(len(points), len(points), dtype=torch.bool)
+    linked.scatter_(1, distance.topk(k, largest=False).indices, torch.ones((), dtype=torch.bool).expand(len(points), k))
+    return (linked | linked.T | torch.eye(len(points), dtype=torch.bool)).numpy()
+
+
+def view_graph(views: Tensor, radius: float) -> np.ndarray:
+    """(n, n), bool: x and x' are neighbours if a view of one lies within 2 radius of a view of the other.
+
+    views: embeddings (n, draws, d) of several views of each example. B(x) = points within `radius` of a view of x, and
+    N(x) = {x' : B(x) and B(x') meet} as in the paper, Sec. 3.3, for the views that were drawn.
+    """
+    if views.ndim != 3 or not radius >= 0:
+        raise InputError(f"views need shape (n, draws, d) and a radius >= 0; found {tuple(views.shape)}, {radius}")
+    drawn = views.double()
+    linked = torch.eye(len(drawn), dtype=torch.bool)
+    for one in range(drawn.shape[1]):
+        for other in range(drawn.shape[1]):
+            linked |= torch.cdist(_points(drawn[:, one]), drawn[:, other]) <= 2 * radius
+    return (linked | linked.T).numpy()
+
+
+def view_radius(views: Tensor) -> float:
+    """The median distance between two views of one example: how far the views themselves reach."""
+    if views.ndim != 3 or views.shape[1] < 2:
+        raise InputError(f"a radius needs two views of each example, shape (n, draws, d); found {tuple(views.shape)}")
+    return float((views[:, 1:] - views[:, :1]).double().norm(dim=2).median())
+
+
+def empirical_expansion(
+    masses: Any, neighbours: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8, seed: int = 0
+) -> StepExpansion:
+    """An upper bound of c for the distribution with these masses on this graph, from the worst sets found.
+
+    candidates: boolean masks of sets to try as well, such as the model's mistakes or its predicted classes.
+    """
+    mass, near = _graph(masses, neighbours)
+    sizes, around = [], []
+    for order in _orders(mass, near, seeds, directions, np.random.default_rng(seed)):
+        for size, wide in swept(mass, near, order):
+            sizes.append(size)
+            around.append(wide)
+    for given in candidates:
+        inside = np.asarray(given, bool)
+        if inside.shape != mass.shape:
+            raise InputError(f"a candidate set is a mask over the {len(mass)} examples; found shape {inside.shape}")
+        covered = near[inside].any(0)
+        full = ~near[:, ~covered].any(1)  # the largest set with that neighbourhood
+        sizes.append(np.array([mass[inside].sum(), mass[full].sum()]))
+        around.append(np.array([mass[covered].sum()] * 2))
+    return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(around))
+
+
+def random_expansion(masses: Any, neighbours: Any, sets: int = 200, seed: int = 0) -> StepExpansion:
+    """The same from random sets: what a careless estimate would say. Nearly always far too large."""
+    mass, near = _graph(masses, neighbours)
+    rng = np.random.default_rng(seed)
+    drawn = [next(iter(swept(mass, near, rng.permutation(len(mass))))) for _ in range(sets)]
+    return StepExpansion.of_sets(np.concatenate([d[0] for d in drawn]), np.concatenate([d[1] for d in drawn]))
+
+
+def conflict(weights: Any, labels: Tensor, neighbours: Any) -> float:
+    """A lower bound of err_w(F) + R_{B,w}(F) of every classifier F whatsoever, on these examples and this graph.
+
+    Where B(x) and B(x') meet and the classes want different predictions, one of the two is wrong or F is not
+    constant around it. The least cost of giving up one end of each such link, bounded from below by prices on the
+    links (the dual of weighted vertex cover); a wrong prediction costs at least what the second best one does.
+    """
+    matrix = check_weights(weights)
+    best = matrix.topk(2, 1)
+    want, lost = best.indices[:, 0][labels].numpy(), best.values[:, 0] - best.values[:, 1]
+    share = (lost / torch.bincount(labels, minlength=len(matrix)).clamp(min=1))[labels].numpy()
+    near, left, paid = np.asarray(neighbours, bool), share.copy(), 0.0
+    for point in range(len(left)):
+        others = np.flatnonzero(near[point] & (want != want[point]))
+        gives = np.diff(np.minimum(np.cumsum(left[others]), left[point]), prepend=0.0)
+        left[others] -= gives
+        left[point] -= gives.sum()
+        paid += float(gives.sum())
+    return least_error(matrix) + paid
+
+
+def swept(mass: np.ndarray, near: np.ndarray, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Q(S) and Q(N(S)) for every beginning S of an order; then for the largest sets with the same neighbourhoods."""
+    rank = np.empty(len(order), int)
+    rank[order] = np.arange(len(order))
+    reached = np.where(near, rank[None, :], len(order)).min(1)  # when a point enters N(S)
+    enclosed = np.where(near, reached[None, :], -1).max(1)  # when all its neighbours have
+    around = np.cumsum(np.bincount(reached, mass, len(order)))
+    yield np.cumsum(mass[order]), around
+    yield np.cumsum(np.bincount(enclosed, mass, len(order))), around
+
+
+def _orders(
+    mass: np.ndarray, near: np.ndarray, seeds: int, directions: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    from scipy.sparse.csgraph import connected_components
+
+    pieces, piece = connected_components(near, directed=False)
+    share = np.bincount(piece, mass, pieces)
+    for first in np.argsort(share)[: 4 * seeds]:
+        yield np.argsort(piece != first, kind="stable")
+    yield np.argsort(share[piece], kind="stable")  # pieces together, the lightest first
+    degree = near.sum(1).astype(float)
+    spread = near / np.sqrt(degree[:, None] * degree[None, :])
+    values, vectors = np.linalg.eigh(spread)
+    for slow in range(1, min(directions + 1, len(mass))):
+        direction = vectors[:, np.argsort(values)[-1 - slow]] / np.sqrt(degree)
+        yield np.argsort(direction)
+        yield np.argsort(-direction)
+    starts = rng.permutation(len(mass))[:seeds]
+    walk = near / degree[:, None]
+    for stay in (0.3, 0.03):
+        heat = start = np.eye(len(mass))[starts]
+        for _ in range(int(3 / stay)):
+            heat = stay * start + (1 - stay) * heat @ walk
+        for row in heat / degree:
+            yield np.argsort(-row, kind="stable")
+    for point in starts[: max(1, seeds // 3)]:
+        yield _grown(mass, near, int(point))
+
+
+def _grown(mass: np.ndarray, near: np.ndarray, start: int) -> np.ndarray:
+    """From one example on, always the one that brings the least new neighbourhood for its own mass; up to half."""
+    near_float = near.astype(np.float32)
+    inside, covered, order, size = np.zeros(len(mass), bool), near[start].copy(), [start], mass[start]
+    inside[start] = True
+    while size < 0.5 * mass.sum() and len(order) < len(mass):
+        brings = near_float @ np.where(covered, 0, mass).astype(np.float32)
+        price = np.where(inside, np.inf, brings / np.maximum(mass, 1e-30))
+        best = int(price.argmin())
+        inside[best], size = True, size + mass[best]
+        covered |= near[best]
+        order.append(best)
+    return np.concatenate([order, np.flatnonzero(~inside)]).astype(int)
+
+
+def _graph(masses: Any, neighbours: Any) -> tuple[np.ndarray, np.ndarray]:
+    mass, near = np.asarray(masses, float), np.asarray(neighbours, bool)
+    if near.shape != (len(mass),) * 2 or (near != near.T).any():
+        raise InputError(f"neighbours must be a symmetric matrix over the {len(mass)} examples; found {near.shape}")
+    if (mass < 0).any() or abs(mass.sum() - 1) > 1e-6:
+        raise InputError(f"masses must be non-negative and sum to 1; they sum to {mass.sum():.6g}")
+    if len(mass) > LARGEST:
+        raise InputError(f"the search holds {LARGEST} examples at most; found {len(mass)}: take a sample")
+    return mass, near | np.eye(len(mass), dtype=bool)
+
+
+def _points(embeddings: Tensor) -> Tensor:
+    points = embeddings.detach().double().cpu()
+    if points.ndim != 2 or not torch.isfinite(points).all():
+        raise InputError(f"embeddings must be finite, shape (n, d); found shape {tuple(points.shape)}")
+    return points
