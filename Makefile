@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-browser lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
+	@echo "make test-browser  open the report in a real Chromium, installing it where that is possible"
 	@echo "make bench      time the mathematics and a step, compare the methods (benchmarks/results/)"
 
 $(BIN)/.ready: pyproject.toml constraints.txt
@@ -33,6 +34,12 @@ format: $(BIN)/.ready-dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+test-browser: $(BIN)/.ready-dev
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -y -q chromium; } || \
+	  echo "no Chromium here, and it cannot be installed without root and apt-get: the tests will be skipped"
+	$(BIN)/python -m pytest -m browser -rs tests/report
 
 bench: $(BIN)/.ready
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/maths.py

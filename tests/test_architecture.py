@@ -10,14 +10,16 @@ SOURCE = Path(__file__).parent.parent / "src" / "csst"
 LAYERS = [
     {"errors"},
     {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors"},
-    {"objectives"},
+    {"objectives", "intervals", "optimizers", "exporting"},
     {"gain", "language"},
     {"losses", "multipliers", "selection"},
+    {"posthoc"},
     {"selftraining", "data", "models"},
     {"evaluation", "runs", "batches"},
-    {"training"},
+    {"training", "theory"},
+    {"crossfit"},
     {"recipes"},
-    {"report"},
+    {"report", "estimator"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

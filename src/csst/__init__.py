@@ -29,6 +29,7 @@ _HOMES = {
     "weighted_consistency": "csst.losses",
     "Multipliers": "csst.multipliers",
     "Objective": "csst.objectives",
+    "PostHocClassifier": "csst.posthoc.classifier",
 }
 __all__ = sorted(_HOMES)
 

@@ -22,7 +22,7 @@ import yaml
 from csst import __version__
 from csst.errors import InputError
 
-CHECKPOINT_VERSION = 1
+CHECKPOINT_VERSION = 2
 
 
 class Run:

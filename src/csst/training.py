@@ -8,12 +8,13 @@ over processes → payoff → λ → G. These are Algorithms 1 and 2 of the pape
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from csst.batches import DROPOUT, Batch, Batches
 from csst.confusion import Confusion, head_tail
@@ -21,14 +22,16 @@ from csst.data.task import Task
 from csst.engine import Engine
 from csst.errors import InputError
 from csst.evaluation import counts
+from csst.intervals import certainty, shrunk
 from csst.language import objective as read_objective
 from csst.losses import cost_sensitive_loss
 from csst.multipliers import Multipliers
 from csst.objectives import Objective, payoff_of
+from csst.optimizers import optimizer
 from csst.records import Record, Tally
-from csst.schedules import dual_step, learning_rate, training_signal
+from csst.schedules import dual_step, learning_rate, moving_average, training_signal, warming
 from csst.selection import Best, standing
-from csst.selftraining import Method
+from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
 from csst.settings import Settings
 
@@ -50,6 +53,7 @@ class Trainer:
         method: Method | str = "csst",
         settings: Settings | None = None,
         seed: int = 0,
+        setup: Setup | None = None,
     ) -> None:
         self.task, self.settings, self.seed = task, settings or Settings(), seed
         self.method = read_method(method, task.kind)
@@ -63,20 +67,25 @@ class Trainer:
             dual.initial,
             None if dual.metric_prior == "default" else dual.metric_prior,
         )
-        self.selftraining = self.method.selftraining(self.settings.selftraining)
+        if setup is None and self.method.outer_loop(self.settings.selftraining).generations > 1:
+            name = self.method.name
+            warnings.warn(f"this trains one generation of {name}; csst.recipes.execute trains all", stacklevel=2)
+        setup = setup or Setup(task.classes, len(task.unlabeled), prior, training.steps)
+        self.selftraining = self.method.selftraining(self.settings.selftraining, setup)
         if self.selftraining is not None and not len(task.unlabeled):
             raise InputError(f"method {self.method.name} needs unlabeled examples; there are none: use csl, la or erm")
         self.engine = Engine(self.settings.hardware)
-        self.batches = Batches(
-            task, training, seed, self.selftraining is not None, self.engine.rank, self.engine.processes
-        )
+        if self.selftraining is not None:
+            self.selftraining.to(self.engine.device)
+        ours, encode = (self.engine.rank, self.engine.processes), getattr(model, "encode", None)
+        self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode)
         self.model = self.engine.place(model).train()
         # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
-        average = get_ema_multi_avg_fn(training.ema)
+        average = moving_average(training.ema)
         self.ema = AveragedModel(self.model, multi_avg_fn=average, use_buffers=not self.engine.sharded)
         self.selected = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
         self.engine.shard(self.model, self.ema.module)
-        self.forward, self.optimizer = self.engine.prepare(self.model, self._optimizer())
+        self.forward, self.optimizer = self.engine.prepare(self.model, optimizer(self.model, training))
         self.best, self.tally = Best(), Tally()
         self.step, self.updated_at = 0, -1
 
@@ -111,6 +120,8 @@ class Trainer:
                     self.engine.backward(self._loss(batch.part(number, parts) if parts > 1 else batch) / parts)
         self.engine.clip(self.forward, self.optimizer)
         self.optimizer.step()
+        if self.selftraining is not None:
+            self.selftraining.settle()
         self.ema.update_parameters(self.model)
         self.step += 1
 
@@ -129,11 +140,12 @@ class Trainer:
             logits = self.forward(torch.cat([batch.x, batch.strong, batch.weak]))
             weak = logits[second:].detach()
         labeled = self._labeled_loss(logits[:first], batch.y)
-        unlabeled, used = self.selftraining(
-            weak, logits[first:second], batch.index.to(weak.device), self.multipliers.gain
-        )
+        gain = self.multipliers.gain
+        target, used = self.selftraining.pseudo_labels(weak, batch.index.to(weak.device), gain)
+        unlabeled = self.selftraining.loss(logits[first:second], target, used, gain)
         if self.task.unlabeled_truth is not None:
-            right = used * (weak.argmax(1) == self.task.unlabeled_truth[batch.index].to(weak.device))
+            label = target.argmax(1) if target.is_floating_point() else target
+            right = used * (label == self.task.unlabeled_truth[batch.index].to(weak.device))
             self.tally.add(0, right=right.sum())
         seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
         self.tally.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
@@ -148,13 +160,23 @@ class Trainer:
         keep = (likely < training_signal(annealing, self.progress, self.task.classes)).to(losses)
         return (keep * losses).sum() / keep.sum().clamp(min=1)
 
-    def update_multipliers(self) -> Record:
-        """Measure the averaged model on validation, take one dual step, remember the model if it is the best yet."""
+    def measure(self) -> Tensor:
+        """Confusion counts of the averaged model on validation, over all processes."""
         batch, classes = self.settings.training.evaluation_batch, self.task.classes
         shard, rounds = self.batches.shard_and_rounds(len(self.task.validation), batch)
         counted = counts(self.ema.module, self.task.validation, classes, batch, self.engine.device, shard, rounds)
-        confusion = Confusion.from_counts(self.engine.total(counted), self.task.class_names)
-        step_size = dual_step(self.settings.dual.schedule, self.settings.dual.step_size, self.progress)
+        return self.engine.total(counted)
+
+    def update_multipliers(self, counted: Tensor | None = None) -> Record:
+        """Take one dual step from what was measured, and remember the model if it is the best yet.
+
+        counted: confusion counts, if they are to be others than those of `measure`.
+        """
+        counted = self.measure() if counted is None else counted
+        dual, confusion = self.settings.dual, Confusion.from_counts(counted, self.task.class_names)
+        step_size = dual_step(dual.schedule, dual.step_size, self.progress)
+        if dual.shrinkage:
+            confusion, step_size = shrunk(counted), step_size * certainty(counted)
         if self.progress < 1:
             self.multipliers.update(confusion, step_size)
         self.engine.require_same(self.multipliers.value, "multipliers")
@@ -188,7 +210,8 @@ class Trainer:
 
     @property
     def lr(self) -> float:
-        return learning_rate(self.settings.training.schedule, self.settings.training.lr, self.progress)
+        training = self.settings.training
+        return learning_rate(training.schedule, training.lr, self.progress) * warming(self.step, training.warmup)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU).
@@ -218,12 +241,3 @@ class Trainer:
             self.selftraining.load_state_dict(state["selftraining"])
 
     _PARTS = ("multipliers", "batches", "engine", "best")
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        training, parameters = self.settings.training, self.model.parameters()
-        if training.optimizer == "adamw":
-            return torch.optim.AdamW(parameters, lr=training.lr, weight_decay=training.weight_decay)
-        nesterov = training.momentum > 0
-        return torch.optim.SGD(
-            parameters, training.lr, training.momentum, weight_decay=training.weight_decay, nesterov=nesterov
-        )

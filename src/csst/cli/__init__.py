@@ -11,8 +11,13 @@ from csst.errors import InputError, nearest
 
 VERBS = {
     "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",
+    "compare": "methods side by side on the same splits: csst compare digits --methods fixmatch,csst --seeds 3",
+    "report": "a page to look at, from finished or unfinished runs: csst report RUN ...",
     "evaluate": "measure a finished run again: csst evaluate RUN",
-    "predict": "label new examples: csst predict RUN INPUT.npz -o out.csv",
+    "predict": "label new examples: csst predict RUN INPUT -o out.csv",
+    "frontier": "what a run's model could trade off by its decision rule: csst frontier RUN",
+    "augment": "back-translate texts once, for training: csst augment FILE -o cache.parquet --via hf:A,hf:B",
+    "theory": "what the paper's theorem says about a run: csst theory RUN",
     "recipes": "list the recipes",
     "objective": "explain an objective: csst objective 'max mean(recall) s.t. coverage >= 0.95/K'",
     "demo": "compare five methods on long-tailed digits in about a minute",

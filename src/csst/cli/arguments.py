@@ -8,16 +8,20 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ActionYesNo, ArgumentParser, Namespace
 
 from csst.errors import InputError
 from csst.recipes import RECIPES, Recipe, changed, recipe
+from csst.selftraining import METHODS
 
 HELP = {
     "name": argparse.SUPPRESS,
-    "method": "erm, la, csl, fixmatch, uda, csst, csst-fixmatch, csst-uda, csst-no-kl or package.module:name",
+    "method": f"csst, {', '.join(METHODS)} or package.module:name",
     "objective": "what is maximised, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
+    "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
+    "finish": "posthoc fits, after training, the decision rule that is best for the objective on validation",
+    "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
 
 
@@ -49,6 +53,8 @@ def add_recipe(parser: Parser, base: Recipe) -> None:
         if is_dataclass(value) and not isinstance(value, type):
             parser.add_class_arguments(type(value), f.name)
             parser.set_defaults({f"{f.name}.{key}": v for key, v in asdict(value).items()})
+        elif isinstance(value, bool):
+            parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=HELP[f.name])
         else:
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
 

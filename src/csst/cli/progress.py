@@ -35,8 +35,6 @@ class Progress:
             self.task = self.live.add_task("train", total=steps, line="")
 
     def __enter__(self) -> Progress:
-        if self.live is not None:
-            self.live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -46,6 +44,7 @@ class Progress:
     def show(self, trainer: Trainer, record: Record) -> None:
         line = described(trainer, record)
         if self.live is not None:
+            self.live.start()  # only now: embedding, before the first record, has a bar of its own
             self.live.update(self.task, completed=record.step, line=line)
         elif record.step >= self.next_line or trainer.finished:
             print(f"step {record.step:>6}/{self.steps}  {line}{self._left(record.step)}", file=sys.stderr, flush=True)

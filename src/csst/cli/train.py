@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
+from csst.cli.report import write_page
 from csst.cli.tables import metrics_table, show
 from csst.recipes import Recipe, execute
+from csst.report import report_page
 
 
 def parser_of(name: str, base: Recipe) -> Parser:
@@ -28,6 +32,9 @@ def main(words: Sequence[str]) -> int:
     out = found.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     with Progress(recipe.training.steps) as progress:
         metrics = execute(recipe, out, found.resume, progress.show, found.checkpoint_seconds)
+    page = Path(out) / "report.html"
+    if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
+        write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
-    print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results in {out}/metrics.json")
+    print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     return 0

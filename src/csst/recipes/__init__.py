@@ -11,6 +11,8 @@ from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe
+from csst.recipes.restore import Classifier, restored
+from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "digits": digits,
@@ -19,11 +21,17 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "array": array,
     "custom": custom,
     "folder": folder,
+    "text": text,
     "fashion-lt-small": fashion_lt_small,
     "cifar10-lt-small": cifar10_lt_small,
+    "imdb-lt-10-small": imdb_lt_10_small,
+    "imdb-lt-100-small": imdb_lt_100_small,
     "cifar10-lt": cifar10_lt,
     "cifar100-lt": cifar100_lt,
     "imagenet100-lt": imagenet100_lt,
+    "imdb-lt-10": imdb_lt_10,
+    "imdb-lt-100": imdb_lt_100,
+    "dbpedia14-lt": dbpedia14_lt,
 }
 
 
@@ -39,4 +47,17 @@ def from_dict(values: dict[str, Any]) -> Recipe:
     return changed(recipe(values["name"]), values)
 
 
-__all__ = ["RECIPES", "Custom", "Recipe", "Source", "assemble", "changed", "execute", "from_dict", "recipe", "trained"]
+__all__ = [
+    "RECIPES",
+    "Classifier",
+    "Custom",
+    "Recipe",
+    "Source",
+    "assemble",
+    "changed",
+    "execute",
+    "from_dict",
+    "recipe",
+    "restored",
+    "trained",
+]

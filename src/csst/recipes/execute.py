@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.evaluation import counts, logits, summary
 from csst.models import Standardize, build
-from csst.priors import estimate_prior
+from csst.models.encoders import encoder
+from csst.recipes.generations import Generations, part
 from csst.recipes.recipe import Recipe, differences
+from csst.recipes.results import results
 from csst.records import Record
 from csst.runs import Run
+from csst.selftraining import method as read_method
 from csst.training import Trainer
-
-#: total variation between labeled and estimated unlabeled class shares above which a run warns
-PRIOR_GAP = 0.15
 
 
 def execute(
@@ -37,7 +36,8 @@ def execute(
     old = opened(recipe, folder, resume)
     if old is not None and old.finished:
         return old.metrics()
-    trainer = assemble(recipe)
+    first = assemble(recipe)
+    trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
     engine = trainer.engine
     if old is None and engine.first:
         Run.create(folder, recipe.as_dict())
@@ -70,13 +70,15 @@ def execute(
             checkpoint()
             saved = time.perf_counter()
         if on_record is not None and engine.first:
-            on_record(trainer, record)
+            on_record(trainer.trainer, record)
     seconds = spent + time.perf_counter() - start
     if not engine.first:
         engine.barrier()
         return run.metrics()
     run.save("model.pt", {"model": trainer.best.state})
-    metrics = results(recipe, trainer, seconds, run.journal())
+    metrics, outputs = results(recipe, trainer, seconds, run.journal())
+    if outputs is not None:
+        run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))
     engine.barrier()
     return metrics
@@ -99,14 +101,23 @@ def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
 
 
 def assemble(recipe: Recipe) -> Trainer:
-    """The trainer of a recipe, before its first step."""
+    """The trainer of a recipe (of its first generation, if there are several), before its first step."""
     task = recipe.data.load(recipe.seed)
-    model = build(recipe.model, task.input_shape, task.classes, recipe.seed)
+    if recipe.frozen:
+        made = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embedded(task, Embedder(made, recipe.embedding))
+    settings, setup = part(recipe.settings, read_method(recipe.method, task.kind), task, 0)
+    return Trainer(task, network(recipe, task), recipe.objective, recipe.method, settings, recipe.seed, setup)
+
+
+def network(recipe: Recipe, task: Task) -> nn.Module:
+    """The untrained model of a recipe."""
+    model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():
         if isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
-    return Trainer(task, model, recipe.objective, recipe.method, recipe.settings, recipe.seed)
+    return model
 
 
 def trained(folder: str | Path, recipe: Recipe) -> tuple[Task, nn.Module, Trainer]:
@@ -118,62 +129,3 @@ def trained(folder: str | Path, recipe: Recipe) -> tuple[Task, nn.Module, Traine
     trainer = assemble(recipe)
     trainer.best.state = state["model"]
     return trainer.task, trainer.best_model(), trainer
-
-
-def results(recipe: Recipe, trainer: Trainer, seconds: float, journal: list[dict[str, Any]]) -> dict[str, Any]:
-    """The content of metrics.json: the selected model on validation and, for the first time, on test."""
-    task, model = trainer.task, trainer.best_model()
-    batch = recipe.training.evaluation_batch
-    measured = {
-        part: summary(counts(model, examples, task.classes, batch, trainer.engine.device), trainer.objective)
-        for part, examples in (("validation", task.validation), ("test", task.test))
-        if examples is not None
-    }
-    notes = collapse_notes(journal)
-    found: dict[str, Any] = {
-        "recipe": recipe.name,
-        "method": trainer.method.name,
-        "objective": str(trainer.objective),
-        "seed": recipe.seed,
-        "steps": trainer.step,
-        "selected_step": trainer.best.step,
-        "seconds": seconds,
-        "split_hash": task.split_hash,
-        "class_names": list(task.class_names),
-        "labeled_counts": task.train_counts.tolist(),
-        "unlabeled_count": len(task.unlabeled),
-        "unlabeled_ratio": len(task.unlabeled) / len(task.labeled),
-        "multipliers": dict(zip(trainer.multipliers.labels, trainer.multipliers.value.tolist(), strict=True)),
-        "facts": task.facts,
-        **measured,
-    }
-    if len(task.unlabeled):
-        estimate = estimate_prior(
-            logits(model, task.unlabeled, batch, trainer.engine.device),
-            logits(model, task.validation.inputs, batch, trainer.engine.device),
-            task.validation.labels,
-        )
-        gap = float((estimate - task.train_prior).abs().sum() / 2)
-        found["prior"] = {"labeled": task.train_prior.tolist(), "unlabeled_estimate": estimate.tolist(), "gap": gap}
-        if gap > PRIOR_GAP:
-            notes.append(
-                f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
-                "compare prior.labeled and prior.unlabeled_estimate"
-            )
-    found["warnings"] = notes
-    for note in notes:
-        warnings.warn(note, stacklevel=2)
-    return found
-
-
-def collapse_notes(journal: list[dict[str, Any]]) -> list[str]:
-    """The feedback loop of a tau that is too large: nearly everything is used while the objective falls."""
-    best = -float("inf")
-    for record in journal:
-        if record["used"] is not None and record["used"] > 0.9 and record["score"] < best - 0.1:
-            return [
-                f"at step {record['step']} {record['used']:.0%} of the pseudo-labels were used while the score fell "
-                f"from {best:.3f} to {record['score']:.3f}: wrong pseudo-labels pass the threshold; lower tau"
-            ]
-        best = max(best, record["score"])
-    return []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from csst.data.embeddings import Embedding
 from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.models import Model
@@ -44,9 +45,14 @@ class Recipe:
 
     Args:
         name: which recipe this came from.
-        method: erm, la, csl, fixmatch, uda, csst, csst-fixmatch, csst-uda, csst-no-kl, or package.module:name.
+        method: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or package.module:name.
         objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
         seed: of the split, the weights and the order of examples.
+        encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
+            `model` is a head on those; else it is fine-tuned and is the model.
+        frozen: whether the encoder stays as it is.
+        finish: posthoc also fits the decision rule argmax_j (G^T p)_j that is best for the objective on validation;
+            the run's predictions then follow it.
     """
 
     name: str
@@ -54,12 +60,29 @@ class Recipe:
     method: str = "csst"
     objective: str = "min-recall"
     seed: int = 0
+    encoder: str = ""
+    frozen: bool = False
+    finish: Literal["none", "posthoc"] = "none"
+    embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
     selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
     dual: Dual = field(default_factory=Dual)
     selection: Selection = field(default_factory=Selection)
     hardware: Hardware = field(default_factory=Hardware)
+
+    def __post_init__(self) -> None:
+        if self.finish not in ("none", "posthoc"):
+            raise InputError(f"finish must be none or posthoc; found {self.finish!r}")
+        if self.frozen and not self.encoder:
+            raise InputError("--frozen needs an encoder: --encoder words, hf:NAME_OR_FOLDER or package.module:name")
+        if self.encoder and not self.frozen and not self.encoder.startswith("hf:"):
+            raise InputError(f"the encoder {self.encoder} cannot be fine-tuned: add --frozen, or name one as hf:NAME")
+
+    @property
+    def network(self) -> Model:
+        """The model that is trained: the encoder itself where it is fine-tuned."""
+        return replace(self.model, name=self.encoder) if self.encoder and not self.frozen else self.model
 
     @property
     def settings(self) -> Settings:

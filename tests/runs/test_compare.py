@@ -1,0 +1,240 @@
+"""Methods side by side: the grid, its presets, its tables; post-hoc adjustment as part of a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import csst
+from csst.cli import main
+from csst.errors import InputError
+from csst.posthoc import rule_from_dict
+from csst.recipes import execute, recipe
+from csst.recipes.compare import Line, Outcome, compare, lines
+from csst.recipes.results import read_outputs
+from csst.recipes.rows import PRESETS, Row, preset, rows
+from csst.report.tables import as_csv, cells, markdown
+
+FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
+
+
+@pytest.fixture
+def short():
+    base = recipe("toy")
+    data = replace(base.data, labeled=90, unlabeled=120, validation=20, test=40)
+    return replace(base, data=data, training=replace(base.training, steps=40))
+
+
+def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
+    seen = []
+    chosen = rows(["csl", "csst"], ["min-recall"])
+    first = compare(short, chosen, [0, 1], tmp_path, 1, "posthoc", lambda name, at, of: seen.append((name, at, of)))
+    assert [name for name, _, _ in seen] == [
+        "csl-min-recall-0",
+        "csst-min-recall-0",
+        "csl-min-recall-1",
+        "csst-min-recall-1",
+    ]
+    assert [at for _, at, _ in seen] == [1, 2, 3, 4]
+    assert len({m["split_hash"] for outcome in first for m in outcome.metrics}) == 2  # one per seed
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+    again = compare(short, chosen, [0, 1], tmp_path, 1)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")} == times
+    assert [o.metrics for o in again] == [o.metrics for o in first]
+    with pytest.raises(InputError, match="other settings"):
+        compare(replace(short, training=replace(short.training, lr=0.01)), chosen, [0, 1], tmp_path, 1)
+
+
+def test_a_failing_run_does_not_stop_the_others(short, tmp_path):
+    bad = replace(short, training=replace(short.training, lr=1e30))  # diverges
+    with pytest.raises(InputError, match=r"2 of 2 runs failed, such as csl-min-recall-0: .*not finite"):
+        compare(bad, rows(["csl", "erm"], ["min-recall"]), [0], tmp_path, 1)
+
+
+def test_parallel_runs_give_the_same_numbers(short, tmp_path):
+    chosen = rows(["csl", "csst"], ["min-recall"])
+    one = compare(short, chosen, [0], tmp_path / "one", 1, "none")
+    two = compare(short, chosen, [0], tmp_path / "two", 2, "none")
+    assert [o.metrics[0]["test"] for o in one] == [o.metrics[0]["test"] for o in two]
+
+
+def test_presets_mirror_the_paper(short):
+    found = {name: preset(name, short) for name in PRESETS}
+    assert set(found) == {
+        "table-min-recall",
+        "table-coverage",
+        "table-nlp",
+        "ablation-tau",
+        "ablation-labeled",
+        "mask-rate",
+        "seeds",
+    }
+    assert [row.method for row in found["table-min-recall"]] == ["erm", "la", "csl", "fixmatch", "csst-fixmatch"]
+    assert {row.objective for row in found["table-coverage"]} == {"mean-recall-coverage"}
+    assert {row.objective for row in preset("table-min-recall", recipe("cifar100-lt"))} == {"min-ht-recall"}
+    assert {row.objective for row in preset("table-coverage", recipe("imagenet100-lt"))} == {"mean-recall-ht-coverage"}
+    taus = [row.recipe(short, 0, "none").selftraining.tau for row in found["ablation-tau"]]
+    assert sorted(set(taus)) == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
+    assert len(taus) == 12
+    labeled = [row.recipe(short, 0, "none").data.labeled for row in found["ablation-labeled"]]
+    assert labeled == [22, 22, 45, 45, 90, 90]
+    for listed in found.values():
+        assert len({row.folder for row in listed}) == len(listed)
+        assert all(set(row.folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789-+.=_") for row in listed)
+    with pytest.raises(InputError, match="did you mean 'seeds'"):
+        preset("seedz", short)
+    with pytest.raises(InputError, match=r"no data\.labeled"):
+        preset("ablation-labeled", recipe("array"))
+    with pytest.raises(InputError, match="named twice"):
+        rows(["csl", "csl"], ["min-recall"])
+
+
+def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] | None = None) -> Outcome:
+    metrics = []
+    for at, test in enumerate(tests):
+        one = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
+        metrics.append({**one, **({"posthoc": {"test": finished[at]}} if finished else {})})
+    return Outcome(Row(label, label, objective), metrics, [Path("x")] * len(tests))
+
+
+def numbers(mean: float, low: float, coverage: float, slack: list[float] | None = None) -> dict:
+    return {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
+
+
+def test_the_table_says_mean_std_and_n():
+    made = outcome(
+        "csst", "max min(recall)", [numbers(0.5, 0.2, 0.1), numbers(0.7, 0.4, 0.3)], [numbers(0.6, 0.5, 0.2)] * 2
+    )
+    table = lines([made])
+    assert [line.finished for line in table] == [False, True]
+    shown = cells(table)
+    assert shown[0] == ["method", "mean recall", "min recall", "min coverage", "constraints", "seconds", "n"]
+    assert shown[1] == ["csst", "0.600 ± 0.141", "0.300 ± 0.141", "0.200 ± 0.141", "–", "10", "2"]
+    assert shown[2][:3] == ["csst + post-hoc", "0.600 ± 0.000", "0.500 ± 0.000"]
+    two = lines([made, outcome("erm", "max mean(recall)", [numbers(0.1, 0.2, 0.3, [0.1, -0.1])] * 2)])
+    assert cells(two)[0][1] == "objective"
+    assert [row[5] for row in cells(two)[1:]] == ["–", "–", "missed"]
+    kept = Line(
+        "a",
+        "b",
+        False,
+        {m: [0.0, 0.0] for m in ("mean_recall", "min_recall", "min_coverage")},
+        [True, False],
+        [1, 1],
+        False,
+    )
+    assert cells([kept])[1][4] == "met 1 of 2"
+    assert "| csst + post-hoc |" in markdown(table)
+
+
+def test_head_and_tail_columns_are_computed_from_the_confusion():
+    confusion = torch.eye(10) * 10
+    confusion[9] = 0
+    confusion[9, 0] = 10  # the tail class is never right
+    test = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
+    table = lines([outcome("csst", "max min(recall[head], recall[tail])", [test])])
+    assert table[0].grouped
+    assert table[0].values["min_recall"] == [0.0]
+    assert table[0].values["min_coverage"] == [0.0]
+    assert cells(table)[0][2] == "min head–tail recall"
+    confusion[9, 9], confusion[9, 0], confusion[0, 0], confusion[0, 1] = 10, 0, 0, 10
+    better = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
+    found = lines([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values["min_recall"]
+    assert found == pytest.approx([8 / 9])  # one of nine head classes is always missed
+
+
+def test_csv_has_a_line_per_seed_and_no_formula():
+    made = outcome("=cmd()", "max min(recall)", [numbers(0.5, 0.2, 0.1), numbers(0.7, 0.4, 0.3)])
+    read = list(csv.reader(as_csv(lines([made])).splitlines()))
+    assert len(read) == 3
+    assert read[1][0] == "'=cmd()"
+    assert [float(row[5]) for row in read[1:]] == [0.2, 0.4]
+
+
+def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "digits", "--methods", "erm,csst", "--seeds", "1", "--jobs", "1", "--out", "c", *FAST]) == 0
+    said = capsys.readouterr().out
+    assert "csst + post-hoc" in said
+    stored = json.loads(Path("c/compare.json").read_text())
+    assert [(row["method"], row["finished"]) for row in stored["rows"]] == [
+        ("erm", None),
+        ("erm", "posthoc"),
+        ("csst", None),
+        ("csst", "posthoc"),
+    ]
+    run = json.loads(Path("c/csst-min-recall-0/metrics.json").read_text())
+    assert stored["rows"][2]["min_recall"]["values"] == [run["test"]["min_recall"]]
+    assert stored["rows"][3]["min_recall"]["values"] == [run["posthoc"]["test"]["min_recall"]]
+    assert "| csst + post-hoc |" in Path("c/compare.md").read_text()
+    assert len(Path("c/compare.csv").read_text().splitlines()) == 5
+    page = Path("c/compare.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<svg") >= 3
+    for words, sentence in (
+        (["--preset", "seeds", "--methods", "erm"], "leave out --methods"),
+        (["--methods", "ermm"], "did you mean 'erm'"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+    ):
+        assert main(["compare", "digits", "--out", "d", *words, *FAST]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "fixmatch", *FAST]) == 0
+    assert "+ post-hoc" in capsys.readouterr().out
+    metrics = json.loads(Path("r/metrics.json").read_text())
+    finished = metrics["posthoc"]
+    logits, labels = read_outputs("r")["test"]
+    probs = torch.softmax(logits.double(), 1)
+    rule = rule_from_dict(finished["rule"])
+    recall = csst.Confusion.from_predictions(labels, rule.predict(probs), 10).recall
+    assert finished["test"]["recall"] == pytest.approx(recall.tolist())
+    assert metrics["test"]["recall"] == pytest.approx(
+        csst.Confusion.from_predictions(labels, probs.argmax(1), 10).recall.tolist()
+    )
+    assert finished["frontier"]
+    assert finished["sentence"]
+    task = recipe("digits").data
+    test = replace(task, validation=20, test=30, labeled=40).load(0).test
+    np.savez("new.npz", x=test.inputs.numpy())
+    assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
+    with open("out.csv", newline="") as file:
+        predicted = [int(row["label"]) for row in csv.DictReader(file)]
+    assert predicted == rule.predict(probs).tolist()
+    assert main(["frontier", "r", "--objective", "mean-recall-coverage"]) == 0
+    said = capsys.readouterr().out
+    assert "as trained" in said
+    assert "coverage" in said
+    assert "<svg" in Path("r/frontier.html").read_text()
+
+
+def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", "--out", "r", *FAST]) == 0
+    assert "<svg" in Path("r/report.html").read_text()
+    metrics = json.loads(Path("r/metrics.json").read_text())
+    found = metrics["test"]["intervals"]
+    assert found["min_recall"]["low"] <= metrics["test"]["min_recall"] <= found["min_recall"]["high"]
+    assert any("per class are needed" in note for note in metrics["warnings"])
+
+
+def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
+    assert main(["frontier", str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err
+
+
+def test_finish_is_checked(short):
+    with pytest.raises(InputError, match="none or posthoc"):
+        replace(short, finish="later")
+
+
+def test_without_finish_nothing_is_fitted(short, tmp_path):
+    assert "posthoc" not in execute(short, tmp_path / "r")
