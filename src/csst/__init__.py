@@ -19,6 +19,7 @@ _HOMES = {
     "Simplex": "csst.domains",
     "InputError": "csst.errors",
     "ObjectiveError": "csst.errors",
+    "CSSTClassifier": "csst.estimator",
     "ConstantGain": "csst.gain",
     "Gain": "csst.gain",
     "gain_matrix": "csst.gain",

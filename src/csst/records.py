@@ -16,6 +16,10 @@ from csst.errors import InputError
 TIMINGS = ("examples_per_second",)
 
 
+class Diverged(InputError):
+    """A loss that is not a finite number any more."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One multiplier update. Losses, `used` and `pseudo_accuracy` are means since the update before, None at the first.
@@ -55,22 +59,26 @@ class Tally:
     def restart(self) -> None:
         self.start, self.examples = time.perf_counter(), 0
         self.sums: dict[str, Tensor] = {}
+        self.watched: list[tuple[int, Tensor, Tensor, Tensor | None]] = []
 
     def add(self, examples: int, **values: Tensor) -> None:
         self.examples += examples
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, torch.zeros((), device=value.device)) + value.detach()
+            before = self.sums.get(name)
+            before = torch.zeros((), device=value.device) if before is None else before.to(value.device)
+            self.sums[name] = before + value.detach()
+
+    def watch(self, step: int, loss: Tensor, labeled: Tensor, unlabeled: Tensor | None) -> None:
+        """Remember a step's loss and the indices of its examples, in case the loss turns out not to be a number."""
+        self.watched.append((step, loss.detach(), labeled, unlabeled))
 
     def means(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
         """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest.
 
         total: adds up a tensor over processes.
         """
-        summed = total(torch.stack([v.float() for v in self.sums.values()])).tolist() if self.sums else []
-        sums = dict(zip(self.sums, summed, strict=True))
-        self.examples = int(total(torch.tensor(self.examples)))
-        if not all(value == value and abs(value) != float("inf") for value in sums.values()):
-            raise InputError(f"training diverged: {sums}; lower training.lr or unlabeled_weight")
+        state = self.state_dict(total)
+        sums, self.examples = dict(zip(state["names"], state["sums"].tolist(), strict=True)), state["examples"]
         steps, unlabeled, used = sums.get("steps"), sums.get("unlabeled"), sums.get("used")
         found: dict[str, float | None] = {
             "labeled_loss": sums["labeled_loss"] / steps if steps else None,
@@ -81,3 +89,37 @@ class Tally:
         }
         self.restart()
         return found
+
+    def state_dict(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, Any]:
+        """The sums over all processes, for a checkpoint between two updates. One with a broken loss is not made."""
+        sums = total(torch.stack([v.float() for v in self.sums.values()])) if self.sums else torch.zeros(0)
+        if not torch.isfinite(sums).all():
+            raise Diverged(self._diverged(dict(zip(self.sums, sums.tolist(), strict=True))))
+        return {
+            "names": list(self.sums),
+            "sums": sums,
+            "examples": int(total(torch.tensor(self.examples))),
+            "seconds": time.perf_counter() - self.start if self.sums else 0.0,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], first: bool = True) -> None:
+        """Take up the sums again; of several processes only the first holds them, the others go on from zero."""
+        self.restart()
+        share = state["sums"] if first else torch.zeros_like(state["sums"])
+        self.sums = dict(zip(state["names"], share.unbind(), strict=True))
+        self.examples = state["examples"] if first else 0
+        self.start -= state["seconds"]
+
+    def _diverged(self, sums: dict[str, float]) -> str:
+        advice = "lower training.lr or selftraining.unlabeled_weight, or look at these examples"
+        for step, loss, labeled, unlabeled in self.watched:
+            if not torch.isfinite(loss):
+                rest = "" if unlabeled is None else f" and unlabeled {_shown(unlabeled)}"
+                where = f"at step {step} the loss became {float(loss)}, on labeled examples {_shown(labeled)}{rest}"
+                return f"training diverged: {where}; {advice}"
+        return f"training diverged: {sums}; {advice}"
+
+
+def _shown(indices: Tensor) -> str:
+    rows = indices.flatten().tolist()
+    return str(rows[:64])[:-1] + (f", ... {len(rows)} in all]" if len(rows) > 64 else "]")

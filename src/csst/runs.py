@@ -3,15 +3,21 @@
 recipe.yaml       the resolved settings            journal.jsonl    one line per multiplier update
 environment.json  versions, machine, command       checkpoint.pt    the whole game, to resume from
 model.pt          the selected model's weights     metrics.json     the results; its presence means finished
+
+checkpoint.previous.pt is the checkpoint before. Checkpoints and models end in a checksum of what comes before it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import platform
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +28,14 @@ import yaml
 from csst import __version__
 from csst.errors import InputError
 
-CHECKPOINT_VERSION = 2
+CHECKPOINT_VERSION = 3
+CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+SEAL = b"csst sha256 "
+SEALED = len(SEAL) + hashlib.sha256().digest_size
+
+
+class Damaged(InputError):
+    """A file that is not what was written."""
 
 
 class Run:
@@ -30,6 +43,7 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self.unreadable: set[str] = set()  # checkpoints found damaged, which must not take the place of a good one
 
     @classmethod
     def create(cls, folder: str | Path, recipe: dict[str, Any]) -> Run:
@@ -37,10 +51,10 @@ class Run:
         run = cls(folder)
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
-            run.write("environment.json", json.dumps(environment(), indent=2))
-            run.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
         except OSError as error:
             raise InputError(f"the run's folder {folder} cannot be written: {error}") from None
+        run.write("environment.json", json.dumps(environment(), indent=2))
+        run.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
         return run
 
     @classmethod
@@ -58,7 +72,10 @@ class Run:
         return self.folder / name
 
     def recipe(self) -> dict[str, Any]:
-        return yaml.safe_load(self.path("recipe.yaml").read_text(encoding="utf-8"))
+        found = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
+        if not isinstance(found, dict):
+            raise InputError(f"{self.path('recipe.yaml')} holds no settings: restore it, or start a new run")
+        return found
 
     @property
     def finished(self) -> bool:
@@ -67,58 +84,147 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         if not self.finished:
             raise InputError(f"the run {self.folder} has not finished: continue it with csst train ... --resume")
-        return json.loads(self.path("metrics.json").read_text(encoding="utf-8"))
+        return self._read("metrics.json", json.loads, RecursionError)
+
+    def _read(self, name: str, parse: Any, wrong: type[Exception]) -> Any:
+        try:
+            return parse(self.path(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, wrong) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{self.path(name)} cannot be read ({reason}): restore it, or start a new run") from None
 
     def journal(self) -> list[dict[str, Any]]:
         """The records so far; a torn last line, left by a kill in the middle of a write, is not one."""
+        return [record for record, _ in self.records()]
+
+    def records(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Each record of the journal, read one by one, and where its line ends."""
         if not self.path("journal.jsonl").is_file():
-            return []
-        records = []
-        for line in self.path("journal.jsonl").read_bytes().split(b"\n"):
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                break
-        return records
+            return
+        end, wrong = 0, 0
+        with self.path("journal.jsonl").open("rb") as journal:
+            for number, line in enumerate(journal, 1):
+                if wrong:
+                    raise InputError(
+                        f"line {wrong} of {self.path('journal.jsonl')} is damaged: delete this line to go on without "
+                        "its record, restore the file, or start a new run"
+                    )
+                end += len(line)
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    record = None
+                if line.endswith(b"\n") and isinstance(record, dict) and isinstance(record.get("step"), int):
+                    yield record, end
+                else:
+                    wrong = number
 
     def append(self, record: dict[str, Any]) -> None:
-        with self.path("journal.jsonl").open("a", encoding="utf-8") as journal:
+        with self._writing("journal.jsonl"), self.path("journal.jsonl").open("a", encoding="utf-8") as journal:
             journal.write(json.dumps(record) + "\n")
             journal.flush()
             os.fsync(journal.fileno())
 
     def rewind(self, step: int) -> None:
         """Drop the records after this step: they will be written again, exactly so."""
-        kept = [json.dumps(record) + "\n" for record in self.journal() if record["step"] <= step]
-        self.write("journal.jsonl", "".join(kept))
+        last, kept = -1, 0
+        for record, end in self.records():
+            if record["step"] > step:
+                break
+            last, kept = record["step"], end
+        if last < step:
+            path = self.path("journal.jsonl")
+            warnings.warn(f"{path} ends at step {last}, the checkpoint at {step}: some records are lost", stacklevel=2)
+        with self._writing("journal.jsonl"), self.path("journal.jsonl").open("ab") as journal:
+            journal.truncate(kept)
+            os.fsync(journal.fileno())
 
     def save(self, name: str, state: dict[str, Any]) -> None:
         buffer = io.BytesIO()
         torch.save({"version": CHECKPOINT_VERSION, **state}, buffer)
+        buffer.write(SEAL + hashlib.sha256(buffer.getbuffer()).digest())
         self.write(name, buffer.getvalue())
 
     def load(self, name: str) -> dict[str, Any] | None:
         """A saved state, or None where there is none. Loading runs no code from the file."""
-        if not self.path(name).is_file():
+        path = self.path(name)
+        if not path.is_file():
             return None
+        rebuilt = "; restore it, or delete metrics.json and continue with --resume, which writes it anew"
+        way_out = "" if name in (CHECKPOINT, PREVIOUS) else rebuilt
         try:
-            state = torch.load(self.path(name), map_location="cpu", weights_only=True)
+            data = path.read_bytes()
+            content, seal = data[:-SEALED], data[-SEALED:]
+            sealed = seal.startswith(SEAL)
+            if sealed and hashlib.sha256(content).digest() != seal[len(SEAL) :]:
+                raise Damaged(f"{path} is damaged: its content does not match its checksum{way_out}")
+            state = torch.load(io.BytesIO(content if sealed else data), map_location="cpu", weights_only=True)
+        except Damaged:
+            raise
         except Exception as error:  # the unpickler raises whatever a damaged or hostile file makes it
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{self.path(name)} cannot be read as a checkpoint: {reason}") from None
-        if not isinstance(state, dict) or state.get("version") != CHECKPOINT_VERSION:
-            raise InputError(f"{self.path(name)} is not a checkpoint of this version of csst ({__version__})")
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise Damaged(f"{path} cannot be read as a checkpoint: {reason}{way_out}") from None
+        version = state.get("version") if isinstance(state, dict) else None
+        if version != CHECKPOINT_VERSION:
+            raise InputError(
+                f"{path} has format {version}, and csst {__version__} reads format {CHECKPOINT_VERSION}: use the csst "
+                "that environment.json names, or train again in another folder"
+            )
+        if not sealed:
+            raise Damaged(f"{path} is damaged: it lacks its checksum{way_out}")
         return state
 
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The newest checkpoint; where it is damaged the one before, with a warning. None before the first."""
+        wrong: list[str] = []
+        for name in (CHECKPOINT, PREVIOUS):
+            try:
+                state = self.load(name)
+            except Damaged as error:
+                self.unreadable.add(name)
+                wrong.append(str(error))
+                continue
+            if state is not None:
+                for said in wrong:
+                    warnings.warn(f"{said}; going on from {name}, the one before it", stacklevel=2)
+                return state
+        if wrong:
+            raise InputError(
+                f"{'; '.join(wrong)}; there is no other checkpoint: restore it, or delete it to train from the start"
+            )
+        return None
+
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file whole or not at all: to a neighbour first, then renamed over the old one."""
+        """Write a file whole or not at all: to a neighbour first, then renamed over the old one.
+
+        Of checkpoints the one before is kept as well.
+        """
         target, neighbour = self.path(name), self.path(name + ".partial")
         data = content.encode() if isinstance(content, str) else content
-        with neighbour.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(neighbour, target)
+        with self._writing(name):
+            try:
+                with neighbour.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if name == CHECKPOINT and target.is_file() and name not in self.unreadable:
+                    os.replace(target, self.path(PREVIOUS))  # a kill before the next line leaves only this one
+                os.replace(neighbour, target)
+            except OSError:
+                with suppress(OSError):
+                    neighbour.unlink()
+                raise
+        self.unreadable.discard(name)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"{self.path(name)} cannot be written ({error.strerror or error}): free or unlock the place, then "
+                "continue with --resume; what was saved before is intact"
+            ) from None
 
 
 def environment() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from csst.data.task import Task
 from csst.engine import Engine
 from csst.errors import InputError
 from csst.evaluation import counts
+from csst.interruption import step_boundary
 from csst.intervals import certainty, shrunk
 from csst.language import objective as read_objective
 from csst.losses import cost_sensitive_loss
@@ -91,33 +92,37 @@ class Trainer:
 
     def run(self) -> Iterator[Record]:
         """Train to the end, yielding a record at every multiplier update. Resumes where a loaded state left off."""
+        every = self.settings.dual.steps_per_update
         while True:
-            if self.updated_at != self.step:
+            if self.updated_at != self.step and (self.step % every == 0 or self.finished):
                 yield self.update_multipliers()
             if self.finished:
                 return
-            until_update = self.settings.dual.steps_per_update - self.step % self.settings.dual.steps_per_update
-            for _ in range(min(until_update, self.settings.training.steps - self.step)):
+            for _ in range(min(every - self.step % every, self.settings.training.steps - self.step)):
                 self.train_step()
+                if self.engine.processes == 1:  # several must stop together, and so only when they talk anyway
+                    step_boundary()
 
     @property
     def finished(self) -> bool:
-        patience = self.settings.selection.patience
-        return self.step >= self.settings.training.steps or bool(patience and self.best.stale >= patience)
+        return self.step >= self.settings.training.steps or 0 < self.settings.selection.patience <= self.best.stale
 
     def train_step(self) -> None:
         """One optimizer step on L_s + unlabeled_weight · L_u."""
         self.model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
-        batch, parts = self.batches.draw(self.step, self.engine.device), self.settings.hardware.accumulate
+        labeled, parts = self.batches.shard(self.batches.labeled.peek()), self.settings.hardware.accumulate
+        batch = self.batches.draw(self.step, self.engine.device)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.random.fork_rng():
             # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
             torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
             for number in range(parts):
                 with self.engine.without_sync(self.forward, number < parts - 1):
-                    self.engine.backward(self._loss(batch.part(number, parts) if parts > 1 else batch) / parts)
+                    loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
+                    self.tally.watch(self.step, loss, labeled, batch.index)
+                    self.engine.backward(loss)
         self.engine.clip(self.forward, self.optimizer)
         self.optimizer.step()
         if self.selftraining is not None:
@@ -225,6 +230,7 @@ class Trainer:
             "ema": self.engine.weights(self.ema.module),
             "averaged": self.ema.n_averaged.clone(),
             "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
+            "tally": self.tally.state_dict(self.engine.total),
             "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
             **{name: getattr(self, name).state_dict() for name in self._PARTS},
         }
@@ -237,6 +243,7 @@ class Trainer:
         self.engine.load_optimizer_state(self.model, self.optimizer, state["optimizer"])
         for name in self._PARTS:
             getattr(self, name).load_state_dict(state[name])
+        self.tally.load_state_dict(state["tally"], self.engine.first)
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])
 

@@ -98,6 +98,16 @@ def test_the_fingerprint_follows_weights_length_and_vocabulary(transformers, tmp
     assert encoder(f"hf:{tmp_path / 'moved'}", "text", 32).fingerprint != one
 
 
+def test_the_fingerprint_follows_the_configuration(transformers, tmp_path):
+    spec = save_text_model(tmp_path / "a", "bert", seed=1)
+    one = encoder(spec, "text", 32).fingerprint
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    assert encoder(spec, "text", 32).fingerprint != one
+    (tmp_path / "a" / "config.json").write_text(json.dumps({**config, "transformers_version": "5.0.0"}))
+    assert encoder(spec, "text", 32).fingerprint == one
+
+
 def test_a_checkpoint_without_its_pooling_layer_is_the_same_encoder_every_time(transformers, tmp_path):
     """As of a masked language model: the library would make up a pooling layer, another one at every load."""
     save_text_model(tmp_path, "bert")

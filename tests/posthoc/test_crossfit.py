@@ -83,6 +83,17 @@ def test_a_model_that_neglects_a_class_is_adjusted_in_full():
     assert found.value == pytest.approx(float(after.recall.min()), abs=0.06)
 
 
+def test_constraints_come_before_the_value():
+    rng = np.random.default_rng(0)
+    labels = np.array([0] * 360 + [1] * 40)
+    odds = np.exp(rng.normal(size=400) + 1.2 * labels - 2.8)
+    probs = np.stack([1 / (1 + odds), odds / (1 + odds)], 1)
+    found = cross_fit(probs, labels, "max accuracy s.t. recall >= 0.6")
+    assert found.unadjusted.violation > 0.2
+    assert found.chosen.standing.violation < 0.1
+    assert found.value < found.unadjusted.value
+
+
 def test_a_lottery_is_used_only_if_it_is_wanted_and_better():
     probs, labels = np.tile([[0.6, 0.4]], (20, 1)), np.array([0] * 12 + [1] * 8)
     plain, lottery = (cross_fit(probs, labels, "max min(recall)", randomised=r) for r in (False, True))

@@ -94,6 +94,30 @@ def test_a_lottery_may_meet_a_constraint_that_no_single_rule_meets():
     assert found.randomising_helps
 
 
+def test_a_lottery_that_cannot_meet_a_constraint_comes_as_near_as_possible():
+    probs, labels = np.tile([[0.6, 0.4]], (10, 1)), np.array([0] * 6 + [1] * 4)
+    found = fit(probs, labels, "max accuracy s.t. coverage >= 0.6")
+    assert found.deterministic.violation == pytest.approx(0.6)
+    assert found.lottery.violation == pytest.approx(0.1)
+
+
+def test_a_lottery_is_never_worse_than_drawing_a_class():
+    for seed in range(3):
+        probs = np.random.default_rng(seed).dirichlet(np.ones(3), 36)
+        assert fit(probs, np.arange(36) % 3, "max min(recall)").randomised_value >= 1 / 3 - 1e-9
+
+
+def test_the_best_response_divides_by_the_prior_behind_the_probabilities():
+    probs, labels = noisy(5, 90, 3)
+    problem = Problem.of(probs, labels, "max min(recall) s.t. coverage[1] >= 0.2", None, 0)
+    multipliers = torch.tensor([0.2, 0.5, 0.3, 0.7], dtype=torch.float64)
+    found = problem.derivative(multipliers, Confusion.uniform(problem.prior))
+    for i in range(3):
+        for j in range(3):
+            worth = (float(multipliers[i]) if i == j else 0) + (0.7 * float(problem.prior[i]) if j == 1 else 0)
+            assert float(found[i, j]) == pytest.approx(worth / float(problem.behind[i]))
+
+
 def test_constraints_of_many_classes_are_met():
     probs, labels = noisy(6, 600, 6, signal=2.5)
     found = fit(probs, labels, "max mean(recall) s.t. coverage >= 0.9/K, precision[5] >= 0.9")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -91,12 +93,13 @@ def test_constraints_that_cannot_be_met_together():
     assert alone.feasible is True
 
 
-def test_a_constraint_from_above_and_one_between_metrics():
-    known = frontier(
-        PROBS, LABELS, "max accuracy s.t. 0.5 <= coverage[0] <= 0.1, recall[0] - recall[1] >= recall[2] + 0.9"
-    )
-    assert known.feasible is False
-    assert "is 0.3 instead of 0.5" in known.sentence or "instead of 0.1" in known.sentence
+def test_the_nearest_of_constraints_from_either_side_and_between_metrics():
+    for text, bound in (("coverage <= 0.2", 0.2), ("0.5 <= coverage", 0.5), ("0.2 >= coverage", 0.2)):
+        known = frontier(PROBS, LABELS, f"max accuracy s.t. {text}", points=2)
+        reached = float(re.search(rf"the nearest is ([\d.]+) instead of {bound}, for coverage", known.sentence)[1])
+        coverage = known.best.rule.confusion(PROBS, LABELS).coverage
+        assert reached == pytest.approx(float(coverage.max() if bound == 0.2 else coverage.min()), abs=1e-3)
+    known = frontier(PROBS, LABELS, "max accuracy s.t. recall[0] - recall[1] >= recall[2] + 0.9", points=2)
     assert "the nearest misses it by" in known.sentence
 
 

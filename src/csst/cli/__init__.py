@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 
 from csst import __version__
 from csst.errors import InputError, nearest
+from csst.interruption import passed_on
 
 VERBS = {
     "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",
@@ -15,6 +18,7 @@ VERBS = {
     "report": "a page to look at, from finished or unfinished runs: csst report RUN ...",
     "evaluate": "measure a finished run again: csst evaluate RUN",
     "predict": "label new examples: csst predict RUN INPUT -o out.csv",
+    "export": "a model for use elsewhere, with its card: csst export RUN --to onnx -o model.onnx",
     "frontier": "what a run's model could trade off by its decision rule: csst frontier RUN",
     "augment": "back-translate texts once, for training: csst augment FILE -o cache.parquet --via hf:A,hf:B",
     "theory": "what the paper's theorem says about a run: csst theory RUN",
@@ -36,13 +40,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[0] not in VERBS:
             raise InputError(f"unknown command {words[0]!r}{nearest(words[0], VERBS) or '; try csst --help'}")
-        return int(importlib.import_module(f"csst.cli.{words[0]}").main(words[1:]) or 0)
+        with passed_on():
+            return int(importlib.import_module(f"csst.cli.{words[0]}").main(words[1:]) or 0)
     except InputError as error:
         print(f"csst: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("csst: interrupted; a run continues with the same command and --resume", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
+            said = getattr(stop, "said", "interrupted")
+            print(f"csst: {said}; {_continued(words)}", file=sys.stderr)
+        return 128 + int(getattr(stop, "number", 2))
+
+
+def _continued(words: list[str]) -> str:
+    """How an interrupted command is taken up again."""
+    if words[0] == "train" and "--resume" not in words:
+        words = [*words, "--resume"]
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return f"continue with: torchrun ... -m {shlex.join(['csst', *words])}"
+    return (
+        f"{'continue' if words[0] in ('train', 'compare', 'demo') else 'repeat'} with: {shlex.join(['csst', *words])}"
+    )
 
 
 def _help() -> str:

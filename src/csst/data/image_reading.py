@@ -182,8 +182,9 @@ class Readers:
 
 
 def _begin() -> None:
-    """In a worker: Ctrl-C is the parent's business, and the end of the parent is the worker's end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a worker: signals to stop are the parent's business, and the end of the parent is the worker's end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -5,7 +5,8 @@
                           pooled features
     package.module:name   a function of your own, from a list of texts or a uint8 tensor of images to rows of numbers
 
-`fingerprint` names an encoder in the cache of embeddings: it changes when the weights, the code or the length do.
+`fingerprint` names an encoder in the cache of embeddings: it changes when the weights, the
+configuration, the tokenizer, the code or the length do.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from csst.models.wide_resnet import Pixels
 from csst.plugins import load
 
 WORDS_WIDTH = 2048
+PROBE = "A probe: the naïve café's Größe, 北京 and 🙂, isn't it?"
+ELSEWHERE = ("transformers_version", "architectures", "dtype", "torch_dtype", "id2label", "label2id", "problem_type")
 
 
 class Words:
@@ -132,8 +135,8 @@ def _text_encoder(spec: str, max_length: int) -> TextEncoder:
         network, tokenizer = loaded(named(spec), make, "a text encoder")
     network = network.to("cuda" if torch.cuda.is_available() else "cpu")
     tokens = Tokens(tokenizer, fitting(network, tokenizer, max_length, spec), remember=0)
-    vocabulary = sorted(tokenizer.get_vocab().items())
-    mark = f"text-{_digest(_weights(network), vocabulary, max_length)}"
+    read = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()  # and what it makes of capitals and accents
+    mark = f"text-{_digest(_weights(network), _shape(network), read, max_length)}"
     return _tried(TextEncoder(network, tokens, padding_of(tokenizer), mark), ["a text", ""], spec)
 
 
@@ -142,7 +145,7 @@ def _image_encoder(spec: str) -> ImageEncoder:
     with quiet(transformers):
         network = loaded(named(spec), lambda source, local: _body(transformers, source, local), "an image encoder")
     network = network.to("cuda" if torch.cuda.is_available() else "cpu")
-    made = ImageEncoder(network, f"image-{_digest(_weights(network))}")
+    made = ImageEncoder(network, f"image-{_digest(_weights(network), _shape(network))}")
     return _tried(made, torch.zeros(2, 3, 64, 64, dtype=torch.uint8), spec)
 
 
@@ -166,6 +169,12 @@ def _tried(made: Any, batch: Any, spec: str) -> Any:
     if vectors.ndim != 2 or not torch.isfinite(vectors).all():
         raise InputError(f"{spec} must give one finite vector per example; found shape {tuple(vectors.shape)}")
     return made
+
+
+def _shape(network: Any) -> list[tuple[str, Any]]:
+    """What the configuration says beside the weights, such as the activation; not where it came from."""
+    told = network.config.to_diff_dict()
+    return sorted((key, repr(value)) for key, value in told.items() if key not in ELSEWHERE and not key.startswith("_"))
 
 
 def _weights(network: nn.Module) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,15 @@ from torch import Tensor, nn
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
+from csst.interruption import Interrupted, asked, heeded
 from csst.models import Standardize, build
 from csst.models.encoders import encoder
+from csst.recipes.collapse import Watch
 from csst.recipes.generations import Generations, part
 from csst.recipes.recipe import Recipe, differences
 from csst.recipes.results import results
-from csst.records import Record
-from csst.runs import Run
+from csst.records import Diverged, Record
+from csst.runs import CHECKPOINT, Run
 from csst.selftraining import method as read_method
 from csst.training import Trainer
 
@@ -43,45 +47,88 @@ def execute(
         Run.create(folder, recipe.as_dict())
     engine.barrier()
     run = Run.open(folder)
-    state = run.load("checkpoint.pt")
+    state = run.checkpoint()
     spent = 0.0
     if state is not None:
-        if state["split_hash"] != trainer.task.split_hash:
-            raise InputError(
-                f"the data has changed since the run in {folder} began (split {state['split_hash']}, "
-                f"now {trainer.task.split_hash}): restore it, or start a new run"
-            )
+        refuse_other(state, recipe, trainer.task, folder)
         trainer.load_state_dict(state["trainer"])
         spent = state["seconds"]
+    engine.barrier()  # nobody writes while another still reads
+    watch = Watch(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
     if engine.first:
         run.rewind(trainer.updated_at)
+        for known, _ in run.records():
+            watch.see(known)
     start = saved = time.perf_counter()
+    saved_at = trainer.step if state is not None else -1
 
     def checkpoint() -> None:
+        nonlocal saved, saved_at
         seconds = spent + time.perf_counter() - start
-        state = trainer.state_dict()  # all processes, in case each holds a shard of it
+        task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
         if engine.first:
-            run.save("checkpoint.pt", {"trainer": state, "split_hash": trainer.task.split_hash, "seconds": seconds})
+            of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
+            run.save(CHECKPOINT, {"trainer": state, **of, "seconds": seconds})
+        saved, saved_at = time.perf_counter(), trainer.step
 
-    for record in trainer.run():
-        if engine.first:
-            run.append(record.as_dict())
-        if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
+    try:
+        with heeded():
+            for record in trainer.run():
+                if engine.first:
+                    run.append(record.as_dict())
+                    for note in watch.see(record.as_dict()):
+                        warnings.warn(note, stacklevel=2)
+                if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
+                    checkpoint()
+                if on_record is not None and engine.first:
+                    on_record(trainer.trainer, record)
+                if engine.processes > 1 and engine.agreed(asked() is not None):
+                    raise Interrupted(asked() or signal.SIGTERM)
+    except Interrupted as stop:
+        if saved_at != trainer.step:
             checkpoint()
-            saved = time.perf_counter()
-        if on_record is not None and engine.first:
-            on_record(trainer.trainer, record)
+        said = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
+        raise Interrupted(stop.number, said) from None
+    except Diverged as error:
+        last = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
+        raise InputError(f"{error}; start a new run; the last good checkpoint: {last}") from None
     seconds = spent + time.perf_counter() - start
     if not engine.first:
         engine.barrier()
         return run.metrics()
     run.save("model.pt", {"model": trainer.best.state})
-    metrics, outputs = results(recipe, trainer, seconds, run.journal())
+    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()))
     if outputs is not None:
         run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))
     engine.barrier()
     return metrics
+
+
+def _shared(trainer: Generations) -> list[bool]:
+    """Which multipliers share out a worst case."""
+    multipliers = trainer.multipliers
+    return multipliers.objective.domain.worst_cases(len(multipliers.value)).tolist()
+
+
+def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:
+    """Stop if a checkpoint is of other settings or other data than these."""
+    changes = differences(state["recipe"], recipe.as_dict())
+    if changes:
+        raise InputError(
+            f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo the "
+            "change, or start a new run in another --out"
+        )
+    if state["classes"] != task.classes:
+        raise InputError(
+            f"the checkpoint in {folder} is of {state['classes']} classes, the data has {task.classes} now: restore the "
+            "data, or start a new run in another --out"
+        )
+    if state["split_hash"] != task.split_hash:
+        raise InputError(
+            f"the data has changed since the run in {folder} began (split {state['split_hash']}, "
+            f"now {task.split_hash}): restore it, or start a new run"
+        )
 
 
 def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:

@@ -31,14 +31,17 @@ Outputs = dict[str, tuple[Tensor, Tensor]]
 
 
 def results(
-    recipe: Recipe, trainer: Generations, seconds: float, journal: list[dict[str, Any]]
+    recipe: Recipe, trainer: Generations, seconds: float, said: list[str]
 ) -> tuple[dict[str, Any], bytes | None]:
-    """metrics.json: the selected model on validation and, for the first time, on test; and outputs.npz."""
+    """metrics.json: the selected model on validation and, for the first time, on test; and outputs.npz.
+
+    said: warnings that were given during training.
+    """
     task, model = trainer.task, trainer.best_model()
     batch, device = recipe.training.evaluation_batch, trainer.engine.device
     parts: dict[str, Labeled] = {"validation": task.validation, **({"test": task.test} if task.test else {})}
     outputs = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
-    notes = collapse_notes(journal)
+    notes: list[str] = []
     found: dict[str, Any] = {
         "recipe": recipe.name,
         "method": trainer.method.name,
@@ -73,7 +76,7 @@ def results(
                 f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
                 "compare prior.labeled and prior.unlabeled_estimate"
             )
-    found["warnings"] = notes
+    found["warnings"] = [*said, *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return found, packed(outputs)
@@ -126,16 +129,3 @@ def read_outputs(folder: str | Path) -> Outputs:
         for name in names
         if f"{name}_logits" in stored
     }
-
-
-def collapse_notes(journal: list[dict[str, Any]]) -> list[str]:
-    """The feedback loop of a tau that is too large: nearly everything is used while the objective falls."""
-    best = -float("inf")
-    for record in journal:
-        if record["used"] is not None and record["used"] > 0.9 and record["score"] < best - 0.1:
-            return [
-                f"at step {record['step']} {record['used']:.0%} of the pseudo-labels were used while the score fell "
-                f"from {best:.3f} to {record['score']:.3f}: wrong pseudo-labels pass the threshold; lower tau"
-            ]
-        best = max(best, record["score"])
-    return []

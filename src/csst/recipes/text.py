@@ -74,6 +74,8 @@ def imdb_lt_100() -> Recipe:
     return replace(_PAPER, name="imdb-lt-100", data=data)
 
 
+# Of the views without a model, dropout does not depend on the corpus: its embeddings serve all splits.
+_DROPOUT = TextViews(strong="dropout")
 _FROZEN = Recipe(
     "",
     LongTailTexts(),
@@ -90,13 +92,17 @@ _FROZEN = Recipe(
 
 def imdb_lt_10_small() -> Recipe:
     """The same split for a CPU, frozen MiniLM: csst train imdb-lt-10-small --data.path TRAIN --data.test_path TEST"""
-    data = LongTailTexts(classes=2, labeled=910, unlabeled=11590, imbalance=10, validation=500, test=1500)
+    data = LongTailTexts(
+        classes=2, labeled=910, unlabeled=11590, imbalance=10, validation=500, test=1000, views=_DROPOUT
+    )
     return replace(_FROZEN, name="imdb-lt-10-small", data=data)
 
 
 def imdb_lt_100_small() -> Recipe:
     """The same split for a CPU, frozen MiniLM: csst train imdb-lt-100-small --data.path TRAIN --data.test_path TEST"""
-    data = LongTailTexts(classes=2, labeled=991, unlabeled=11509, imbalance=100, validation=500, test=1500)
+    data = LongTailTexts(
+        classes=2, labeled=991, unlabeled=11509, imbalance=100, validation=500, test=1000, views=_DROPOUT
+    )
     return replace(_FROZEN, name="imdb-lt-100-small", data=data)
 
 
