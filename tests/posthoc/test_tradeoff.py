@@ -9,6 +9,9 @@ import pytest
 
 import csst
 from csst.posthoc import fit, frontier
+from csst.posthoc.fitting import fitted
+from csst.posthoc.problem import Problem
+from csst.posthoc.tradeoff import feasibility
 from tests.posthoc.examples import coverages, noisy, recalls
 
 PROBS, LABELS = noisy(0, 200, 3, signal=1.5)
@@ -17,6 +20,12 @@ PROBS, LABELS = noisy(0, 200, 3, signal=1.5)
 @pytest.fixture(scope="module")
 def found():
     return frontier(PROBS, LABELS)
+
+
+def told(text, probs=PROBS, labels=LABELS):
+    problem = Problem.of(probs, labels, text, None, 1e-6)
+    best = fitted(problem)
+    return best, feasibility(problem, best)
 
 
 def three(point):
@@ -74,33 +83,28 @@ def test_constraints_that_can_be_met():
 
 
 def test_a_constraint_that_cannot_be_met_alone_and_the_nearest():
-    known = frontier(PROBS, LABELS, "max mean(recall) s.t. recall >= 0.95")
+    known = frontier(PROBS, LABELS, "max mean(recall) s.t. recall >= 0.95", points=2)
     assert known.feasible is False
-    reached = known.best.min_recall
-    worst = f"for recall[{int(known.best.rule.confusion(PROBS, LABELS).recall.argmin())}]"
-    assert (
-        f"recall >= 0.95 for every class cannot be met: the nearest is {reached:.3g} instead of 0.95" in known.sentence
-    )
-    assert worst in known.sentence
+    reached, worst = known.best.min_recall, int(known.best.rule.confusion(PROBS, LABELS).recall.argmin())
+    what = f"recall >= 0.95 for every class cannot be met: the nearest is {reached:.3g} instead of 0.95"
+    assert f"{what}, for recall[{worst}]." in known.sentence
 
 
 def test_constraints_that_cannot_be_met_together():
     goal = csst.objective("max accuracy s.t. recall['a'] >= 0.9, recall['c'] >= 0.9", class_names=["a", "b", "c"])
-    known = frontier(PROBS, LABELS, goal)
-    assert known.feasible is False
-    assert "recall['a'] >= 0.9 cannot be met together with recall['c'] >= 0.9: the nearest is 0." in known.sentence
-    alone = frontier(PROBS, LABELS, "max accuracy s.t. recall[0] >= 0.9, recall[2] <= 2")
-    assert alone.feasible is True
+    told_together = "recall['a'] >= 0.9 cannot be met together with recall['c'] >= 0.9: the nearest is 0."
+    assert told_together in told(goal)[1]
+    assert "even alone" in told("max accuracy s.t. recall >= 0.95, accuracy >= 0.1")[1]
+    assert "can be met" in told("max accuracy s.t. recall[0] >= 0.9, recall[2] <= 2")[1]
 
 
 def test_the_nearest_of_constraints_from_either_side_and_between_metrics():
     for text, bound in (("coverage <= 0.2", 0.2), ("0.5 <= coverage", 0.5), ("0.2 >= coverage", 0.2)):
-        known = frontier(PROBS, LABELS, f"max accuracy s.t. {text}", points=2)
-        reached = float(re.search(rf"the nearest is ([\d.]+) instead of {bound}, for coverage", known.sentence)[1])
-        coverage = known.best.rule.confusion(PROBS, LABELS).coverage
+        best, sentence = told(f"max accuracy s.t. {text}")
+        reached = float(re.search(rf"the nearest is ([\d.]+) instead of {bound}, for coverage", sentence)[1])
+        coverage = best.confusion.coverage
         assert reached == pytest.approx(float(coverage.max() if bound == 0.2 else coverage.min()), abs=1e-3)
-    known = frontier(PROBS, LABELS, "max accuracy s.t. recall[0] - recall[1] >= recall[2] + 0.9", points=2)
-    assert "the nearest misses it by" in known.sentence
+    assert "the nearest misses it by" in told("max accuracy s.t. recall[0] - recall[1] >= recall[2] + 1.1")[1]
 
 
 class Gap(csst.Objective):
@@ -115,7 +119,6 @@ class Gap(csst.Objective):
 
 def test_a_lottery_that_meets_them_and_an_objective_without_names():
     alike, labels = np.tile([[0.6, 0.4]], (10, 1)), np.array([0] * 6 + [1] * 4)
-    known = frontier(alike, labels, "max accuracy s.t. coverage >= 0.3")
-    assert known.feasible is False
-    assert "A randomised rule meets all of them, with a value of 0.540" in known.sentence
-    assert "constraint 0 cannot be met: the nearest misses it by 1" in frontier(PROBS, LABELS, Gap()).sentence
+    sentence = told("max accuracy s.t. coverage >= 0.3", alike, labels)[1]
+    assert "A randomised rule meets all of them, with a value of 0.540" in sentence
+    assert "constraint 0 cannot be met: the nearest misses it by 1" in told(Gap())[1]

@@ -7,15 +7,13 @@ never run: whoever loads here passes trust_remote_code=False.
 from __future__ import annotations
 
 import importlib
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from csst.errors import InputError
+from csst.hub import out_of_reach
 
-_CONNECT_SECONDS = 5
 Loaded = TypeVar("Loaded")
 
 
@@ -73,21 +71,13 @@ def _unusable(name: str, what: str, error: Exception) -> InputError:
 
 
 def require_hub(name: str) -> None:
-    """Ask the hub once whether it is there at all; its own client repeats a failed connection for half a minute."""
-    constants = importlib.import_module("huggingface_hub.constants")
-    reason = "HF_HUB_OFFLINE is set"
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=_CONNECT_SECONDS)
-            return
-        except urllib.error.HTTPError:
-            return  # it answered
-        except (OSError, ValueError) as error:
-            reason = f"{constants.ENDPOINT} cannot be reached: {getattr(error, 'reason', error)}"
-    raise InputError(
-        f"hf:{name} is not a folder, not in the local cache, and the Hugging Face hub is out of reach ({reason}): "
-        f"download the model to a folder and use hf:FOLDER"
-    )
+    """An error in one sentence where the hub cannot be asked."""
+    reason = out_of_reach()
+    if reason:
+        raise InputError(
+            f"hf:{name} is not a folder, not in the local cache, and the Hugging Face hub is out of reach ({reason}): "
+            f"download the model to a folder and use hf:FOLDER"
+        )
 
 
 def first_line(error: Exception) -> str:
