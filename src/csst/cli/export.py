@@ -1,0 +1,32 @@
+"""csst export RUN --to onnx -o FILE: a finished run's model for use elsewhere, with its decision rule and a card."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from csst.errors import InputError
+from csst.exporting import FORMATS, export
+from csst.recipes import from_dict, restored
+from csst.recipes.exportable import exportable
+from csst.runs import Run
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "csst export", description="Write a finished run's model, with its decision rule, and a model card beside it."
+    )
+    parser.add_argument("run", help="the run's folder")
+    parser.add_argument("--to", default="onnx", help=f"one of {', '.join(FORMATS)}; default onnx")
+    parser.add_argument("-o", "--output", required=True, help=f"the file to write: {', '.join(FORMATS.values())}")
+    given = parser.parse_args(words)
+    if Path(given.run).is_file():
+        raise InputError(
+            f"{given.run} is a file and not a run's folder; a pickled estimator is not read here, because unpickling "
+            "runs code from the file: load it in Python and call its export(path, to=...)"
+        )
+    classifier = restored(given.run, from_dict(Run.open(given.run).recipe()))
+    for path in export(exportable(classifier, given.run), given.output, given.to):
+        print(path)
+    return 0

@@ -1,0 +1,188 @@
+"""One training behind `CSSTClassifier`: the task, the views, the network, the run, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from csst.confusion import confusion_counts
+from csst.crossfit import CrossFit
+from csst.data.splits import split_hash
+from csst.data.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.task import Labeled, Task, View
+from csst.errors import InputError
+from csst.estimator.inputs import as_examples, is_sparse, statistics
+from csst.evaluation import logits
+from csst.models.table import TableInput
+from csst.objectives import Objective
+from csst.posthoc import CrossFit as Finished
+from csst.posthoc import cross_fit
+from csst.records import Record
+from csst.settings import Settings
+from csst.training import Trainer
+
+#: rows from which the strong view draws values, and those among which it looks for neighbours
+POOL, NEIGHBOURS, POOL_CELLS = 10_000, 2_000, 20_000_000
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows of numbers with classes 0 .. K-1; `validation` is None where the labeled rows are cross-fitted."""
+
+    labeled: Any
+    labels: np.ndarray
+    unlabeled: Any
+    validation: tuple[Any, np.ndarray] | None
+    class_names: tuple[str, ...]
+    sizes: list[int]
+
+    @property
+    def hash(self) -> str:
+        """A fingerprint of the labeled and validation rows with their labels."""
+        pairs = [(self.labeled, self.labels), *([self.validation] if self.validation is not None else [])]
+        return split_hash(*(part for rows, labels in pairs for part in (*_arrays(rows), labels)))
+
+
+@dataclass
+class Fit:
+    """What one training gave: the model, how it did on validation, and the rule that finishes it, if one was fitted.
+
+    states: of the trainers, to go on from.
+    """
+
+    method: str
+    model: nn.Module
+    objective: Objective
+    counts: Tensor
+    multipliers: dict[str, float]
+    gain: np.ndarray
+    history: list[dict[str, Any]]
+    finished: Finished | None = None
+    states: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def judged(self) -> Tensor:
+        """Counts on validation of what is used in the end: cross-fitted, where a rule was fitted there."""
+        return self.finished.chosen.counts if self.finished is not None else self.counts
+
+
+def task_of(data: Data, views: tuple[View, View] | str) -> Task:
+    labeled = Labeled(as_examples(data.labeled), torch.from_numpy(data.labels))
+    held = labeled
+    if data.validation is not None:
+        held = Labeled(as_examples(data.validation[0]), torch.from_numpy(data.validation[1]))
+    weak, strong = views_of(data, views) if isinstance(views, str) else views
+    return Task("arrays", data.class_names, labeled, as_examples(data.unlabeled), held, None, weak=weak, strong=strong)
+
+
+def views_of(data: Data, kind: str) -> tuple[View, View]:
+    """Weak and strong view: of embeddings, or of a table of numbers and categories."""
+    source = _most(data)
+    size = min(NEIGHBOURS if kind == "embedding" else POOL, max(1, POOL_CELLS // source.shape[1]))
+    at = np.random.default_rng(0).permutation(source.shape[0])[:size]
+    pool = as_examples(source[np.sort(at)])[torch.arange(len(at))]
+    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(source))
+    category = torch.tensor(data.sizes) > 0
+    scale = torch.where(category, torch.zeros(()), std)
+    if kind == "embedding":
+        return NumberNoise(scale), Neighbourly(pool, mean, scale)
+    return NumberNoise(scale), Scarf(pool, scale, torch.where(category, -torch.ones(()), mean))
+
+
+def network(data: Data, hidden: int, depth: int, seed: int) -> Callable[[], nn.Module]:
+    """Makes the untrained network: standardize and one-hot, then `depth` hidden layers."""
+    moments = statistics(_most(data))
+
+    def made() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            first = TableInput(data.sizes).fit(*moments)
+            layers: list[nn.Module] = [first]
+            width = first.width
+            for _ in range(depth):
+                layers += [nn.Linear(width, hidden), nn.ReLU()]
+                width = hidden
+            return nn.Sequential(*layers, nn.Linear(width, len(data.class_names)))
+
+    return made
+
+
+def trained(
+    task: Task,
+    make: Callable[[], nn.Module],
+    objective: Objective | str,
+    method: str,
+    settings: Settings,
+    seed: int,
+    folds: int = 0,
+    finishing: bool = False,
+    watch: Callable[[Trainer, Record], None] | None = None,
+    last: Fit | None = None,
+) -> Fit:
+    """Train; with folds, the multipliers follow out-of-fold predictions. `last` is the fit to go on from."""
+    threads = torch.get_num_threads()
+    try:
+        runner: Trainer | CrossFit
+        if folds:
+            runner = CrossFit(task, make, objective, method, settings, seed, folds)
+            everyone, trainer = runner.trainers, runner.trainer
+        else:
+            runner = trainer = Trainer(task, make(), objective, method, settings, seed)
+            everyone = [trainer]
+        if last is not None:
+            _go_on(everyone, last)
+        history = [] if last is None else list(last.history)
+        for record in runner.run():
+            history.append(record.as_dict())
+            if watch is not None:
+                watch(trainer, record)
+        if isinstance(runner, CrossFit):
+            scores, labels = runner.out_of_fold()
+        else:
+            labels, batch = task.validation.labels, settings.training.evaluation_batch
+            scores = logits(trainer.best_model(), task.validation.inputs, batch, trainer.engine.device)
+        states = [_without_order(one.state_dict()) for one in everyone]
+    finally:
+        torch.set_num_threads(threads)
+    probs, goal = torch.softmax(scores.double(), 1), trainer.objective
+    return Fit(
+        method,
+        trainer.best_model().cpu(),
+        goal,
+        confusion_counts(labels, scores.argmax(1), task.classes),
+        dict(zip(trainer.multipliers.labels, trainer.multipliers.value.tolist(), strict=True)),
+        trainer.multipliers.gain.matrix.cpu().numpy(),
+        history,
+        cross_fit(probs, labels, goal, task.train_prior, seed=seed) if finishing else None,
+        states,
+    )
+
+
+def _go_on(trainers: list[Trainer], last: Fit) -> None:
+    for trainer, state in zip(trainers, last.states, strict=True):
+        try:
+            # The order of examples starts anew: there may be other unlabeled rows than last time.
+            trainer.load_state_dict({**state, "batches": trainer.batches.state_dict()})
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"warm_start goes on with the same network, goal and method, and these differ: {reason}"
+            ) from None
+
+
+def _without_order(state: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key != "batches"}
+
+
+def _most(data: Data) -> Any:
+    """The rows whose columns are measured: those without labels, which are many, or else the labeled ones."""
+    return data.unlabeled if data.unlabeled.shape[0] else data.labeled
+
+
+def _arrays(rows: Any) -> list[np.ndarray]:
+    return [rows.data, rows.indices, rows.indptr] if is_sparse(rows) else [rows]

@@ -1,0 +1,176 @@
+"""A trained classifier for use elsewhere: ONNX, torch.export or safetensors, with its decision rule and a model card.
+
+The graph takes what the model takes (see the card) and gives `probabilities` (N, K) and `label` (N,), the class that
+the decision rule chooses: argmax_j (G^T p)_j where the model was finished, else the most probable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from csst.errors import InputError
+
+FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
+#: largest difference of a probability between an ONNX file and the model
+TOLERANCE = 1e-5
+Format = Literal["onnx", "torch-export", "safetensors"]
+
+
+class Decision(nn.Module):
+    """model → probabilities and the label that the rule chooses."""
+
+    matrix: Tensor
+
+    def __init__(self, model: nn.Module, matrix: Tensor | None, classes: int) -> None:
+        super().__init__()
+        self.model = model
+        rule = torch.eye(classes) if matrix is None else matrix / matrix.abs().max()
+        self.register_buffer("matrix", rule.float())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        probs = torch.softmax(self.model(x), 1)
+        return probs, (probs @ self.matrix).argmax(1)
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """Everything an export needs, whatever it comes from.
+
+    example: inputs of the right shape and type. matrix: the post-hoc gain, None for none. card: what is known about the
+    model, for its card.
+    """
+
+    model: nn.Module
+    example: Tensor
+    class_names: tuple[str, ...]
+    matrix: Tensor | None = None
+    card: dict[str, Any] = field(default_factory=dict)
+
+
+def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
+    """Write the model and its card; the files written. An ONNX file is compared with the model where it can be run."""
+    if to not in FORMATS:
+        raise InputError(f"a model can be exported to {', '.join(FORMATS)}; found {to!r}")
+    path = Path(path)
+    if path.suffix != FORMATS[to]:
+        raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
+    decision = Decision(what.model.cpu().eval(), what.matrix, len(what.class_names)).eval()
+    card = path.with_suffix(".card.md")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}[to](decision, what, path)
+        card.write_text(model_card(what, path.name, to), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from None
+    return [path, card]
+
+
+def _dynamic(example: Tensor) -> dict[int, Any]:
+    """Which dimensions may differ: the batch and, for token numbers, the length."""
+    sizes = {0: torch.export.Dim("batch")}
+    return {**sizes, 1: torch.export.Dim("length")} if example.dtype == torch.int64 else sizes
+
+
+def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
+    for package in ("onnx", "onnxscript"):
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise InputError(f"ONNX needs the package {package} ({error}): pip install csst-learn[export]") from None
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = registration.level
+    registration.setLevel(logging.ERROR)  # it warns that torchvision, which nothing here uses, is not installed
+    try:
+        program = torch.onnx.export(
+            decision,
+            (what.example,),
+            input_names=["x"],
+            output_names=["probabilities", "label"],
+            dynamic_shapes=(_dynamic(what.example),),
+            dynamo=True,
+            verbose=False,
+        )
+    except Exception as error:  # whatever the exporter cannot translate
+        raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
+    finally:
+        registration.setLevel(level)
+    assert program is not None
+    onnx_model = program.model_proto
+    properties = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
+    for key, value in properties.items():
+        entry = onnx_model.metadata_props.add()
+        entry.key, entry.value = key, value
+    path.write_bytes(onnx_model.SerializeToString())
+    _compare_onnx(decision, what, path)
+
+
+def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
+    try:
+        runtime = importlib.import_module("onnxruntime")
+    except ImportError:
+        return  # the file stands; nothing here can run it
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found = torch.from_numpy(session.run(["probabilities"], {"x": what.example.numpy()})[0])
+    with torch.no_grad():
+        far = float((found - decision(what.example)[0]).abs().max())
+    if not far < TOLERANCE:
+        path.unlink()
+        raise InputError(f"the ONNX file gave other probabilities than the model, by {far:.2g}: it was not kept")
+
+
+def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
+    try:
+        program = torch.export.export(decision, (what.example,), dynamic_shapes=(_dynamic(what.example),))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:300]
+        raise InputError(f"this model cannot be written by torch.export: {reason}") from error
+    torch.export.save(program, path)
+
+
+def _safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    tensors = {name: value.contiguous().clone() for name, value in decision.state_dict().items()}
+    known = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
+    save_file(tensors, path, metadata=known)
+
+
+def model_card(what: Exportable, file: str, to: str) -> str:
+    """What the model is for, what it takes, how well it does and how sure that is."""
+    card, shape = what.card, tuple(what.example.shape[1:])
+    rule = (
+        "argmax_j (G^T p)_j with the matrix fitted after training" if what.matrix is not None else "the most probable"
+    )
+    lines = [
+        f"# {file}",
+        "",
+        f"- format: {to}; inputs `x` {what.example.dtype} (N, {', '.join(map(str, shape))}); outputs `probabilities` "
+        f"(N, {len(what.class_names)}) and `label` (N,)",
+        f"- classes, in order: {', '.join(json.dumps(name, ensure_ascii=False) for name in what.class_names)}",
+        f"- objective: {card.get('objective', 'unknown')}; decision rule: {rule}",
+        f"- preprocessing: {card.get('preprocessing', 'none: standardization is part of the graph')}",
+        f"- method: {card.get('method', 'unknown')}; data hash: {card.get('data_hash', 'unknown')}",
+        "",
+    ]
+    for part, numbers in card.get("measured", {}).items():
+        lines += [f"## Measured on {part}", "", "| | estimate | 95 % interval | n |", "|---|---|---|---|"]
+        named = zip(what.class_names, numbers.get("recall", []), strict=False)
+        for name, one in [
+            ("min recall", numbers.get("min_recall")),
+            ("min coverage", numbers.get("min_coverage")),
+            *((f"recall of {json.dumps(name, ensure_ascii=False)}", one) for name, one in named),
+        ]:
+            if one is not None:
+                lines.append(f"| {name} | {one['estimate']:.3f} | {one['low']:.3f}–{one['high']:.3f} | {one['n']} |")
+        lines += ["", "The intervals of the classes hold together at 95 %.", ""]
+    for note in card.get("notes", []):
+        lines.append(f"- {note}")
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,43 @@
+"""The first layer of a network for tables: numbers standardized, categories one-hot."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+class TableInput(nn.Module):
+    """Rows of a table → features: numbers standardized, categories one-hot (none of them for -1)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.numbers = [at for at, size in enumerate(sizes) if not size]
+        self.categories = [at for at, size in enumerate(sizes) if size]
+        self.register_buffer("mean", torch.zeros(len(self.numbers)))
+        self.register_buffer("std", torch.ones(len(self.numbers)))
+
+    @property
+    def width(self) -> int:
+        return len(self.numbers) + sum(self.sizes)
+
+    def fit(self, mean: np.ndarray, std: np.ndarray) -> TableInput:
+        """Take the statistics of all columns; a constant column keeps std 1."""
+        self.mean = torch.as_tensor(mean[self.numbers], dtype=torch.float32)
+        # Below the resolution of float32 a spread is rounding, not information.
+        spread = np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-12), std, 1.0)
+        self.std = torch.as_tensor(spread[self.numbers], dtype=torch.float32)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.categories:
+            return (x - self.mean) / self.std
+        parts = [(x[:, self.numbers] - self.mean) / self.std] if self.numbers else []
+        for at in self.categories:
+            codes = x[:, at].round().long()[:, None]
+            parts.append((codes == torch.arange(self.sizes[at], device=x.device)).to(x.dtype))
+        return torch.cat(parts, 1)

@@ -1,0 +1,156 @@
+"""Every bad or odd input gets a clear sentence or a sensible result."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import csst
+from tests.estimator.samples import blobs, hidden, quick
+
+X, Y = blobs(90)
+PART = hidden(Y)
+
+
+def changed(at, value):
+    rows = X.copy()
+    rows[at] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "said"),
+    [
+        (X, np.full(90, -1), "y holds no label at all"),
+        (X, [None] * 90, "y holds no label at all"),
+        (X, np.where(PART == -1, -1, 1), "at least two classes are needed; found one class, 1"),
+        (X, np.where(np.arange(90) == 0, 7, PART), "class '7' has 1 labeled examples"),
+        (changed((3, 2), np.nan), PART, "NaN"),
+        (changed((3, 2), np.inf), PART, "infinity"),
+        (X.astype(np.float64) * 1e300, PART, "NaN or infinity in 90 rows"),
+        (X, PART[:-1], "90 rows and 89 labels"),
+        (X[:0], PART[:0], "0 sample"),
+        (X[:, :0], PART, "0 feature"),
+        (X[:, 0], PART, "2D array"),
+        (X, None, "requires y to be passed"),
+        (X, np.where(PART == -1, np.inf, PART), "y contains infinity"),
+        (X, np.random.default_rng(0).normal(size=90), "Unknown label type"),
+        (X, np.stack([PART, PART], 1), "1d array"),
+        (X, ["a" if at % 2 else 1 for at in range(90)], "y mixes texts with other types"),
+        (X.astype(str), PART, ""),
+        (np.array([["a"] * 6] * 90), PART, "could not convert"),
+    ],
+)
+def test_fit_says_what_is_wrong(rows, labels, said):
+    if not said:
+        assert quick(steps=2).fit(rows, labels).n_features_in_ == 6  # texts of numbers are numbers, as in scikit-learn
+        return
+    with pytest.raises(ValueError, match=said):
+        quick(steps=2).fit(rows, labels)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"validation": 0.0}, "held-out fraction must lie between 0 and 1"),
+        ({"validation": 1.5}, "held-out fraction must lie between 0 and 1"),
+        ({"validation": "half"}, "a share, indices, a pair"),
+        ({"validation": None}, "a share, indices, a pair"),
+        ({"validation": [0.5, 0.5]}, "a share, indices, a pair"),
+        ({"validation": [0, 0, 1, 2]}, "labeled rows of X, each once"),
+        ({"validation": [0, 1, 2, 3]}, "labeled rows of X, each once"),
+        ({"validation": [0, 1, 1000]}, "labeled rows of X, each once"),
+        ({"validation": [0, 1]}, "classes .'2'. have none in the validation examples"),
+        ({"validation": (X, Y, X)}, "a pair .X, y.; found 3 parts"),
+        ({"validation": (X, np.where(Y == 2, 3, Y))}, "classes that were not among the labels in training: .'3'."),
+        ({"validation": (X, PART)}, "every validation row needs a label"),
+        ({"validation": (X[:, :5], Y)}, "X has 5 features, but CSSTClassifier is expecting 6"),
+        ({"validation": (X[:5], Y)}, "one label"),
+        ({"validation": "cross-fit", "folds": 1}, "2 to 20 folds"),
+        ({"finish": "magic"}, "finish must be None or 'posthoc'"),
+        ({"views": "pretty"}, "views are auto, table, embedding"),
+        ({"method": "cstt"}, "unknown method"),
+        ({"objective": "max min(recal)"}, "recal"),
+        ({"device": "abacus"}, "accelerator must be one of"),
+        ({"steps": 0}, "steps must be positive"),
+        ({"lr": -1}, "lr must be positive"),
+        ({"tau": -1}, "tau"),
+        ({"encoder": "words"}, "takes texts|list of texts"),
+        ({"encoder": 3}, "an encoder is a name"),
+    ],
+)
+def test_parameters_are_checked_in_fit(given, said):
+    made = quick(**{"steps": 2, **given})  # never in the constructor
+    with pytest.raises(ValueError, match=said):
+        made.fit(X.reshape(90, 6, 1, 1).astype(np.uint8) if made.encoder == 3 else X, PART)
+
+
+def test_predict_says_what_is_wrong():
+    fitted = quick(steps=2).fit(X, PART)
+    with pytest.raises(ValueError, match="X has 5 features, but CSSTClassifier is expecting 6 features"):
+        fitted.predict(X[:, :5])
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.predict(changed((0, 0), np.nan))
+    with pytest.raises(ValueError, match="not fitted"):
+        quick().predict(X)
+    with pytest.raises(csst.InputError, match=r"not among the labels in training: \['9'\]"):
+        fitted.score(X, np.where(Y == 1, 9, Y))
+    with pytest.raises(csst.InputError, match="90 rows and 3 labels"):
+        fitted.score(X, Y[:3])
+    with pytest.raises(csst.InputError, match="recall needs an example of every class"):
+        fitted.score(X[:1], Y[:1])
+    with pytest.raises(csst.InputError, match="sample_weight is not supported"):
+        fitted.score(X, Y, sample_weight=np.ones(90))
+    with pytest.raises(ValueError, match="X has 3 features"):
+        quick(steps=2).fit(X, PART, X_unlabeled=X[:, :3])
+
+
+def test_a_class_with_one_label_is_fine_with_a_validation_set_of_its_own():
+    labels = np.where(np.arange(90) % 3 == 2, -1, Y)
+    labels[2] = 2
+    fitted = quick(validation=(X[45:], Y[45:])).fit(X[:45], labels[:45])
+    assert fitted.labeled_counts_ == [15, 15, 1]
+    with pytest.raises(csst.InputError, match="every class needs 2; class '2' has 1"):
+        quick(validation="cross-fit").fit(X[:45], labels[:45])
+
+
+def test_no_unlabeled_rows():
+    with pytest.warns(UserWarning, match="no unlabeled rows, so csst learned from labels alone"):
+        fitted = quick().fit(X, Y)
+    assert fitted.fit_.method == "csl"
+    assert "note: there are no unlabeled rows" in fitted.summary()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = quick(method="csl").fit(X, Y)
+    np.testing.assert_array_equal(plain.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_constant_and_duplicate_columns():
+    more = np.hstack([X, np.full((90, 1), 3.0), np.zeros((90, 1)), X[:, :2]]).astype(np.float32)
+    for rows in (more, csr_matrix(more)):
+        fitted = quick().fit(rows, PART)
+        assert np.isfinite(fitted.predict_proba(rows)).all()
+        assert fitted.score(rows, Y) > 0.8
+    apart = more.copy()
+    apart[:, 6] = 4.0  # a constant column that changes later must not blow up
+    assert np.isfinite(fitted.predict_proba(apart)).all()
+
+
+def test_texts_and_images_are_checked():
+    texts = ["a b", "c d"] * 10
+    with pytest.raises(csst.InputError, match="not in 1 places, the first at 3"):
+        quick(encoder="words").fit([*texts[:3], 5, *texts[4:]], [0, 1] * 10)
+    with pytest.raises(csst.InputError, match="nothing or a single text"):
+        quick(encoder="words").fit("a text", [0])
+    with pytest.raises(csst.InputError, match="found several: resize"):
+        quick(encoder=len).fit([np.zeros((4, 4), np.uint8), np.zeros((5, 5), np.uint8)], [0, 1])
+    with pytest.raises(csst.InputError, match="images uint8"):
+        quick(encoder=len).fit(np.zeros((4, 3, 4, 4)), [0, 1, 0, 1])
+    with pytest.raises(csst.InputError, match="one row for each"):
+        quick(encoder=lambda batch: np.zeros((1, 3))).fit(texts, [0, 1] * 10)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(csst.InputError, match="give one of its columns"):
+        quick(encoder="words").fit(pd.DataFrame({"text": texts}), [0, 1] * 10)

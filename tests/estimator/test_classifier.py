@@ -1,0 +1,340 @@
+"""CSSTClassifier: what it takes, what it learns, what it says; scikit-learn's habits."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.metrics import recall_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import csst
+from csst.confusion import Confusion
+from csst.data.table_views import Neighbourly, NumberNoise, Scarf
+from csst.estimator.inputs import statistics
+from csst.estimator.summary import hurts, noise_of, slack_intervals
+from csst.intervals import recall_intervals
+from tests.estimator.samples import blobs, hidden, quick
+from tests.tiny import reviews
+
+
+def test_learns_and_predicts():
+    X, y = blobs()
+    fitted = quick().fit(X, hidden(y))
+    assert fitted.fit_.method == "csst"
+    assert (fitted.predict(X) == y).mean() > 0.9
+    probs = fitted.predict_proba(X)
+    assert probs.shape == (240, 3)
+    np.testing.assert_allclose(probs.sum(1), 1, atol=1e-6)
+    assert (fitted.decision_function(X).argmax(1) == probs.argmax(1)).all()
+    assert len(fitted.multipliers_) == 3
+    assert fitted.gain_.shape == (3, 3)
+    assert fitted.n_features_in_ == 6
+    assert [record["step"] for record in fitted.history_] == [0, 10, 20, 30, 40]
+    assert any(record["used"] for record in fitted.history_), "no unlabeled row was ever used"
+
+
+def test_score_is_the_objective():
+    X, y = blobs()
+    X = X + np.random.default_rng(1).normal(size=X.shape) * 2
+    fitted = quick().fit(X, hidden(y))
+    recalls = recall_score(y, fitted.predict(X), average=None)
+    assert min(recalls) < max(recalls)
+    assert fitted.score(X, y) == pytest.approx(min(recalls))
+    half = hidden(y)
+    known = half != -1
+    assert fitted.score(X, half) == pytest.approx(min(recall_score(y[known], fitted.predict(X)[known], average=None)))
+    assert quick("max mean(recall)").fit(X, hidden(y)).score(X, y) > 0
+
+
+@pytest.mark.parametrize("mark", [-1, float("nan"), None])
+def test_ways_to_say_unlabeled(mark):
+    X, y = blobs(90)
+    given = hidden(y.astype(float) if mark != mark else y, mark=mark)
+    fitted = quick().fit(X, given)
+    assert sum(fitted.labeled_counts_) == 36  # 45 labels, a fifth of each class's 15 held out
+    names = np.array(["ape", "bee", "cat"])[y]
+    words = hidden(names, mark=mark if mark != -1 else None)
+    again = quick().fit(X, words)
+    assert again.classes_.tolist() == ["ape", "bee", "cat"]
+    assert set(again.predict(X)) <= {"ape", "bee", "cat"}
+    np.testing.assert_allclose(again.predict_proba(X), fitted.predict_proba(X), atol=1e-6)
+
+
+def test_unlabeled_rows_may_come_apart():
+    X, y = blobs(90)
+    given = hidden(y)
+    whole = quick().fit(X, given)
+    apart = quick().fit(X[given != -1], y[given != -1], X_unlabeled=X[given == -1])
+    np.testing.assert_allclose(apart.predict_proba(X), whole.predict_proba(X), atol=1e-6)
+
+
+def test_validation_in_every_form():
+    X, y = blobs(120)
+    rows = np.arange(30)
+    by_index = quick(validation=rows).fit(X, y, X_unlabeled=X)
+    assert int(by_index.fit_.counts.sum()) == 30
+    mask = np.zeros(120, dtype=bool)
+    mask[rows] = True
+    by_mask = quick(validation=mask).fit(X, y, X_unlabeled=X)
+    pair = quick(validation=(X[rows], y[rows])).fit(X[30:], y[30:], X_unlabeled=X)
+    for other in (by_mask, pair):
+        np.testing.assert_allclose(other.predict_proba(X), by_index.predict_proba(X), atol=1e-6)
+    share = quick(validation=0.5).fit(X, y, X_unlabeled=X)
+    assert share.labeled_counts_ == [20, 20, 20]
+    crossed = quick(validation="cross-fit").fit(X, y, X_unlabeled=X)
+    assert crossed.labeled_counts_ == [40, 40, 40]
+    assert int(crossed.fit_.counts.sum()) == 120
+    assert "on out-of-fold predictions" in crossed.summary()
+    assert "on validation" in share.summary()
+
+
+def test_precision_of_the_numbers_does_not_matter():
+    X, y = blobs(90)
+    single, double = quick().fit(X, hidden(y)), quick().fit(X.astype(np.float64), hidden(y))
+    np.testing.assert_allclose(single.predict_proba(X), double.predict_proba(X), atol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_model():
+    X, y = blobs(90)
+    first, second, other = (quick(random_state=s).fit(X, hidden(y)).predict_proba(X) for s in (1, 1, 2))
+    assert (first == second).all()
+    assert (first != other).any()
+    before = torch.get_num_threads()
+    assert quick(random_state=None).fit(X, hidden(y)).seed_ != quick(random_state=None).fit(X, hidden(y)).seed_
+    assert torch.get_num_threads() == before
+
+
+def test_clone_and_pickle():
+    X, y = blobs(90)
+    fitted = quick(finish="posthoc", validation="cross-fit").fit(X, hidden(y))
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.predict_proba(X) == fitted.predict_proba(X)).all()
+    assert (again.predict(X) == fitted.predict(X)).all()
+    assert again.summary() == fitted.summary()
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    assert not hasattr(fresh, "fit_")
+    assert len(pickle.dumps(quick().fit(X, hidden(y)))) < 100_000, "the data is pickled with the model"
+
+
+def test_warm_start_goes_on():
+    X, y = blobs(120)
+    for validation in (0.2, "cross-fit"):
+        fitted = quick(warm_start=True, steps=20, validation=validation, random_state=None).fit(X, hidden(y))
+        seed, first = fitted.seed_, fitted.predict_proba(X)
+        before = [state["model"]["1.weight"].clone() for state in fitted.fit_.states]
+        fitted.fit(X, hidden(y))
+        assert [record["step"] for record in fitted.history_] == [0, 10, 20, 30, 40]
+        assert fitted.seed_ == seed
+        assert (fitted.predict_proba(X) != first).any()
+        assert all(state["step"] == 40 for state in fitted.fit_.states)
+        assert all((a != s["model"]["1.weight"]).any() for a, s in zip(before, fitted.fit_.states, strict=True))
+    anew = quick(steps=20).fit(X, hidden(y)).fit(X, hidden(y))
+    assert [record["step"] for record in anew.history_] == [0, 10, 20]
+
+
+def test_warm_start_refuses_what_would_leak_or_not_fit():
+    X, y = blobs(120)
+    fitted = quick(warm_start=True, steps=10).fit(X, hidden(y))
+    with pytest.raises(csst.InputError, match="validation rows would have been learned from"):
+        fitted.fit(X[3:], hidden(y)[3:])
+    with pytest.raises(csst.InputError, match="same classes"):
+        fitted.fit(X, np.where(hidden(y) == 2, 1, hidden(y)))
+    with pytest.raises(csst.InputError, match="same method; the last fit was csst, this one is fixmatch"):
+        clone_with(fitted, method="fixmatch").fit(X, hidden(y))
+    with pytest.raises(csst.InputError, match="same network"):
+        clone_with(fitted, hidden=8).fit(X, hidden(y))
+    with pytest.raises(csst.InputError, match="trains several models afresh"):
+        clone_with(fitted, method="auto").fit(X, hidden(y))
+
+
+def clone_with(fitted, **changes):
+    return pickle.loads(pickle.dumps(fitted)).set_params(**changes)
+
+
+def test_grid_search_and_pipeline():
+    X, y = blobs(120)
+    search = GridSearchCV(quick(steps=20), {"tau": [0.01, 0.3]}, cv=2).fit(X, hidden(y))
+    assert search.best_params_["tau"] in (0.01, 0.3)
+    assert search.best_score_ > 0.5
+    pipe = make_pipeline(StandardScaler(), quick()).fit(X, hidden(y))
+    assert pipe.score(X, y) > 0.8
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    framed = make_pipeline(StandardScaler(), quick()).set_output(transform="pandas").fit(frame, hidden(y))
+    assert framed[-1].feature_names_in_.tolist() == list("abcdef")
+    np.testing.assert_allclose(framed.predict_proba(frame), pipe.predict_proba(X), atol=1e-5)
+
+
+def test_auto_keeps_the_best_of_four():
+    X, y = blobs(120)
+    X = X + np.random.default_rng(1).normal(size=X.shape) * 2
+    fitted = quick(method="auto").fit(X, hidden(y))
+    said = re.search(r"auto kept (.+); on validation: (.+)", fitted.notes_[0])
+    scores = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1]) for part in said[2].split(", ")}
+    assert list(scores) == ["csl", "csst", "csl + post-hoc", "csst + post-hoc"]
+    assert scores[said[1]] == max(scores.values())
+    assert next(name for name, score in scores.items() if score == max(scores.values())) == said[1]
+    kept = f"{fitted.fit_.method}{' + post-hoc' if fitted.fit_.finished else ''}"
+    assert kept == said[1]
+    alone = quick(method="auto").fit(X, y)
+    assert "csst" not in alone.notes_[0]
+
+
+def test_the_guard_says_when_unlabeled_data_hurts():
+    goal = csst.objective("max min(recall)").bind(2)
+    good, bad = torch.tensor([[95, 5], [5, 95]]), torch.tensor([[95, 5], [60, 40]])
+    assert "the unlabeled data hurts" in hurts(goal, bad, good)
+    assert "0.950" in hurts(goal, bad, good)
+    assert hurts(goal, good, bad) is None
+    assert hurts(goal, good, good) is None
+    few = torch.tensor([[3, 1], [2, 2]])
+    assert hurts(goal, few, torch.tensor([[3, 1], [1, 3]])) is None, "one example in four is within the noise"
+
+
+def test_noise_is_the_standard_error():
+    """With one class that decides, the spread of the least recall is that of a binomial share."""
+    goal = csst.objective("max min(recall)").bind(2)
+    found = noise_of(goal, torch.tensor([[1000, 0], [40, 60]]))
+    assert found == pytest.approx((0.6 * 0.4 / 100) ** 0.5, rel=0.25)
+
+
+def test_intervals_of_constraints_hold_together_as_often_as_they_say():
+    """The truth is known, counts are drawn from it: at least 95 % of the time all intervals contain the truth."""
+    goal = csst.objective("max mean(recall) s.t. coverage >= 0.2, recall >= 0.6").bind(3)
+    rates = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.05, 0.05, 0.9]])
+    truth = goal.slack(Confusion(rates, torch.ones(3) / 3)).tolist()
+    rng, held, times = np.random.default_rng(0), 0, 40
+    for _ in range(times):
+        counts = torch.tensor(np.stack([rng.multinomial(25, row / row.sum()) for row in rates.double().numpy()]))
+        found = slack_intervals(goal, counts)
+        assert len(found) == len(truth) == 6
+        held += all(low <= true <= high for true, (_, low, high) in zip(truth, found, strict=True))
+    assert held / times >= 0.95
+    perfect = slack_intervals(goal, torch.diag(torch.tensor([5, 5, 5])))
+    assert all(low < seen for seen, low, _ in perfect), "five examples of each class make nothing certain"
+
+
+def test_the_guard_trains_on_labels_alone_only_when_asked():
+    """Unlabeled rows from the wrong side of every class: pseudo-labels are confidently wrong."""
+    rng = np.random.default_rng(0)
+    X, y = blobs(60, features=2, classes=2)
+    wrong = rng.normal(size=(600, 2)).astype(np.float32) * 0.3 + np.array([2.0, 2.0], dtype=np.float32)
+    fitted = quick(guard=True, tau=10.0, unlabeled_weight=20.0, steps=60).fit(X, y, X_unlabeled=wrong)
+    alone = quick("max min(recall)", "csl", steps=60).fit(X, y, X_unlabeled=wrong)
+    said = hurts(fitted.fit_.objective, fitted.fit_.counts, alone.fit_.counts)
+    assert fitted.notes_ == ([said] if said else [])
+    assert quick(tau=10.0, unlabeled_weight=20.0, steps=60).fit(X, y, X_unlabeled=wrong).notes_ == []
+
+
+def test_summary_says_how_sure_it_is():
+    X, y = blobs(120)
+    fitted = quick("max mean(recall) s.t. coverage >= 0.2").fit(X, hidden(y))
+    said = fitted.summary()
+    worst = min(recall_intervals(fitted.fit_.counts), key=lambda one: one.low)
+    assert f"(95 % CI {worst.low:.2f}–" in said
+    assert f"n = {worst.n})" in said
+    assert "are needed to know it within ± 0.1" in said
+    slack, low, high = (
+        min(each) for each in zip(*slack_intervals(fitted.fit_.objective, fitted.fit_.counts), strict=True)
+    )
+    assert f"constraints met, with a slack of {slack:.3f} (95 % CI about {low:.2f} to {high:.2f})" in said
+    assert fitted.intervals_["recall"][0]["n"] == int(fitted.fit_.counts[0].sum())
+
+
+def test_finished_rule_is_used_and_judged_by_cross_fitting():
+    X, y = blobs(240)
+    X = X + np.random.default_rng(1).normal(size=X.shape) * 2
+    fitted = quick("max mean(recall) s.t. coverage[0] >= 0.5", finish="posthoc").fit(X, hidden(y))
+    rule = fitted.fit_.finished.rule
+    by_hand = (fitted.predict_proba(X) @ rule.matrix.numpy()).argmax(1)
+    assert (fitted.predict(X) == by_hand).all()
+    np.testing.assert_allclose(fitted.decision_function(X), fitted.predict_proba(X) @ rule.matrix.numpy(), atol=1e-6)
+    assert (fitted.fit_.judged == fitted.fit_.finished.chosen.counts).all()
+    assert "+ post-hoc" in fitted.summary()
+
+
+def test_verbose_shows_progress(capsys):
+    X, y = blobs(90)
+    quick(verbose=1, guard=True).fit(X, hidden(y))
+    said = capsys.readouterr().err
+    assert "csst step     40/40" in said
+    assert "csl step" in said
+    assert "worst recall" in said
+
+
+def test_texts_with_an_encoder(tmp_path):
+    texts, labels = reviews(60, 60)
+    labels = [label if at % 2 else None for at, label in enumerate(labels)]
+    fitted = quick(encoder="words", cache=str(tmp_path)).fit(texts, labels)
+    assert isinstance(fitted.fit_.model[0].mean, torch.Tensor)
+    assert fitted.n_features_in_ == 2048
+    known = [at for at, label in enumerate(labels) if label is not None]
+    assert fitted.score([texts[at] for at in known], [labels[at] for at in known]) > 0.8
+    assert list(tmp_path.rglob("*.emb")), "the embeddings were not kept"
+    assert pickle.loads(pickle.dumps(fitted)).predict(["a lovely great story"]).tolist() == ["good"]
+
+
+def mean_colour(images):
+    return images.float().mean((2, 3))
+
+
+def test_images_with_a_function():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    images = rng.integers(0, 60, (60, 8, 8, 3)).astype(np.uint8)
+    images[y == 1, :, :, 0] += 150
+    fitted = quick(encoder=mean_colour).fit(images, hidden(y))
+    assert fitted.n_features_in_ == 3
+    assert fitted.score(images, y) == 1
+    first_channels = quick(encoder=mean_colour).fit(images.transpose(0, 3, 1, 2), hidden(y))
+    np.testing.assert_allclose(fitted.predict_proba(images), first_channels.predict_proba(images), atol=1e-6)
+
+
+def test_views_are_chosen_and_can_be_given():
+    from csst.estimator.fitting import Data, views_of
+
+    X, y = blobs(60)
+    data = Data(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
+    assert [type(v) for v in views_of(data, "table")] == [NumberNoise, Scarf]
+    assert [type(v) for v in views_of(data, "embedding")] == [NumberNoise, Neighbourly]
+    seen = []
+
+    def view(batch, generator):
+        seen.append(batch.shape)
+        return batch
+
+    quick(views=(view, view), steps=2).fit(X, hidden(y))
+    assert (256, 6) in seen
+    assert quick(views="embedding").fit(X, hidden(y)).score(X, y) > 0.8
+
+
+def test_statistics_of_columns():
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(20_000, 3)) * [1, 10, 0] + [5, -1e4, 7]).astype(np.float32)
+    mean, std = statistics(rows)
+    np.testing.assert_allclose(mean, rows.astype(np.float64).mean(0), rtol=1e-9)
+    np.testing.assert_allclose(std, rows.astype(np.float64).std(0), atol=1e-8)
+    from scipy.sparse import csr_matrix
+
+    sparse = csr_matrix(np.where(rng.random((500, 4)) < 0.1, rng.normal(size=(500, 4)), 0))
+    mean, std = statistics(sparse)
+    np.testing.assert_allclose(mean, sparse.toarray().mean(0))
+    np.testing.assert_allclose(std, sparse.toarray().std(0))
+
+
+def test_any_objective_of_ones_own():
+    class TailRecall(csst.Objective):
+        def utility(self, c: Confusion):
+            return c.recall[1:].mean()
+
+    X, y = blobs(90)
+    fitted = quick(TailRecall()).fit(X, hidden(y))
+    assert fitted.score(X, y) == pytest.approx(recall_score(y, fitted.predict(X), average=None)[1:].mean())

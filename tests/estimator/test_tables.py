@@ -1,0 +1,141 @@
+"""Frames with categories, sparse matrices, and the views of a table's rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, csr_matrix
+
+import csst
+from csst.data.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tables import encode, learn_columns
+from csst.models.table import TableInput
+from tests.estimator.samples import blobs, hidden, quick
+
+
+def table(rows: int = 120):
+    """A colour that tells the class, a truth value, and noise."""
+    pd = pytest.importorskip("pandas")
+    rng, y = np.random.default_rng(0), np.arange(rows) % 3
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=rows),
+            "colour": pd.Categorical(np.array(["red", "green", "blue"])[y]),
+            "old": rng.random(rows) < 0.5,
+            "count": rng.integers(0, 9, rows),
+        }
+    )
+    return frame, y
+
+
+def test_categories_are_learned_from():
+    frame, y = table()
+    fitted = quick().fit(frame, hidden(y))
+    assert fitted.score(frame, y) == 1
+    assert fitted.feature_names_in_.tolist() == ["size", "colour", "old", "count"]
+    assert fitted.columns_.categories == {1: ("blue", "green", "red"), 2: (False, True)}
+    text = frame.assign(colour=frame["colour"].astype(str))
+    np.testing.assert_allclose(fitted.predict_proba(text), fitted.predict_proba(frame))
+    other = frame.assign(colour="violet")
+    assert (encode(other, fitted.columns_)[:, 1] == -1).all()
+    assert np.isfinite(fitted.predict_proba(other)).all(), "a colour never met is none of those that were"
+
+
+def test_frames_are_checked():
+    frame, y = table()
+    fitted = quick().fit(frame, hidden(y))
+    with pytest.raises(csst.InputError, match="frame with categories"):
+        fitted.predict(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[["colour", "size", "old", "count"]])
+    with pytest.raises(ValueError, match="feature"):
+        fitted.predict(frame.drop(columns="old"))
+    with pytest.raises(csst.InputError, match=r"NaN or infinity in 1 rows, the first in row 2, column size"):
+        fitted.predict(frame.assign(size=[0.0, 1.0, None, *[0.0] * 117]))
+    with pytest.raises(csst.InputError, match="'size' of X held numbers in training"):
+        fitted.predict(frame.assign(size="big"))
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(csst.InputError, match="'day' must hold numbers or categories"):
+        quick().fit(frame.assign(day=pd.Timestamp("2020-01-01")), y)
+    with pytest.raises(csst.InputError, match="has 1200 categories, more than 1000"):
+        learn_columns(pd.DataFrame({"name": [f"n{i}" for i in range(1200)]}))
+    with pytest.raises(csst.InputError, match="mixes types"):
+        learn_columns(pd.DataFrame({"a": pd.Series([1, "1", "b"], dtype=object)}))
+    with pytest.raises(csst.InputError, match="lists or other objects"):
+        learn_columns(pd.DataFrame({"a": pd.Series([[1], [2]], dtype=object)}))
+
+
+def test_missing_categories_are_a_category_and_missing_numbers_are_refused():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.Series(["x", None, float("nan"), pd.NA, "y"], dtype=object)})
+    columns = learn_columns(frame)
+    assert columns.categories == {0: (None, "x", "y")}
+    assert encode(frame, columns)[:, 0].tolist() == [1, 0, 0, 0, 2]
+    numbers = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")})
+    assert learn_columns(numbers).categories == {}
+    with pytest.raises(csst.InputError, match="NaN"):
+        encode(numbers, learn_columns(numbers))
+
+
+def test_polars_frames():
+    pl = pytest.importorskip("polars")
+    frame, y = table()
+    other = pl.DataFrame({name: frame[name].to_list() for name in frame.columns})
+    fitted = quick().fit(other, hidden(y))
+    assert fitted.score(other, y) == 1
+    assert fitted.columns_.categories == {1: ("blue", "green", "red"), 2: (False, True)}
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_sparse_rows(kind):
+    X, y = blobs(120, features=30)
+    X[np.abs(X) < 1] = 0
+    dense, sparse = quick().fit(X, hidden(y)), quick().fit(kind(X), hidden(y))
+    np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-4)
+    np.testing.assert_allclose(sparse.predict_proba(X), sparse.predict_proba(kind(X)), atol=1e-6)
+    crossed = quick(validation="cross-fit").fit(kind(X), y, X_unlabeled=kind(X))
+    assert crossed.score(X, y) > 0.8
+    mixed = quick().fit(kind(X), y, X_unlabeled=X)
+    np.testing.assert_allclose(
+        quick().fit(X, y, X_unlabeled=kind(X)).predict_proba(X), mixed.predict_proba(X), atol=1e-4
+    )
+
+
+def test_scarf_keeps_columns_marginals_and_kinds():
+    """Numbers get noise, swaps or the mean; a category is its own, another row's or none: never a number between."""
+    rows = torch.stack([torch.arange(200.0), torch.arange(200.0) % 4], 1)
+    scale, empty = torch.tensor([57.7, 0.0]), torch.tensor([99.5, -1.0])
+    batch = torch.tensor([[1000.0, 9.0]]).repeat(20_000, 1)
+    out = Scarf(rows, scale, empty, share=0.3, noise=0.0, drop=0.1)(batch, torch.Generator().manual_seed(0))
+    for column, (own, none) in enumerate(((1000.0, 99.5), (9.0, -1.0))):
+        values = out[:, column]
+        assert float((values == own).float().mean()) == pytest.approx(0.6, abs=0.02)
+        assert float((values == none).float().mean()) == pytest.approx(0.1, abs=0.02)
+        drawn = values[(values != own) & (values != none)]
+        assert float(len(drawn)) / len(values) == pytest.approx(0.3, abs=0.02)
+        assert set(drawn.tolist()) == set(rows[:, column].tolist())
+    both = ((out[:, 0] == 1000) & (out[:, 1] == 9)).float().mean()
+    assert float(both) == pytest.approx(0.36, abs=0.02), "columns are corrupted independently"
+    noisy = NumberNoise(scale, 0.1)(batch, torch.Generator().manual_seed(0))
+    assert float(noisy[:, 0].std()) == pytest.approx(5.77, rel=0.05)
+    assert (noisy[:, 1] == 9).all()
+
+
+def test_neighbourly_goes_towards_a_near_one_that_is_not_itself():
+    pool = torch.tensor([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0], [101.0, 0.0]])
+    view = Neighbourly(pool, torch.zeros(2), torch.ones(2), drop=0.0, noise=0.0, mix=0.5, near=1)
+    out = view(pool, torch.Generator().manual_seed(0))
+    moved = (out - pool)[:, 0]
+    assert (moved[[0, 2]] > 0).all()
+    assert (moved[[1, 3]] < 0).all()
+    assert (moved.abs() <= 0.5).all()
+    dropped = Neighbourly(pool, torch.tensor([7.0, 8.0]), torch.ones(2), drop=1.0)
+    assert (dropped(pool, torch.Generator().manual_seed(0)) == torch.tensor([7.0, 8.0])).all()
+
+
+def test_table_input_by_hand():
+    layer = TableInput([0, 3, 0]).fit(np.array([1.0, 0.0, 5.0]), np.array([2.0, 0.0, 0.0]))
+    out = layer(torch.tensor([[3.0, 2.0, 5.0], [1.0, -1.0, 6.0]]))
+    assert layer.width == 5
+    assert out.tolist() == [[1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0]]

@@ -1,0 +1,144 @@
+"""Cross-fitting: nobody is judged by a model that saw them, and all trainers follow the same multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from csst.crossfit import CrossFit, folds_of
+from csst.data.task import make
+from csst.errors import InputError
+from csst.intervals import certainty, shrunk
+from csst.models import mlp
+from csst.settings import Dual, Settings, Training
+from tests.estimator.samples import blobs
+
+SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, shrinkage=True))
+
+
+def noise(batch, generator):
+    return batch + torch.randn(batch.shape, generator=generator)
+
+
+def example_task(rows: int = 90):
+    X, y = blobs(rows + 60)
+    X = X + np.random.default_rng(3).normal(size=X.shape).astype(np.float32) * 2
+    return make("blobs", (X[:rows], y[:rows]), X[rows:], (X[:3], y[:3]), strong=noise)
+
+
+def model():
+    torch.manual_seed(0)
+    return mlp((6,), 3, hidden=8, depth=1)
+
+
+def crossed(task=None, settings=SETTINGS, objective="max min(recall)", folds=3):
+    return CrossFit(task or example_task(), model, objective, "csst", settings, seed=0, folds=folds)
+
+
+def test_every_labeled_example_is_predicted_by_a_model_that_has_not_seen_it():
+    task = example_task()
+    found = crossed(task)
+    everyone = task.labeled.inputs
+    held = [fold.task.validation.inputs for fold in found.folds]
+    assert sorted(map(tuple, torch.cat(held).tolist())) == sorted(map(tuple, everyone.tolist())), "each once"
+    for fold in found.folds:
+        learned = {tuple(row) for row in fold.task.labeled.inputs.tolist()}
+        judged = {tuple(row) for row in fold.task.validation.inputs.tolist()}
+        assert not learned & judged
+        assert len(learned) + len(judged) == 90
+        assert torch.bincount(fold.task.validation.labels).tolist() == [10, 10, 10]
+        for row, label in zip(fold.task.validation.inputs.tolist(), fold.task.validation.labels.tolist(), strict=True):
+            at = (everyone == torch.tensor(row)).all(1).nonzero().item()
+            assert int(task.labeled.labels[at]) == label
+    assert found.trainer.task.labeled is task.labeled, "the one that is kept learns from all"
+
+
+def test_batches_of_a_fold_never_hold_its_own_examples():
+    found = crossed()
+    for fold in found.folds:
+        judged = {tuple(row) for row in fold.task.validation.inputs.tolist()}
+        for step in range(30):
+            drawn = fold.batches.draw(step, torch.device("cpu")).x
+            assert not judged & {tuple(row) for row in drawn.tolist()}
+
+
+def test_all_trainers_follow_the_same_multipliers_and_select_at_the_same_step():
+    found = crossed()
+    values = []
+    for record in found.run():
+        values.append(record.multipliers)
+        for trainer in found.trainers:
+            assert trainer.multipliers.value.tolist() == record.multipliers
+    assert values[0] != values[-1]
+    assert len({trainer.best.step for trainer in found.trainers}) == 1
+    assert all(trainer.step == 20 for trainer in found.trainers)
+
+
+def test_pooled_counts_and_the_dual_step_by_hand():
+    """Counts add up over the folds by a plain loop; then one exponentiated step on the shrunk recalls."""
+    found = crossed()
+    updates = found.run()
+    next(updates)
+    before = found.trainer.multipliers.value.clone()
+    record = next(updates)  # its models are still those that were measured
+    counts = torch.zeros(3, 3, dtype=torch.int64)
+    for fold in found.folds:
+        fold.ema.module.eval()
+        with torch.no_grad():
+            for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
+                counts[int(label), int(fold.ema.module(row[None]).argmax())] += 1
+        fold.ema.module.train()
+    assert int(counts.sum()) == 90
+    recall = shrunk(counts).recall
+    assert record.recall == pytest.approx(recall.tolist())
+    size = SETTINGS.dual.step_size * certainty(counts)
+    expected = before * torch.exp(-size * recall)
+    assert record.multipliers == pytest.approx((expected / expected.sum()).tolist(), rel=1e-6)
+    assert record.step_size == pytest.approx(size)
+
+
+def test_out_of_fold_outputs_are_those_of_the_fold_that_did_not_learn_from_them():
+    found = crossed()
+    for _ in found.run():
+        pass
+    scores, labels = found.out_of_fold()
+    assert scores.shape == (90, 3)
+    at = 0
+    for fold in found.folds:
+        for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
+            with torch.no_grad():
+                assert torch.allclose(fold.best_model()(row[None])[0], scores[at], atol=1e-5)
+            assert labels[at] == label
+            at += 1
+
+
+def test_groups_by_frequency_are_those_of_all_labeled_examples():
+    """In a fold another class may be the rarest; the goal must stay the same."""
+    X, y = blobs(60)
+    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
+    task = make("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
+    found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
+    counts = torch.tensor([[10, 10, 0], [1, 4, 0], [0, 1, 3]])
+    from csst.confusion import Confusion
+
+    values = {float(trainer.objective.value(Confusion.from_counts(counts))) for trainer in found.trainers}
+    assert len(values) == 1
+    assert values == {min((0.5 + 0.75) / 2, 0.8)}
+
+
+def test_fewer_folds_than_asked_where_a_class_is_rare():
+    labels = torch.tensor([0] * 9 + [1] * 2)
+    assert len(folds_of(labels, 3, 0, ("a", "b"))) == 2
+    with pytest.raises(InputError, match="every class needs 2; class 'b' has 1"):
+        folds_of(torch.tensor([0, 0, 1]), 3, 0, ("a", "b"))
+    with pytest.raises(InputError, match="2 to 20 folds"):
+        crossed(folds=1)
+
+
+def test_patience_and_odd_steps_are_respected():
+    training = replace(SETTINGS.training, steps=13)
+    steps = [record.step for record in crossed(settings=replace(SETTINGS, training=training)).run()]
+    assert steps == [0, 10, 13]

@@ -1,0 +1,255 @@
+"""Exported models give what the classifier gives, with the decision rule inside and a card beside."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from csst.cli import main
+from csst.errors import InputError
+from csst.exporting import Decision, Exportable, export, model_card
+from csst.recipes import changed, execute, from_dict, recipe, restored
+from csst.recipes.exportable import exportable
+from csst.runs import Run
+from tests.estimator.samples import blobs, hidden, quick
+from tests.tiny import reviews, save_text_model
+
+onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
+    reason="needs csst-learn[export]",
+)
+
+
+def run_onnx(path, x):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return dict(zip(("probabilities", "label"), session.run(["probabilities", "label"], {"x": x}), strict=True))
+
+
+def fitted(finish="posthoc"):
+    """A classifier whose decision rule is not the plain argmax."""
+    X, y = blobs(240)
+    X = X + np.random.default_rng(1).normal(size=X.shape).astype(np.float32) * 2
+    return quick("max mean(recall) s.t. coverage[0] >= 0.6", "csl", finish=finish).fit(X, hidden(y)), X
+
+
+@onnx
+def test_an_estimator_with_its_decision_rule(tmp_path):
+    made, X = fitted()
+    assert (made.predict(X) != made.predict_proba(X).argmax(1)).any(), "the rule must matter for this test"
+    files = made.export(tmp_path / "model.onnx")
+    assert [file.name for file in files] == ["model.onnx", "model.card.md"]
+    for rows in (X, X[:1], X[:7]):
+        out = run_onnx(files[0], rows)
+        np.testing.assert_allclose(out["probabilities"], made.predict_proba(rows), atol=1e-5)
+        assert (made.classes_[out["label"]] == made.predict(rows)).all()
+    import onnx as library
+
+    known = {entry.key: entry.value for entry in library.load(str(files[0])).metadata_props}
+    assert json.loads(known["class_names"]) == ["0", "1", "2"]
+    assert "coverage[0] >= 0.6" in known["objective"]
+
+
+@onnx
+def test_a_table_with_categories(tmp_path):
+    pd = pytest.importorskip("pandas")
+    rng, y = np.random.default_rng(0), np.arange(120) % 3
+    frame = pd.DataFrame({"size": rng.normal(size=120), "colour": np.array(["red", "green", "blue"])[y]})
+    made = quick().fit(frame, hidden(y))
+    path, card = made.export(tmp_path / "table.onnx")
+    # The card says how the table becomes numbers: do just that, by hand.
+    said = card.read_text(encoding="utf-8")
+    assert 'columns in this order: ["size", "colour"]' in said
+    assert 'column 1 holds the place, from 0, in ["blue", "green", "red"], and -1 for anything else' in said
+    codes = [["blue", "green", "red"].index(colour) for colour in frame["colour"]]
+    rows = np.stack([frame["size"], codes], 1).astype(np.float32)
+    np.testing.assert_allclose(run_onnx(path, rows)["probabilities"], made.predict_proba(frame), atol=1e-5)
+    strange = run_onnx(path, np.array([[0.5, -1]], dtype=np.float32))["probabilities"]
+    other = pd.DataFrame({"size": [0.5], "colour": ["violet"]})
+    np.testing.assert_allclose(strange, made.predict_proba(other), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A quick finished run, with a decision rule fitted after training."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    quickly = changed(recipe("digits"), {"training": {"steps": 30}, "method": "csl", "finish": "posthoc"})
+    execute(quickly, folder)
+    return folder
+
+
+def classifier_of(folder):
+    return restored(folder, from_dict(Run.open(folder).recipe()))
+
+
+@onnx
+def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
+    assert main(["export", str(digits), "--to", "onnx", "-o", str(tmp_path / "deep/digits.onnx")]) == 0
+    assert "digits.onnx" in capsys.readouterr().out
+    made, x = classifier_of(digits), torch.rand(11, *Run.open(digits).metrics()["input_shape"]) * 16
+    probs = torch.softmax(made.logits(x).double(), 1)
+    out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
+    np.testing.assert_allclose(out["probabilities"], probs, atol=1e-5)
+    assert out["label"].tolist() == made.predict(probs).tolist()
+
+
+def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+
+    made, x = classifier_of(digits), torch.rand(5, *Run.open(digits).metrics()["input_shape"]) * 16
+    probs = torch.softmax(made.logits(x).double(), 1)
+    what = exportable(made, digits)
+    path, _ = export(what, tmp_path / "digits.pt2", "torch-export")
+    out, label = torch.export.load(path).module()(x)
+    np.testing.assert_allclose(out.detach(), probs, atol=1e-5)
+    assert label.tolist() == made.predict(probs).tolist()
+    path, _ = export(what, tmp_path / "digits.safetensors", "safetensors")
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.zero_()
+        again = Decision(made.model, None, 10)
+        again.load_state_dict(load_file(path))
+        out, label = again(x)
+    np.testing.assert_allclose(out, probs, atol=1e-5)
+    assert label.tolist() == made.predict(probs).tolist()
+    with safe_open(path, "pt") as file:
+        assert json.loads(file.metadata()["class_names"]) == list(made.class_names)
+
+
+def test_the_card_of_a_run(digits):
+    metrics, made = Run.open(digits).metrics(), classifier_of(digits)
+    said = model_card(exportable(made, digits), "digits.onnx", "onnx")
+    assert metrics["split_hash"] in said
+    assert metrics["objective"] in said
+    assert "argmax_j (G^T p)_j" in said
+    test = metrics["posthoc"]["test"]
+    least = test["intervals"]["min_recall"]
+    row = f"| min recall | {least['estimate']:.3f} | {least['low']:.3f}–{least['high']:.3f} | {least['n']} |"
+    assert row in said.split("## Measured on test")[1], "the numbers are those of the rule that is in the graph"
+    assert '"0", "1", "2"' in said
+    assert "standardization is part of the graph" in said
+
+
+@onnx
+def test_images_by_a_wide_residual_network(tmp_path):
+    rng, y = np.random.default_rng(0), np.arange(60) % 2
+    x = rng.integers(0, 120, (60, 16, 16, 3)).astype(np.uint8)
+    x[y == 1] += 100
+    np.savez(tmp_path / "images.npz", x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:])
+    source = {"path": str(tmp_path / "images.npz"), "classes": 2, "labeled": 8, "unlabeled": 10, "imbalance": 2}
+    values = {
+        "training": {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 4},
+        "model": {"name": "wrn-10-1"},
+        "data": {**source, "validation": 5},
+    }
+    execute(changed(recipe("cifar10-lt-small"), values), tmp_path / "run")
+    x = x.transpose(0, 3, 1, 2).copy()
+    made = classifier_of(tmp_path / "run")
+    path, card = export(exportable(made, tmp_path / "run"), tmp_path / "images.onnx", "onnx")
+    probs = torch.softmax(made.logits(torch.from_numpy(x)).double(), 1)
+    np.testing.assert_allclose(run_onnx(path, x)["probabilities"], probs, atol=1e-5)
+    np.testing.assert_allclose(run_onnx(path, x[:1])["probabilities"], probs[:1], atol=1e-5)
+    assert "images uint8, channels first" in card.read_text(encoding="utf-8")
+
+
+@onnx
+@pytest.mark.filterwarnings("ignore")
+def test_texts_by_a_tiny_transformer(tmp_path):
+    pytest.importorskip("transformers")
+    texts, labels = reviews(20, 20)
+    lines = [f"{text},{label if at % 2 else ''}" for at, (text, label) in enumerate(zip(texts, labels, strict=True))]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+    values = {
+        "encoder": save_text_model(tmp_path / "model"),
+        "frozen": False,
+        "model": {"max_length": 32},
+        "data": {"path": str(tmp_path / "texts.csv")},
+        "training": {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 4, "warmup": 0},
+    }
+    execute(changed(recipe("text"), values), tmp_path / "run")
+    made = classifier_of(tmp_path / "run")
+    path, card = export(exportable(made, tmp_path / "run"), tmp_path / "texts.onnx", "onnx")
+    assert "padded with -1" in card.read_text(encoding="utf-8")
+    for some in (texts, texts[:1], ["", "lovely", "the film was dull and the story of a dog was awful"]):
+        tokens = made.model.encode(some)
+        with torch.no_grad():
+            probs = torch.softmax(made.model.eval()(tokens).double(), 1)
+        np.testing.assert_allclose(run_onnx(path, tokens.numpy())["probabilities"], probs, atol=1e-5)
+
+
+@onnx
+def test_a_head_on_an_encoder_takes_vectors(tmp_path):
+    texts, labels = reviews(30, 30)
+    known = [label if at % 2 else None for at, label in enumerate(labels)]
+    made = quick(encoder="words", cache=str(tmp_path)).fit(texts, known)
+    path, card = made.export(tmp_path / "head.onnx")
+    assert "embedded by 'words' first; the graph takes the vectors" in card.read_text(encoding="utf-8")
+    from csst.models.encoders import Words
+
+    out = run_onnx(path, Words()(texts))
+    np.testing.assert_allclose(out["probabilities"], made.predict_proba(texts), atol=1e-5)
+
+
+def test_what_cannot_be_exported_gets_a_sentence(tmp_path, capsys):
+    made, _ = fitted(finish=None)
+    with pytest.raises(InputError, match="exported to onnx, torch-export, safetensors; found 'gif'"):
+        made.export(tmp_path / "a.gif", to="gif")
+    with pytest.raises(InputError, match=r"a file for onnx ends in \.onnx; found 'a\.bin'"):
+        made.export(tmp_path / "a.bin")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        made.export(tmp_path / "file" / "a.safetensors", to="safetensors")
+    pickled = tmp_path / "clf.pkl"
+    pickled.write_bytes(pickle.dumps(made))
+    assert main(["export", str(pickled), "-o", str(tmp_path / "a.onnx")]) == 2
+    assert "a pickled estimator is not read here, because unpickling runs code" in capsys.readouterr().err
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "a.onnx")]) == 2
+    assert "is not a run" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="not fitted"):
+        quick().export(tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_names_the_extra(package, tmp_path, monkeypatch):
+    real = importlib.import_module
+
+    def missing(name, *more):
+        if name == package:
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *more)
+
+    monkeypatch.setattr("csst.exporting.importlib.import_module", missing)
+    what = Exportable(torch.nn.Linear(2, 2), torch.zeros(3, 2), ("a", "b"))
+    with pytest.raises(InputError, match=rf"ONNX needs the package {package} .*csst-learn\[export\]"):
+        export(what, tmp_path / "a.onnx", "onnx")
+
+
+@onnx
+def test_a_model_that_differs_is_not_kept(tmp_path):
+    class Moody(torch.nn.Module):
+        """Another function when it is traced than when it is called."""
+
+        def forward(self, x):
+            return x * (3.0 if torch.compiler.is_exporting() else 1.0)
+
+    what = Exportable(Moody(), torch.tensor([[0.0, 1.0], [2.0, 0.0]]), ("a", "b"))
+    with pytest.raises(InputError, match="other probabilities than the model"):
+        export(what, tmp_path / "a.onnx", "onnx")
+    assert not (tmp_path / "a.onnx").exists()
+
+
+def test_a_branch_on_values_cannot_be_exported(tmp_path):
+    class Branching(torch.nn.Module):
+        def forward(self, x):
+            return x if bool(x.sum() > 0) else -x
+
+    what = Exportable(Branching(), torch.ones(3, 2), ("a", "b"))
+    with pytest.raises(InputError, match=r"cannot be written by torch\.export"):
+        export(what, tmp_path / "a.pt2", "torch-export")
