@@ -16,7 +16,7 @@ def load(reference: str, what: str) -> Any:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the latter two for names such as ..a and .
         raise InputError(
             f"{what} was asked for as {reference!r}, but {module_name!r} cannot be imported: {error}"
         ) from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,7 +60,8 @@ class Tally:
     def restart(self) -> None:
         self.start, self.examples = time.perf_counter(), 0
         self.sums: dict[str, Tensor] = {}
-        self.watched: list[tuple[int, Tensor, Tensor, Tensor | None]] = []
+        self.drawn: list[tuple[int, Tensor, Tensor | None]] = []
+        self.watched: list[tuple[int, Tensor]] = []
 
     def add(self, examples: int, **values: Tensor) -> None:
         self.examples += examples
@@ -68,9 +70,18 @@ class Tally:
             before = torch.zeros((), device=value.device) if before is None else before.to(value.device)
             self.sums[name] = before + value.detach()
 
-    def watch(self, step: int, loss: Tensor, labeled: Tensor, unlabeled: Tensor | None) -> None:
-        """Remember a step's loss and the indices of its examples, in case the loss turns out not to be a number."""
-        self.watched.append((step, loss.detach(), labeled, unlabeled))
+    @contextmanager
+    def batch(self, step: int, labeled: Tensor, unlabeled: Tensor | None) -> Iterator[None]:
+        """A step on these examples, which are named if its loss turns out not to be a number."""
+        self.drawn.append((step, labeled, unlabeled))
+        try:
+            yield
+        except InputError as error:
+            raise Diverged(f"training failed {self._where(-1)}: {error}") from None
+
+    def watch(self, loss: Tensor) -> None:
+        """Remember a loss of the present batch; looking at it now would make the device wait."""
+        self.watched.append((len(self.drawn) - 1, loss.detach()))
 
     def means(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
         """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest.
@@ -112,12 +123,15 @@ class Tally:
 
     def _diverged(self, sums: dict[str, float]) -> str:
         advice = "lower training.lr or selftraining.unlabeled_weight, or look at these examples"
-        for step, loss, labeled, unlabeled in self.watched:
+        for at, loss in self.watched:
             if not torch.isfinite(loss):
-                rest = "" if unlabeled is None else f" and unlabeled {_shown(unlabeled)}"
-                where = f"at step {step} the loss became {float(loss)}, on labeled examples {_shown(labeled)}{rest}"
-                return f"training diverged: {where}; {advice}"
+                return f"training diverged {self._where(at)}: the loss became {float(loss)}; {advice}"
         return f"training diverged: {sums}; {advice}"
+
+    def _where(self, at: int) -> str:
+        step, labeled, unlabeled = self.drawn[at]
+        rest = "" if unlabeled is None else f" and unlabeled {_shown(unlabeled)}"
+        return f"at step {step}, on labeled examples {_shown(labeled)}{rest}"
 
 
 def _shown(indices: Tensor) -> str:

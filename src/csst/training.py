@@ -115,13 +115,13 @@ class Trainer:
         labeled, parts = self.batches.shard(self.batches.labeled.peek()), self.settings.hardware.accumulate
         batch = self.batches.draw(self.step, self.engine.device)
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), self.tally.batch(self.step, labeled, batch.index):
             # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
             torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
             for number in range(parts):
                 with self.engine.without_sync(self.forward, number < parts - 1):
                     loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
-                    self.tally.watch(self.step, loss, labeled, batch.index)
+                    self.tally.watch(loss)
                     self.engine.backward(loss)
         self.engine.clip(self.forward, self.optimizer)
         self.optimizer.step()

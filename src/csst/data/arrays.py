@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +67,7 @@ def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[
             arrays = {key: stored[key] for key in stored.files}
     except InputError:
         raise
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a damaged archive can make its reader raise anything
         raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from None
     missing = [key for key in needed if key not in arrays]
     if missing:
@@ -95,11 +93,23 @@ def from_arrays(
     known = y >= 0
     if not known.any():
         raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
+    if "class_names" not in arrays and int(y.max()) >= int(known.sum()):
+        raise InputError(
+            f"y goes up to class {int(y.max())} with {int(known.sum())} labeled examples, and every class needs one: "
+            "number the classes 0 .. K-1"
+        )
     names = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else None
     names = names or tuple(str(c) for c in range(int(y.max()) + 1))
+    if len(set(names)) < len(names):
+        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
     if int(y.max()) >= len(names):
         raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
     unlabeled = [x[~known]] + ([as_inputs(arrays["x_unlabeled"], "x_unlabeled")] if "x_unlabeled" in arrays else [])
+    if unlabeled[-1].shape[1:] != x.shape[1:]:
+        raise InputError(
+            f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
+            f"{tuple(unlabeled[-1].shape[1:])}"
+        )
     labeled = (x[known], y[known])
     if "x_validation" in arrays:
         held = (arrays["x_validation"], _needed(arrays, "y_validation"))

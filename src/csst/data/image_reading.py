@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +32,6 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # and no other: Pillow starts p
 CHUNK = 256  # files per job at most: keeps results small and workers equally busy
 AHEAD = 4  # batches read ahead at most
 Job = Future[tuple[np.ndarray, dict[int, str]]]
-
-
-# ── One file ──
 
 
 def decode(path: str, size: int) -> np.ndarray:
@@ -57,8 +55,9 @@ def decode(path: str, size: int) -> np.ndarray:
             picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
         side, (width, height) = min(picture.size), picture.size
         left, top = (width - side) / 2, (height - side) / 2
-        box = (left, top, left + side, top + side)
-        square = picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box)
+        square = picture.convert("RGB").resize(
+            (size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side)
+        )
         return np.asarray(square).transpose(2, 0, 1)
 
 
@@ -171,6 +170,8 @@ class Readers:
                 context.set_forkserver_preload([__name__])  # imported once for all workers
             self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin)
             weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+            # A child process waits for its own children before `atexit`, so there this must end them.
+            Finalize(None, lambda pool: pool() and pool().shutdown(), (weakref.ref(self._pool),), exitpriority=20)
         return self._pool
 
     def _died(self, error: BrokenProcessPool) -> InputError:

@@ -109,7 +109,7 @@ def as_inputs(values: Any, what: str) -> Tensor:
     if tensor.dtype == torch.uint8:
         return tensor
     tensor = tensor.to(torch.float32)
-    bad = ~torch.isfinite(tensor).reshape(len(tensor), -1).all(1)
+    bad = ~torch.isfinite(tensor).flatten(1).all(1)
     if bad.any():
         rows = bad.nonzero().flatten().tolist()
         raise InputError(f"{what} must be finite; {len(rows)} rows are not, the first {rows[:5]}: drop or impute them")

@@ -116,13 +116,13 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
     changes = differences(state["recipe"], recipe.as_dict())
     if changes:
         raise InputError(
-            f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo the "
-            "change, or start a new run in another --out"
+            f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo "
+            "the change, or start a new run in another --out"
         )
     if state["classes"] != task.classes:
         raise InputError(
-            f"the checkpoint in {folder} is of {state['classes']} classes, the data has {task.classes} now: restore the "
-            "data, or start a new run in another --out"
+            f"the checkpoint in {folder} is of {state['classes']} classes, the data has {task.classes} now: restore "
+            "the data, or start a new run in another --out"
         )
     if state["split_hash"] != task.split_hash:
         raise InputError(

@@ -1,0 +1,72 @@
+"""Training that goes wrong without failing: said once, as soon as it shows, with what to do about it.
+
+Three ways, all seen: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too
+strict, and the multipliers of a worst case end up on a single class.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_USED, FALL = 0.9, 0.1
+LEAST_USED, ONCE_USED = 0.01, 0.05
+MOST_WEIGHT = 0.99
+IN_A_ROW = 5
+
+
+class Watch:
+    """Looks at one record after another.
+
+    labels: of the multipliers. shared: which of them share out a worst case. steps: of the whole training.
+    """
+
+    def __init__(self, labels: tuple[str, ...], shared: list[bool], steps: int) -> None:
+        self.labels, self.shared, self.steps = labels, shared, steps
+        self.notes: dict[str, str] = {}
+        self.best, self.most_used = -float("inf"), 0.0
+        self.unused, self.alone = 0, 0
+
+    def see(self, record: dict[str, Any]) -> list[str]:
+        """What this record is the first to show."""
+        found = {"loose": self._loose(record), "strict": self._strict(record), "alone": self._alone(record)}
+        new = {kind: note for kind, note in found.items() if note and kind not in self.notes}
+        self.notes |= new
+        return list(new.values())
+
+    def _loose(self, record: dict[str, Any]) -> str:
+        best, self.best = self.best, max(self.best, record["score"])
+        if record["used"] is None or record["used"] <= MOST_USED or record["score"] >= best - FALL:
+            return ""
+        return (
+            f"at step {record['step']} {record['used']:.0%} of the pseudo-labels were used while the score fell "
+            f"from {best:.3f} to {record['score']:.3f}: wrong pseudo-labels pass the threshold; lower tau"
+        )
+
+    def _strict(self, record: dict[str, Any]) -> str:
+        used = record["used"]
+        if used is None:
+            return ""
+        self.most_used = max(self.most_used, used)
+        self.unused = self.unused + 1 if used < LEAST_USED else 0
+        once = self.most_used >= ONCE_USED
+        needed = IN_A_ROW if once else 2 * IN_A_ROW
+        if self.unused < needed or not (once or record["step"] >= self.steps / 2):
+            return ""
+        return (
+            f"at step {record['step']} less than {LEAST_USED:.0%} of the pseudo-labels were used for {needed} "
+            f"updates, after at most {self.most_used:.0%}: the unlabeled data has no effect; raise tau (csst methods) "
+            "or lower confidence (others)"
+        )
+
+    def _alone(self, record: dict[str, Any]) -> str:
+        values = zip(record["multipliers"], self.labels, self.shared, strict=True)
+        worst = [(value, label) for value, label, shared in values if shared]
+        top = max(worst) if len(worst) > 1 else (0.0, "")
+        self.alone = self.alone + 1 if top[0] > MOST_WEIGHT else 0
+        if self.alone < IN_A_ROW:
+            return ""
+        return (
+            f"at step {record['step']} the multiplier of {top[1]} has held {top[0]:.1%} of the weight for {IN_A_ROW} "
+            "updates, so the other classes are hardly trained for: lower dual.step_size, or let it decay with "
+            "dual.schedule linear"
+        )
