@@ -9,7 +9,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "csst"
 LAYERS = [
     {"errors"},
-    {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors", "hub"},
+    {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors"}
+    | {"hub", "interruption"},
     {"objectives", "intervals", "optimizers", "exporting"},
     {"gain", "language"},
     {"losses", "multipliers", "selection"},

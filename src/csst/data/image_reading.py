@@ -169,7 +169,7 @@ class Readers:
             if server:
                 context.set_forkserver_preload([__name__])  # imported once for all workers
             self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin)
-            weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+            weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
             # A child process waits for its own children before `atexit`, so there this must end them.
             Finalize(None, lambda pool: pool() and pool().shutdown(), (weakref.ref(self._pool),), exitpriority=20)
         return self._pool
