@@ -380,7 +380,7 @@ def test_the_split_of_imdb(tmp_path, name, labeled, unlabeled, ratio):
     assert abs(sum(labeled) - 1000) <= 1
     assert torch.bincount(task.unlabeled_truth).tolist() == unlabeled
     assert round((sum(labeled) + sum(unlabeled)) / 1000, 1) == pytest.approx(ratio, abs=0.051)  # the paper's mu
-    held = [500, 1500] if name.endswith("small") else [6250, 6250]
+    held = [500, 1000] if name.endswith("small") else [6250, 6250]
     assert torch.bincount(task.validation.labels).tolist() == [held[0]] * 2
     assert torch.bincount(task.test.labels).tolist() == [held[1]] * 2
     assert len({*task.labeled.inputs.texts, *task.unlabeled.texts}) == sum(labeled) + sum(unlabeled)
