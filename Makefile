@@ -4,11 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser lint format bench clean
+.PHONY: help demo test test-browser torture fuzz lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
 	@echo "make test-browser  open the report in a real Chromium, installing it where that is possible"
+	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
+	@echo "make fuzz       a million objective sentences and many damaged files (long)"
 	@echo "make bench      time the mathematics and a step, compare the methods (benchmarks/results/)"
 
 $(BIN)/.ready: pyproject.toml constraints.txt
@@ -40,6 +42,12 @@ test-browser: $(BIN)/.ready-dev
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -y -q chromium; } || \
 	  echo "no Chromium here, and it cannot be installed without root and apt-get: the tests will be skipped"
 	$(BIN)/python -m pytest -m browser -rs tests/report
+
+torture: $(BIN)/.ready-dev
+	$(BIN)/python -W ignore benchmarks/torture.py
+
+fuzz: $(BIN)/.ready-dev
+	$(BIN)/python benchmarks/fuzz.py
 
 bench: $(BIN)/.ready
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/maths.py
