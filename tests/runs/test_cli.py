@@ -194,3 +194,15 @@ def test_help_is_instant_because_nothing_heavy_is_imported():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
     assert time.perf_counter() - start < 10  # a stalled import, not a benchmark
+
+
+def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path):
+    """In a process of its own: pytest catches the warnings of this one."""
+    words = ["train", "digits", "--out", "r", *FAST]
+    done = subprocess.run([sys.executable, "-m", "csst", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    warned = [line for line in done.stderr.splitlines() if "per class are needed" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("csst: on validation the least recall")
+    assert "UserWarning" not in done.stderr
+    assert "results(" not in done.stderr

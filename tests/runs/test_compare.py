@@ -238,3 +238,38 @@ def test_finish_is_checked(short):
 
 def test_without_finish_nothing_is_fitted(short, tmp_path):
     assert "posthoc" not in execute(short, tmp_path / "r")
+
+
+def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
+    from csst.recipes import results
+
+    seen = []
+    usual = results.estimate_prior
+    monkeypatch.setattr(results, "estimate_prior", lambda u, *held: (seen.append(len(u)), usual(u, *held))[1])
+    monkeypatch.setattr(results, "PRIOR_EXAMPLES", 50)
+    execute(short, tmp_path / "r")
+    assert seen == [50]
+
+
+def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
+    """A rule that only ever says class 3, so that ignoring it cannot go unnoticed."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "erm", *FAST]) == 0
+    path = Path("r/metrics.json")
+    metrics = json.loads(path.read_text())
+    only = [[1.0 if j == 3 else 0.0 for j in range(10)] for _ in range(10)]
+    metrics["posthoc"]["rule"] = {"kind": "deterministic", "matrix": only}
+    path.write_text(json.dumps(metrics))
+    np.savez("new.npz", x=recipe("digits").data.load(0).test.inputs[:20].numpy())
+    assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
+    with open("out.csv", newline="") as file:
+        assert {row["label"] for row in csv.DictReader(file)} == {"3"}
+
+
+def test_rows_of_different_splits_are_never_compared(short, tmp_path):
+    chosen = rows(["csl", "erm"], ["min-recall"])
+    compare(short, chosen, [0], tmp_path, 1, "none")
+    path = tmp_path / "erm-min-recall-0" / "metrics.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "split_hash": "another"}))
+    with pytest.raises(RuntimeError, match="different splits"):
+        compare(short, chosen, [0], tmp_path, 1, "none")

@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 
 from csst import __version__
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] in ("-V", "--version"):
         print(f"csst {__version__}")
         return 0
+    warnings.formatwarning, usual = _warned, warnings.formatwarning
     try:
         if words[0] not in VERBS:
             raise InputError(f"unknown command {words[0]!r}{nearest(words[0], VERBS) or '; try csst --help'}")
@@ -50,6 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             said = getattr(stop, "said", "interrupted")
             print(f"csst: {said}; {_continued(words)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
+    finally:
+        warnings.formatwarning = usual
+
+
+def _warned(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning as a person reads it: one sentence, and no line of code."""
+    return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
 
 
 def _continued(words: list[str]) -> str:

@@ -185,6 +185,7 @@ class Problem:
             # An objective of the user's may do what cannot be batched, such as a decision by a value.
             utility, payoff, keys = each()
         keys = (keys / ROUNDING).round() * ROUNDING
+        # Where the objective is undefined for a rule, such as the precision of a class it never names, it ranks last.
         return Measured(utility, payoff, torch.nan_to_num(keys, nan=-float("inf"), neginf=-float("inf")))
 
 
