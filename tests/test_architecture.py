@@ -12,7 +12,7 @@ LAYERS = [
     {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors"}
     | {"hub", "interruption"},
     {"objectives", "intervals", "optimizers", "exporting"},
-    {"gain", "language"},
+    {"gain", "language", "resampling"},
     {"losses", "multipliers", "selection"},
     {"posthoc"},
     {"selftraining", "data", "models"},

@@ -170,6 +170,9 @@ def model_card(what: Exportable, file: str, to: str) -> str:
         ]:
             if one is not None:
                 lines.append(f"| {name} | {one['estimate']:.3f} | {one['low']:.3f}–{one['high']:.3f} | {one['n']} |")
+        for one in numbers.get("constraints", []):
+            name = json.dumps(one["constraint"], ensure_ascii=False)
+            lines.append(f"| slack of {name} | {one['slack']:.3f} | about {one['low']:.3f} to {one['high']:.3f} | |")
         lines += ["", "The intervals of the classes hold together at 95 %.", ""]
     for note in card.get("notes", []):
         lines.append(f"- {note}")

@@ -10,7 +10,6 @@ and stay untouched. A row of zeros (a class the objective is indifferent to) bec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,46 +24,58 @@ from csst.objectives import METRIC_PRIORS, MetricPrior, Objective, played
 SMALLEST_DIAGONAL = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
 class Gain:
-    """A gain matrix (K, K): G_ij is the reward for predicting j when the truth is i. Keeps the matrix's dtype."""
+    """A gain matrix (K, K): G_ij is the reward for predicting j when the truth is i.
 
-    matrix: Tensor
+    Made from a matrix, or from the vector (K,) of a diagonal one; keeps its dtype. `entries` is what is stored: the
+    vector where G is diagonal, the matrix where it is not.
+    """
 
-    def __post_init__(self) -> None:
-        given = self.matrix
-        matrix = given.detach() if isinstance(given, Tensor) else as_float64(given, "a gain matrix")
-        matrix = matrix if matrix.is_floating_point() else as_float64(matrix, "a gain matrix")
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
-            raise InputError(f"a gain matrix has shape (K, K) with K >= 2; found {tuple(matrix.shape)}")
-        if not torch.isfinite(matrix).all():
-            raise InputError("a gain matrix must be finite; found NaN or infinite entries")
-        if (matrix < 0).any():
-            row, column = (matrix < 0).nonzero()[0].tolist()
+    entries: Tensor
+
+    def __init__(self, given: Any) -> None:
+        entries = given.detach() if isinstance(given, Tensor) else as_float64(given, "a gain matrix")
+        entries = entries if entries.is_floating_point() else as_float64(entries, "a gain matrix")
+        shape = tuple(entries.shape)
+        if len(shape) not in (1, 2) or len(set(shape)) != 1 or shape[0] < 2:
             raise InputError(
-                f"a gain matrix must be non-negative; G[{row},{column}] = {float(matrix[row, column]):.4g}: adding a "
+                f"a gain matrix has shape (K, K) with K >= 2, or (K,) for its diagonal if the rest is 0; found {shape}"
+            )
+        if not torch.isfinite(entries).all():
+            raise InputError("a gain matrix must be finite; found NaN or infinite entries")
+        own = entries if entries.ndim == 1 else entries.diagonal()
+        if entries.ndim == 2 and (entries < 0).any():
+            row, column = (entries < 0).nonzero()[0].tolist()
+            raise InputError(
+                f"a gain matrix must be non-negative; G[{row},{column}] = {float(entries[row, column]):.4g}: adding a "
                 "constant to that row changes no Bayes rule"
             )
-        bad = (matrix.diagonal() <= 0).nonzero().flatten().tolist()
+        bad = (own <= 0).nonzero().flatten().tolist()
         if bad:
             raise InputError(
                 f"the diagonal of a gain matrix must be positive, the loss divides by D = diag(G) (G = M D); "
                 f"G_ii <= 0 for classes {bad}: add a constant to those rows, which changes no Bayes rule"
             )
-        object.__setattr__(self, "matrix", matrix)
+        only_own = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
+        self.entries = own.clone() if only_own else entries
 
     @property
     def classes(self) -> int:
-        return self.matrix.shape[0]
+        return self.entries.shape[0]
 
-    @cached_property
+    @property
     def is_diagonal(self) -> bool:
-        return int(torch.count_nonzero(self.matrix)) == self.classes
+        return self.entries.ndim == 1
+
+    @property
+    def matrix(self) -> Tensor:
+        """G, (K, K); of a diagonal one it is made anew at every call."""
+        return torch.diag(self.entries) if self.is_diagonal else self.entries
 
     @property
     def diagonal(self) -> Tensor:
         """D_ii = G_ii, as a vector."""
-        return self.matrix.diagonal()
+        return self.entries if self.is_diagonal else self.entries.diagonal()
 
     @cached_property
     def mixing(self) -> Tensor:
@@ -77,34 +88,37 @@ class Gain:
         Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
         """
         target = check_target(target, self.classes)
-        return self.optimal(target.to(self.matrix.device), self.scaled).to(self.matrix.dtype)
+        return self.optimal(target.to(self.entries.device), self.scaled).to(self.entries.dtype)
 
     def optimal(self, target: Tensor, like: Tensor) -> Tensor:
         """`optimal_prediction` of a checked target, computed in the dtype and on the device of `like`."""
         if not target.is_floating_point():
+            if self.is_diagonal:
+                return torch.nn.functional.one_hot(target.to(like.device), self.classes).to(like.dtype)
             return self.table("optimal_rows", like).index_select(0, target)
         weights = self.pulled(target, self.table("scaled", like))
         return weights / weights.sum(-1, keepdim=True)
 
-    def pulled(self, target: Tensor, matrix: Tensor) -> Tensor:
-        """matrix^T target for distributions (..., K), without a matrix product where G is diagonal."""
-        target = target.to(matrix.dtype)
-        return target * matrix.diagonal() if self.is_diagonal else target @ matrix
+    def pulled(self, target: Tensor, entries: Tensor) -> Tensor:
+        """G^T target for distributions (..., K), from the entries of G or a multiple of it."""
+        target = target.to(entries.dtype)
+        return target * entries if entries.ndim == 1 else target @ entries
 
     @cached_property
     def optimal_rows(self) -> Tensor:
         """norm(G^T e_y) for every label y, float64."""
-        return self.scaled / self.scaled.sum(1, keepdim=True)
+        rows = torch.diag(torch.ones_like(self.scaled)) if self.is_diagonal else self.scaled
+        return rows / rows.sum(1, keepdim=True)
 
     @cached_property
     def log_diagonal(self) -> Tensor:
         """log D up to a constant, float64; a constant cancels in softmax(s - log D)."""
-        return self.scaled.diagonal().log()
+        return (self.scaled if self.is_diagonal else self.scaled.diagonal()).log()
 
     @cached_property
     def scaled(self) -> Tensor:
-        """G / max G in float64, so that a common factor can neither overflow nor underflow."""
-        wide = self.matrix.to(torch.float64)
+        """The entries of G / max G in float64, so that a common factor can neither overflow nor underflow."""
+        wide = self.entries.to(torch.float64)
         return wide / wide.max()
 
     def table(self, name: str, like: Tensor) -> Tensor:
@@ -117,7 +131,9 @@ class Gain:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """The entropy of norm(G^T e_y) for every label y, float64."""
+        """The entropy of norm(G^T e_y) for every label y, float64; 0 where G is diagonal."""
+        if self.is_diagonal:
+            return torch.zeros_like(self.scaled)
         return -torch.special.xlogy(self.optimal_rows, self.optimal_rows).sum(1)
 
 

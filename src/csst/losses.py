@@ -45,13 +45,13 @@ def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     -sum_i (G^T p)_i log softmax(s)_i; minimal at softmax(s) = norm(G^T p) (Prop. kl-weighted).
     """
     scores, target = _checked(logits, target, gain)
-    matrix = gain.table("matrix", scores)
+    entries = gain.table("entries", scores)
     if target.is_floating_point():
-        loss = -(gain.pulled(target, matrix) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.pulled(target, entries) * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
-        loss = matrix.diagonal()[target] * F.cross_entropy(scores, target, reduction="none")
+        loss = entries[target] * F.cross_entropy(scores, target, reduction="none")
     else:
-        loss = -(matrix.index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(entries.index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
     return _finite(loss, logits)
 
 

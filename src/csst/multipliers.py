@@ -26,7 +26,7 @@ class Multipliers(nn.Module):
     """
 
     value: Tensor
-    matrix: Tensor
+    entries: Tensor
     train_prior: Tensor
 
     def __init__(
@@ -46,16 +46,23 @@ class Multipliers(nn.Module):
         value = self._start(start, initial)
         self.register_buffer("train_prior", prior)
         self.register_buffer("value", value)
-        self.register_buffer("matrix", gain_matrix(self.objective, value, start, prior, metric_prior).matrix)
+        self.register_buffer("entries", gain_matrix(self.objective, value, start, prior, metric_prior).entries)
         self._gain: tuple[Gain, int] | None = None
 
     @property
     def gain(self) -> Gain:
         # Moving the module replaces the buffer and loading a state writes into it: both make the cached gain stale.
-        if self._gain is None or self._gain[0].matrix is not self.matrix or self._gain[1] != self.matrix._version:
-            self._gain = Gain(self.matrix), self.matrix._version
-            self.matrix = self._gain[0].matrix
+        if self._gain is None or self._gain[0].entries is not self.entries or self._gain[1] != self.entries._version:
+            self._gain = Gain(self.entries), self.entries._version
+            self.entries = self._gain[0].entries
         return self._gain[0]
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A gain may have become diagonal, or have ceased to be, since this module was made.
+        stored = state.get(f"{prefix}entries")
+        if isinstance(stored, Tensor) and stored.shape in ((len(self.train_prior),), (len(self.train_prior),) * 2):
+            self.entries = torch.empty(stored.shape, dtype=self.entries.dtype, device=self.entries.device)
+        super()._load_from_state_dict(state, prefix, *rest)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -71,7 +78,7 @@ class Multipliers(nn.Module):
         _check_step_size(size)
         value = self.objective.domain.step(self.value, payoff, size)
         gain = gain_matrix(self.objective, value, confusion, self.train_prior, self.metric_prior)
-        self.value, self.matrix = value, gain.matrix.to(self.matrix.device)
+        self.value, self.entries = value, gain.entries.to(self.entries.device)
 
     def _start(self, start: Confusion, initial: Initial | Any) -> Tensor:
         size, domain = len(payoff_of(self.objective, start)), self.objective.domain

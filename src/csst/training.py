@@ -185,7 +185,7 @@ class Trainer:
         if self.progress < 1:
             self.multipliers.update(confusion, step_size)
         self.engine.require_same(self.multipliers.value, "multipliers")
-        self.engine.require_same(self.multipliers.matrix, "gains")
+        self.engine.require_same(self.multipliers.entries, "gains")
         now = standing(self.objective, confusion, self.settings.selection.tolerance)
         selected = self.best.consider(now, self.step, lambda: self.engine.weights(self.ema.module))
         self.updated_at = self.step

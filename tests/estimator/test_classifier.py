@@ -18,8 +18,9 @@ import csst
 from csst.confusion import Confusion
 from csst.data.table_views import Neighbourly, NumberNoise, Scarf
 from csst.estimator.inputs import statistics
-from csst.estimator.summary import hurts, noise_of, slack_intervals
+from csst.estimator.summary import hurts, noise_of
 from csst.intervals import recall_intervals
+from csst.resampling import least_of, slack_intervals
 from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews
 
@@ -216,10 +217,10 @@ def test_intervals_of_constraints_hold_together_as_often_as_they_say():
         counts = torch.tensor(np.stack([rng.multinomial(25, row / row.sum()) for row in rates.double().numpy()]))
         found = slack_intervals(goal, counts)
         assert len(found) == len(truth) == 6
-        held += all(low <= true <= high for true, (_, low, high) in zip(truth, found, strict=True))
+        held += all(one.low <= true <= one.high for true, one in zip(truth, found, strict=True))
     assert held / times >= 0.95
     perfect = slack_intervals(goal, torch.diag(torch.tensor([5, 5, 5])))
-    assert all(low < seen for seen, low, _ in perfect), "five examples of each class make nothing certain"
+    assert all(one.low < one.slack for one in perfect), "five examples of each class make nothing certain"
 
 
 def test_the_guard_trains_on_labels_alone_only_when_asked():
@@ -242,9 +243,7 @@ def test_summary_says_how_sure_it_is():
     assert f"(95 % CI {worst.low:.2f}–" in said
     assert f"n = {worst.n})" in said
     assert "are needed to know it within ± 0.1" in said
-    slack, low, high = (
-        min(each) for each in zip(*slack_intervals(fitted.fit_.objective, fitted.fit_.counts), strict=True)
-    )
+    slack, low, high = least_of(slack_intervals(fitted.fit_.objective, fitted.fit_.counts))
     assert f"constraints met, with a slack of {slack:.3f} (95 % CI about {low:.2f} to {high:.2f})" in said
     assert fitted.intervals_["recall"][0]["n"] == int(fitted.fit_.counts[0].sum())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -93,7 +95,9 @@ def test_the_kl_is_infinite_where_a_needed_class_has_probability_zero():
     ("matrix", "says"),
     [
         (torch.ones(2, 3), "shape"),
-        (torch.ones(3), "shape"),
+        (torch.ones(1), "shape"),
+        (torch.ones(2, 2, 2), "shape"),
+        (torch.tensor([1.0, -0.5]), r"classes \[1\]"),
         ([[1.0, float("nan")], [0, 1]], "finite"),
         ([[1.0, -0.1], [0, 1]], r"G\[0,1\] = -0.1"),
         ([[1.0, 0], [1, 0]], r"classes \[1\]"),
@@ -104,6 +108,51 @@ def test_the_kl_is_infinite_where_a_needed_class_has_probability_zero():
 def test_bad_gains(matrix, says):
     with pytest.raises(ValueError, match=says):
         csst.Gain(matrix)
+
+
+def test_a_diagonal_gain_is_a_vector():
+    """From either form, every loss is that of the matrix, and nothing of size K x K is kept at 100,000 classes."""
+    own, labels = torch.tensor([0.2, 1.0, 3.0], dtype=torch.float64), torch.tensor([0, 2, 1])
+    vector, matrix = csst.Gain(own), csst.Gain(torch.diag(own))
+    assert vector.entries.shape == matrix.entries.shape == (3,)
+    assert torch.equal(vector.matrix, torch.diag(own))
+    nearly = torch.diag(own).index_put((torch.tensor(0), torch.tensor(1)), torch.tensor(1e-300, dtype=torch.float64))
+    full = csst.Gain(nearly)
+    assert full.entries.shape == (3, 3)
+    logits = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    soft = torch.softmax(logits.flip(0), 1)
+    for target in (labels, soft):
+        for function in (csst.cost_sensitive_loss, csst.weighted_consistency):
+            torch.testing.assert_close(function(logits, target, vector), function(logits, target, full))
+        probs = torch.softmax(logits, 1)
+        torch.testing.assert_close(csst.kl_to_optimal(target, probs, vector), csst.kl_to_optimal(target, probs, full))
+        torch.testing.assert_close(vector.optimal_prediction(target), full.optimal_prediction(target))
+    torch.testing.assert_close(vector.mixing, full.mixing)
+    torch.testing.assert_close(vector.optimal_rows, full.optimal_rows)
+    many = csst.Gain(torch.ones(100_000))
+    wide, some = torch.zeros(2, 100_000), torch.tensor([0, 99_999])
+    assert float(csst.cost_sensitive_loss(wide, some, many)[0]) == pytest.approx(math.log(100_000), abs=1e-4)
+    assert float(csst.weighted_consistency(wide, some, many)[1]) == pytest.approx(math.log(100_000), abs=1e-4)
+    csst.kl_to_optimal(some, torch.softmax(wide, 1), many)
+    kept = [one.numel() for one in vars(many).values() if isinstance(one, torch.Tensor)]
+    assert max(kept) == 100_000
+
+
+def test_multipliers_load_a_gain_that_changed_its_shape():
+    """A coverage constraint at multiplier 0 leaves G diagonal; once it bites, G is a whole matrix, and back."""
+    goal = csst.objective("max mean(recall) s.t. coverage >= 0.5").bind(2)
+    first = csst.Multipliers(goal, [0.9, 0.1], initial="zero")
+    assert first.gain.is_diagonal
+    start = {name: value.clone() for name, value in first.state_dict().items()}
+    first.update(csst.Confusion.from_counts(torch.tensor([[10, 0], [9, 1]])))
+    assert not first.gain.is_diagonal
+    second = csst.Multipliers(goal, [0.9, 0.1], initial="zero")
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.gain.matrix, first.gain.matrix)
+    second.load_state_dict(start)
+    assert second.gain.is_diagonal
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        second.load_state_dict({**start, "entries": torch.ones(3, 3)})
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ def measured(counts: np.ndarray, bound: float | None) -> dict[str, Any]:
             "level": 0.95,
             "min_recall": {"low": 0.11, "high": 0.87},
             "recall": [{"low": max(0, r - 0.1), "high": min(1, r + 0.1)} for r in np.diag(rates)],
+            "constraints": [
+                {"constraint": f"coverage[{k}] >= {bound}", "slack": c - bound, "low": c - bound - 0.03, "high": c}
+                for k, c in enumerate([] if bound is None else coverage.tolist())
+            ],
         },
     }
 

@@ -186,6 +186,21 @@ def test_runs_without_intervals(tmp_path):
     assert "confidence" not in report_page([folder])
 
 
+def test_the_page_says_how_surely_constraints_are_met(tmp_path):
+    folder = write_run(tmp_path / "run", 3, updates=0)
+    found = json.loads((folder / "metrics.json").read_text())["test"]["intervals"]["constraints"]
+    low, high = (min(one[end] for one in found) for end in ("low", "high"))
+    page = report_page([folder])
+    assert f"(the tightest by {low:+.3f} to {high:+.3f} with 95% confidence)" in page
+    cells = Read(page).text["td"]
+    tightest = sorted(found, key=lambda one: one["slack"])
+    at = [cells.index(one["constraint"]) for one in tightest]
+    assert at == sorted(at), "the tightest comes first"
+    assert cells[at[0] + 1] == f"{tightest[0]['slack']:+.3f}"
+    free = write_run(tmp_path / "free", 3, updates=0, objective="max min(recall)")
+    assert "How surely" not in report_page([free])
+
+
 def test_several_runs(tmp_path):
     folders = [
         write_run(tmp_path / method, 5, method=method, skill=skill, posthoc=method == "erm")

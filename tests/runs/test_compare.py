@@ -223,7 +223,22 @@ def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
     metrics = json.loads(Path("r/metrics.json").read_text())
     found = metrics["test"]["intervals"]
     assert found["min_recall"]["low"] <= metrics["test"]["min_recall"] <= found["min_recall"]["high"]
+    assert found["constraints"] == []
     assert any("per class are needed" in note for note in metrics["warnings"])
+
+
+def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--finish", "posthoc", "--objective", "max mean(recall) s.t. coverage >= 0.05, recall[3] >= 0.2"]
+    assert main(["train", "digits", "--out", "r", *FAST, *words]) == 0
+    metrics = json.loads(Path("r/metrics.json").read_text())
+    for part in (metrics["validation"], metrics["test"], metrics["posthoc"]["test"]):
+        found = part["intervals"]["constraints"]
+        assert [one["slack"] for one in found] == part["constraint_slack"]
+        assert all(one["low"] <= one["slack"] <= one["high"] for one in found)
+        assert len({one["constraint"] for one in found}) == 11
+        assert "recall[3]" in found[-1]["constraint"]
+    assert "How surely the constraints are met" in Path("r/report.html").read_text()
 
 
 def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):

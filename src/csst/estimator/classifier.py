@@ -24,7 +24,7 @@ from csst.estimator.inputs import as_examples, embed, is_sparse, numbers_of, rea
 from csst.estimator.summary import summary
 from csst.evaluation import logits
 from csst.exporting import Format, export
-from csst.intervals import intervals
+from csst.resampling import all_intervals
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 
 
@@ -127,7 +127,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.seed_, self.data_hash_ = classes, seed, data.hash
         self.multipliers_, self.history_, self.gain_ = self.fit_.multipliers, self.fit_.history, self.fit_.gain
         self.labeled_counts_ = np.bincount(data.labels, minlength=len(classes)).tolist()
-        self.intervals_ = intervals(self.fit_.judged)
+        self.intervals_ = all_intervals(self.fit_.objective, self.fit_.judged)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from torch import Tensor
 from csst.confusion import Confusion
 from csst.intervals import least, recall_intervals, too_small
 from csst.objectives import Objective
+from csst.resampling import least_of, redrawn, slack_intervals
 from csst.selection import standing
 
 TOLERANCE = 1e-3
@@ -19,40 +20,9 @@ def score_of(objective: Objective, counts: Tensor) -> float:
     return standing(objective, Confusion.from_counts(counts), TOLERANCE).score
 
 
-def redrawn(counts: Tensor, draws: int) -> Tensor:
-    """Counts (draws, K, K) as they might have come out with other examples of every class.
-
-    From row i of n_i examples, n_i new predictions are drawn with probabilities (counts_ij + 1/K) / (n_i + 1), which
-    are never 0, so that a perfect row claims no certainty.
-    """
-    rows, classes = counts.double() + 1 / len(counts), len(counts)
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.zeros(draws, classes, classes, dtype=torch.float64)
-    for i, n in enumerate(counts.sum(1).long().tolist()):
-        picks = torch.multinomial(rows[i], draws * n, replacement=True, generator=generator).reshape(draws, n)
-        drawn[:, i].scatter_add_(1, picks, torch.ones(draws, n, dtype=torch.float64))
-    return drawn
-
-
 def noise_of(objective: Objective, counts: Tensor) -> float:
     """The standard error of the score: its spread over counts drawn again."""
     return float(torch.tensor([score_of(objective, one) for one in redrawn(counts, DRAWS)]).std())
-
-
-def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> list[tuple[float, float, float]]:
-    """(slack, low, high) of every constraint, holding together (Bonferroni), from counts drawn again.
-
-    With a and b the tails of the slack over the draws: from min(a, 2 slack - b) to max(b, 2 slack - a), the wider of
-    the percentile and the basic bootstrap. An approximation, unlike the exact intervals of recall.
-    """
-    seen = objective.slack(Confusion.from_counts(counts))
-    if not len(seen):
-        return []
-    found = torch.stack([objective.slack(Confusion.from_counts(one)) for one in redrawn(counts, 2 * DRAWS)])
-    tail = (1 - level) / 2 / len(seen)
-    a, b = torch.quantile(found, torch.tensor([tail, 1 - tail], dtype=found.dtype), dim=0)
-    low, high = torch.minimum(a, 2 * seen - b), torch.maximum(b, 2 * seen - a)
-    return list(zip(seen.tolist(), low.tolist(), high.tolist(), strict=True))
 
 
 def hurts(objective: Objective, ours: Tensor, labels_only: Tensor) -> str | None:
@@ -86,9 +56,9 @@ def summary(
         f"min recall {worst.estimate:.2f} (95 % CI {worst.low:.2f}–{worst.high:.2f}, n = {worst.n}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]
-    slack = slack_intervals(objective, counts)
-    if slack:
-        least_slack, low, high = (min(each) for each in zip(*slack, strict=True))
+    constraints = slack_intervals(objective, counts)
+    if constraints:
+        least_slack, low, high = least_of(constraints)
         said = "constraints met, with a slack of" if least_slack >= 0 else "constraints missed by"
         ends = (low, high) if least_slack >= 0 else (-high, -low)
         lines.append(f"{said} {abs(least_slack):.3f} (95 % CI about {ends[0]:.2f} to {ends[1]:.2f})")

@@ -42,7 +42,9 @@ def exportable(classifier: Classifier, folder: str | Path) -> Exportable:
     finished = classifier.rule is not None
     numbers = metrics["posthoc"] if finished else metrics
     measured = {
-        part: intervals(torch.tensor(numbers[part]["confusion"])) for part in ("validation", "test") if part in numbers
+        part: numbers[part].get("intervals") or intervals(torch.tensor(numbers[part]["confusion"]))
+        for part in ("validation", "test")
+        if part in numbers
     }
     card = {
         "objective": metrics["objective"],

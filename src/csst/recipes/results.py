@@ -16,12 +16,13 @@ from csst.data.arrays import read_npz
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.evaluation import logits, summary
-from csst.intervals import intervals, too_small
+from csst.intervals import too_small
 from csst.objectives import Objective
 from csst.posthoc import cross_fit, frontier
 from csst.priors import estimate_prior
 from csst.recipes.generations import Generations
 from csst.recipes.recipe import Recipe
+from csst.resampling import all_intervals
 from csst.sampling import stream
 
 #: total variation between labeled and estimated unlabeled class shares above which a run warns
@@ -90,7 +91,7 @@ def results(
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
     """The numbers of one part, with simultaneous confidence intervals."""
-    return {**summary(counts, objective), "intervals": intervals(counts)}
+    return {**summary(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
 def posthoc(outputs: Outputs, objective: Objective, train_prior: Tensor, seed: int) -> dict[str, Any]:

@@ -20,7 +20,14 @@ from csst.report.matrix import confusion_figure
 from csst.report.shown import ShownRun, all_notes, opened_runs
 from csst.report.svg import Drawing, shortened
 from csst.report.tradeoff import frontier_figure, tradeoff_figure
-from csst.report.words import class_table, differing_settings, numbers_table, run_sentence, runs_sentence
+from csst.report.words import (
+    class_table,
+    constraint_table,
+    differing_settings,
+    numbers_table,
+    run_sentence,
+    runs_sentence,
+)
 
 #: runs with figures of their own, rows of a class table, sentences in a box, characters of a text: the page is bounded
 DETAILED, ROWS, SENTENCES, CHARACTERS = 8, 30, 20, 20_000
@@ -139,6 +146,10 @@ def _section(run: ShownRun, figures: _Numbered, alone: bool, recall_shown: bool)
         parts.append(
             f"<p class='soft'>Figures over the steps show {len(run.journal)} of {run.updates:,} updates.</p>\n"
         )
+    limits = constraint_table(run, ROWS)
+    if limits:
+        shown = table(limits, f"On {run.part}; a negative slack is a miss")
+        parts.append(f"<details><summary>How surely the constraints are met</summary>{shown}</details>\n")
     if run.result:
         few = len(run.class_names) <= MANY_CLASSES
         heading = "The classes in numbers" if few else f"The {ROWS} classes with the lowest recall"

@@ -27,7 +27,7 @@ def run_sentence(run: ShownRun) -> str:
     if interval:
         text += f" ({interval['low']:.2f} to {interval['high']:.2f} with {run.intervals['level']:.0%} confidence)"
     if found["constraint_slack"]:
-        text += f"; the constraints are {constraints(found)}"
+        text += f"; the constraints are {constraints(found)}{_how_surely(run)}"
     if run.finish:
         text += (
             f". After post-hoc adjustment the mean is {run.finish['mean_recall']:.3f} and the worst class is at "
@@ -102,6 +102,16 @@ def class_table(run: ShownRun, most: int) -> list[list[str]]:
     return rows
 
 
+def constraint_table(run: ShownRun, most: int) -> list[list[str]]:
+    """The constraints with their slack and its interval, the tightest first; empty where there are none."""
+    found = sorted(run.intervals.get("constraints") or [], key=lambda one: one["slack"])[:most]
+    rows = [
+        [shortened(one["constraint"], 80), _signed(one["slack"]), f"{_signed(one['low'])} to {_signed(one['high'])}"]
+        for one in found
+    ]
+    return [["constraint", "slack", f"{run.intervals['level']:.0%} confidence"], *rows] if rows else []
+
+
 def differing_settings(runs: Sequence[ShownRun], most: int = 60) -> list[list[str]]:
     """The settings that are not the same in all runs, one row each; empty where there are none."""
     flat = [_flat(run.recipe) for run in runs]
@@ -132,6 +142,19 @@ def number(value: float | None) -> str:
 def _cells(found: dict[str, Any]) -> list[str]:
     keys = ("mean_recall", "min_recall", "min_coverage", "objective_value")
     return [*(number(found.get(key)) for key in keys), constraints(found)]
+
+
+def _how_surely(run: ShownRun) -> str:
+    """The interval of the least slack, where the run has it."""
+    found = run.intervals.get("constraints")
+    if not found:
+        return ""
+    low, high = (min(one[end] for one in found) for end in ("low", "high"))
+    return f" (the tightest by {_signed(low)} to {_signed(high)} with {run.intervals['level']:.0%} confidence)"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}"
 
 
 def _so_far(run: ShownRun) -> str:
