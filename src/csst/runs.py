@@ -2,7 +2,7 @@
 
 recipe.yaml       the resolved settings            journal.jsonl    one line per multiplier update
 environment.json  versions, machine, command       checkpoint.pt    the whole game, to resume from
-model.pt          the selected model's weights     metrics.json     the results; its presence means finished
+model.pt          the kept models' weights         metrics.json     the results; its presence means finished
 
 checkpoint.previous.pt is the checkpoint before. Checkpoints and models end in a checksum of what comes before it.
 """

@@ -90,14 +90,15 @@ def execute(
         said = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
         raise Interrupted(stop.number, said) from None
     except Diverged as error:
-        last = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
-        raise InputError(f"{error}; start a new run; the last good checkpoint: {last}") from None
+        good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
+        raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - start
+    last = trainer.last_weights() if recipe.finish == "posthoc" else None
     if not engine.first:
         engine.barrier()
         return run.metrics()
-    run.save("model.pt", {"model": trainer.best.state})
-    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()))
+    run.save("model.pt", {"model": trainer.best.state, **({} if last is None else {"finished": last})})
+    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
     if outputs is not None:
         run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))

@@ -100,6 +100,10 @@ class Generations:
         self.trainer.selected.load_state_dict(self.best.state)
         return self.trainer.selected.eval()
 
+    def last_weights(self) -> dict[str, Tensor]:
+        """The averaged model as it is now. Where it is sharded, all processes must ask together."""
+        return self.engine.weights(self.trainer.ema.module)
+
     def state_dict(self) -> dict[str, Any]:
         """The state of the present trainer, and where among the generations it stands."""
         outer = {name: getattr(self, name) for name in self._OUTER}

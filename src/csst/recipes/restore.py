@@ -86,7 +86,7 @@ def restored(folder: str | Path, recipe: Recipe) -> Classifier:
     shape = tuple(metrics["input_shape"])
     model = build(recipe.network, shape, len(metrics["class_names"]), recipe.seed)
     try:
-        model.load_state_dict(state["model"])
+        model.load_state_dict(state["finished" if "posthoc" in metrics else "model"])
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"the weights of the run {folder} do not fit its network any more: {reason}") from None

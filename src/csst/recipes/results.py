@@ -35,15 +35,24 @@ Outputs = dict[str, tuple[Tensor, Tensor]]
 
 
 def results(
-    recipe: Recipe, trainer: Generations, seconds: float, said: list[str]
+    recipe: Recipe, trainer: Generations, seconds: float, said: list[str], last: dict[str, Tensor] | None = None
 ) -> tuple[dict[str, Any], bytes | None]:
     """metrics.json: the selected model on validation and, for the first time, on test; and outputs.npz.
 
+    outputs.npz has the outputs of the model that a decision rule is for: the last one of a finished run.
+
     said: warnings that were given during training.
+    last: weights of the model at the end of training, which post-hoc adjustment is fitted to: the validation examples
+    have not chosen it, so that cross-fitting on them is not flattered by the choice.
     """
     task, model = trainer.task, trainer.best_model()
     batch, device = recipe.training.evaluation_batch, trainer.engine.device
     parts: dict[str, Labeled] = {"validation": task.validation, **({"test": task.test} if task.test else {})}
+    ended: Outputs = {}
+    if last is not None:
+        model.load_state_dict(last)
+        ended = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
+        model = trainer.best_model()
     outputs = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
     notes: list[str] = []
     found: dict[str, Any] = {
@@ -69,8 +78,8 @@ def results(
         found[name] = measured(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
     small = too_small(torch.tensor(found["validation"]["confusion"]))
     notes += [f"on validation {small}"] if small else []
-    if recipe.finish == "posthoc":
-        found["posthoc"] = posthoc(outputs, trainer.objective, task.train_prior, recipe.seed)
+    if ended:
+        found["posthoc"] = posthoc(ended, trainer.objective, task.train_prior, recipe.seed)
     if len(task.unlabeled):
         some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:PRIOR_EXAMPLES]
         estimate = estimate_prior(
@@ -86,7 +95,7 @@ def results(
     found["warnings"] = [*said, *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return found, packed(outputs)
+    return found, packed(ended or outputs)
 
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
