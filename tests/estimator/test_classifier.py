@@ -141,6 +141,17 @@ def test_warm_start_goes_on():
     assert [record["step"] for record in anew.history_] == [0, 10, 20]
 
 
+def test_warm_start_goes_on_from_the_last_average_and_not_from_the_selected_one():
+    X, y = blobs(120)
+    X = X + np.random.default_rng(1).normal(size=X.shape) * 3
+    fitted = quick(steps=60, lr=0.3, validation=0.3).fit(X, hidden(y))
+    (state,) = fitted.fit_.states
+    assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
+    assert any(not torch.equal(state["ema"][name], kept) for name, kept in state["best"]["state"].items())
+    for name, kept in fitted.fit_.model.state_dict().items():
+        assert torch.equal(kept, state["best"]["state"][name])
+
+
 def test_warm_start_refuses_what_would_leak_or_not_fit():
     X, y = blobs(120)
     fitted = quick(warm_start=True, steps=10).fit(X, hidden(y))

@@ -141,12 +141,13 @@ def trained(
             history.append(record.as_dict())
             if watch is not None:
                 watch(trainer, record)
+        # Before the selected model takes the place of the averaged one, with which warm_start goes on.
+        states = [_without_order(one.state_dict()) for one in everyone]
         if isinstance(runner, CrossFit):
             scores, labels = runner.out_of_fold()
         else:
             labels, batch = task.validation.labels, settings.training.evaluation_batch
             scores = logits(trainer.best_model(), task.validation.inputs, batch, trainer.engine.device)
-        states = [_without_order(one.state_dict()) for one in everyone]
     finally:
         torch.set_num_threads(threads)
     probs, goal = torch.softmax(scores.double(), 1), trainer.objective
