@@ -239,13 +239,17 @@ def command(words: list[str], folder: Path) -> None:
 def full_disk(base: Path, whole: tuple[Any, ...], tries: int) -> Fault:
     survived, place = 0, base / "disk"
     place.mkdir()
-    for _ in range(tries):
-        size = random.randrange(16, 104)  # a run needs about 115
+    number = 0
+    while number < tries:
+        size = random.randrange(16, 104)  # a run needs about 100
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)], check=True)
         try:
             said = base / "disk.said"
             child = forked(trained, SHORT, place / "run", None, said)
             child.join()
+            if child.exitcode == 0:  # there was room, so this was no try
+                continue
+            number += 1
             told = child.exitcode == 2 and "No space left" in said.read_text()
             before = Run(place / "run").checkpoint() if (place / "run").exists() else None
             subprocess.run(["mount", "-o", "remount,size=10m", str(place)], check=True)
