@@ -47,6 +47,7 @@ class Engine:
         except Exception as error:  # Fabric has an exception of its own for every kind of absent hardware
             reason = " ".join(str(error).split())
             raise InputError(f"{local} {accelerator} device(s) cannot be used here: {reason}") from None
+        meet_again(accelerator)
         self.fabric.launch()
 
     def _precision(self, accelerator: str) -> str:
@@ -207,3 +208,26 @@ def keep_freed_memory() -> None:
     largest = 2**31 - 1
     for parameter, value in ((-3, largest), (-1, largest), (-4, 0)):
         mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
+
+
+def meet_again(accelerator: str) -> None:
+    """After a restart by torchrun on one machine: let the processes find each other under keys of this attempt.
+
+    torchrun keeps one store over all restarts (pytorch issue 135712). The addresses of the killed processes are still
+    in it, and new processes would wait for those. Several machines count their restarts apart, so nothing can be done
+    here: there torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 (docs/how-to/devices.md).
+    """
+    import torch.distributed as dist
+
+    found = os.environ
+    attempt, shared = found.get("TORCHELASTIC_RESTART_COUNT", "0"), found.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    alone = int(found.get("WORLD_SIZE", 1)) < 2 or found.get("GROUP_WORLD_SIZE") != "1"
+    if attempt == "0" or not shared or alone or dist.is_initialized():
+        return
+    store = dist.TCPStore(found["MASTER_ADDR"], int(found["MASTER_PORT"]), is_master=False)  # type: ignore[attr-defined]
+    dist.init_process_group(
+        "nccl" if accelerator == "cuda" else "gloo",
+        store=dist.PrefixStore(f"attempt-{attempt}", store),  # type: ignore[attr-defined]
+        rank=int(found["RANK"]),
+        world_size=int(found["WORLD_SIZE"]),
+    )

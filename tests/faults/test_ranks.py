@@ -1,0 +1,63 @@
+"""One of two processes is killed: torchrun starts both again, and they end as two that nobody killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.runs.test_execute import compared, same
+
+PLUGIN = """
+import os, signal
+from dataclasses import replace
+from pathlib import Path
+from csst.data import Toy
+from csst.data.task import unchanged
+
+class Deadly:
+    def __init__(self, marker):
+        self.marker, self.calls = Path(marker), 0
+
+    def __call__(self, x, *rest):
+        self.calls += 1
+        if os.environ.get("RANK") == "1" and self.calls == 25 and not self.marker.exists():
+            self.marker.write_text("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return unchanged(x, *rest)
+
+def task(seed):
+    made = Toy("toy", labeled=64, unlabeled=128, validation=33, test=40).load(seed)
+    return replace(made, weak=unchanged, strong=Deadly(os.environ["MARKER"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and torchrun as on Linux")
+def test_a_killed_rank_costs_nothing(tmp_path):
+    (tmp_path / "plugin_for_ranks.py").write_text(PLUGIN)
+    words = ["train", "custom", "--data.source", "plugin_for_ranks:task", "--training.steps", "40", "--resume"]
+    words += ["--training.labeled_batch", "16", "--training.unlabeled_batch", "32", "--dual.steps_per_update", "10"]
+    words += ["--checkpoint_seconds", "0", "--out"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    said = {}
+    for name in ("whole", "cut"):
+        marker = tmp_path / f"{name}.marker"
+        if name == "whole":
+            marker.write_text("nobody is killed")
+        done = subprocess.run(
+            [*torchrun, "--max-restarts", "1", "-m", "csst", *words, name],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path, "MARKER": str(marker), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        said[name] = done.stderr
+    assert (tmp_path / "cut.marker").read_text() == "killed"
+    assert "exitcode: -9" in said["cut"]
+    assert "exitcode" not in said["whole"]
+    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
