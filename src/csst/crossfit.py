@@ -88,12 +88,10 @@ class CrossFit:
                 for _ in range(steps):
                     trainer.train_step()
 
-    def out_of_fold(self) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the labeled examples, each by the selected model that did not see it."""
+    def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""
         batch = self.trainer.settings.training.evaluation_batch
-        found = [
-            logits(fold.best_model(), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
-        ]
+        found = [logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds]
         return torch.cat(found), torch.cat([fold.task.validation.labels for fold in self.folds])
 
 

@@ -259,6 +259,24 @@ def test_summary_says_how_sure_it_is():
     assert fitted.intervals_["recall"][0]["n"] == int(fitted.fit_.counts[0].sum())
 
 
+@pytest.mark.parametrize("validation", [0.3, "cross-fit"])
+def test_the_rule_is_for_the_model_at_the_end(validation):
+    X, y = blobs(120)
+    X = X + np.random.default_rng(1).normal(size=X.shape) * 3
+    fitted = quick(steps=60, lr=0.3, validation=validation, finish="posthoc").fit(X, hidden(y))
+    state = fitted.fit_.states[-1]
+    assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
+    for name, kept in fitted.fit_.model.state_dict().items():
+        assert torch.equal(kept, state["ema"][name])
+    plain = quick(steps=60, lr=0.3, validation=validation).fit(X, hidden(y))
+    for name, kept in plain.fit_.model.state_dict().items():
+        assert torch.equal(kept, fitted.fit_.selected.state_dict()[name])
+    assert torch.equal(plain.fit_.judged, fitted.fit_.counts)
+    if validation != "cross-fit":
+        held = fitted.fit_.finished.options[0].counts  # no adjustment: the counts of the last model as it is
+        assert int(held.sum()) == int(fitted.fit_.counts.sum())
+
+
 def test_finished_rule_is_used_and_judged_by_cross_fitting():
     X, y = blobs(240)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 2

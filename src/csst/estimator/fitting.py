@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,20 +51,26 @@ class Data:
 
 @dataclass
 class Fit:
-    """What one training gave: the model, how it did on validation, and the rule that finishes it, if one was fitted.
+    """What one training gave: the selected model, how it did on validation, and the rule that finishes it, if any.
 
-    states: of the trainers, to go on from.
+    ended: the model at the end of training, which the rule is for. states: of the trainers, to go on from.
     """
 
     method: str
-    model: nn.Module
+    selected: nn.Module
     objective: Objective
     counts: Tensor
     multipliers: dict[str, float]
     gain: np.ndarray
     history: list[dict[str, Any]]
     finished: Finished | None = None
+    ended: nn.Module | None = None
     states: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that predicts."""
+        return self.ended if self.finished is not None and self.ended is not None else self.selected
 
     @property
     def judged(self) -> Tensor:
@@ -143,14 +150,22 @@ def trained(
                 watch(trainer, record)
         # Before the selected model takes the place of the averaged one, with which warm_start goes on.
         states = [_without_order(one.state_dict()) for one in everyone]
-        if isinstance(runner, CrossFit):
-            scores, labels = runner.out_of_fold()
-        else:
-            labels, batch = task.validation.labels, settings.training.evaluation_batch
-            scores = logits(trainer.best_model(), task.validation.inputs, batch, trainer.engine.device)
+
+        def scored(model: Callable[[Trainer], nn.Module]) -> tuple[Tensor, Tensor]:
+            if isinstance(runner, CrossFit):
+                return runner.out_of_fold(model)
+            batch = settings.training.evaluation_batch
+            found = logits(model(trainer), task.validation.inputs, batch, trainer.engine.device)
+            return found, task.validation.labels
+
+        goal, ended, finished = trainer.objective, None, None
+        if finishing:
+            probs, labels = scored(lambda one: one.ema.module.eval())
+            finished = cross_fit(torch.softmax(probs.double(), 1), labels, goal, task.train_prior, seed=seed)
+            ended = copy.deepcopy(trainer.ema.module).eval().cpu()
+        scores, labels = scored(Trainer.best_model)
     finally:
         torch.set_num_threads(threads)
-    probs, goal = torch.softmax(scores.double(), 1), trainer.objective
     return Fit(
         method,
         trainer.best_model().cpu(),
@@ -159,7 +174,8 @@ def trained(
         dict(zip(trainer.multipliers.labels, trainer.multipliers.value.tolist(), strict=True)),
         trainer.multipliers.gain.matrix.cpu().numpy(),
         history,
-        cross_fit(probs, labels, goal, task.train_prior, seed=seed) if finishing else None,
+        finished,
+        ended,
         states,
     )
 
