@@ -27,6 +27,7 @@ CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "c
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")
 OBJECTIVES = ("min-recall", "mean-recall-coverage")
 FILES = {"digits": "", "fashion-lt-small": "fashion_mnist.npz", "cifar10-lt-small": "cifar10_pool.npz"}
+NOTES = "\n## Said plainly\n"  # what people wrote below the tables, from here on, is kept
 SECONDS = {"digits": 8, "fashion-lt-small": 90, "cifar10-lt-small": 90}
 
 
@@ -111,8 +112,9 @@ def main() -> None:
     text += "fitted on validation after training.\n\n" + "\n".join(parts)
     if given.write:
         here = Path(__file__).parent
-        (here / "results" / "effectiveness.md").write_text(text)
-        (here.parent / "docs" / "explanation" / "effectiveness.md").write_text(text)
+        for file in (here / "results" / "effectiveness.md", here.parent / "docs" / "explanation" / "effectiveness.md"):
+            known = file.read_text() if file.is_file() else ""
+            file.write_text(text + (NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""))
 
 
 if __name__ == "__main__":
