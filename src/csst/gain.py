@@ -59,6 +59,9 @@ class Gain:
         only_own = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
         self.entries = own.clone() if only_own else entries
 
+    def __repr__(self) -> str:
+        return f"Gain({self.entries!r})"
+
     @property
     def classes(self) -> int:
         return self.entries.shape[0]

@@ -235,6 +235,18 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     assert metrics["posthoc"]["test"]["recall"] == pytest.approx(recall.tolist())
 
 
+def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "erm", *FAST]) == 0
+    assert main(["evaluate", "r"]) == 0
+    assert "equal to metrics.json" in capsys.readouterr().out
+    metrics = json.loads(Path("r/metrics.json").read_text())
+    metrics["posthoc"]["test"]["confusion"][0][0] += 1
+    Path("r/metrics.json").write_text(json.dumps(metrics))
+    assert main(["evaluate", "r"]) == 1
+    assert "differs from metrics.json" in capsys.readouterr().out
+
+
 def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "digits", "--out", "r", *FAST]) == 0

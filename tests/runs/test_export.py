@@ -137,6 +137,15 @@ def test_the_card_of_a_run(digits):
     assert "standardization is part of the graph" in said
 
 
+def test_the_card_says_how_surely_constraints_are_met(tmp_path):
+    goal = "max mean(recall) s.t. coverage >= 0.05"
+    made = changed(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
+    found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
+    said = model_card(exportable(classifier_of(tmp_path / "r"), tmp_path / "r"), "r.onnx", "onnx")
+    row = f"| {found['slack']:.3f} | about {found['low']:.3f} to {found['high']:.3f} | |"
+    assert any(found["constraint"] in line and row in line for line in said.splitlines())
+
+
 @onnx
 def test_images_by_a_wide_residual_network(tmp_path):
     rng, y = np.random.default_rng(0), np.arange(60) % 2

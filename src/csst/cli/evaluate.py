@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+import torch
+
 from csst.cli.tables import metrics_table, show
 from csst.errors import InputError
-from csst.evaluation import counts, summary
+from csst.evaluation import counts, logits, summary
 from csst.recipes import from_dict, trained
+from csst.recipes.restore import restored
 from csst.runs import Run
 
 
@@ -26,9 +29,15 @@ def main(words: Sequence[str]) -> int:
         if examples is not None:
             counted = counts(model, examples, task.classes, recipe.training.evaluation_batch, trainer.engine.device)
             measured[part] = summary(counted, trainer.objective)
+    if "test" in stored.get("posthoc", {}) and task.test is not None:
+        finished = restored(folder, recipe)
+        scores = logits(finished.model, task.test.inputs, recipe.training.evaluation_batch, trainer.engine.device)
+        counted = finished.rule.counts(torch.softmax(scores.double(), 1), task.test.labels)  # type: ignore[union-attr]
+        measured["posthoc"] = {**stored["posthoc"], "test": summary(counted, trainer.objective)}
     show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
-    same = all(
-        measured[part]["confusion"] == stored[part]["confusion"] for part in ("validation", "test") if part in stored
-    )
+    pairs = [(measured[part], stored[part]) for part in ("validation", "test") if part in stored]
+    if "test" in stored.get("posthoc", {}):
+        pairs.append((measured["posthoc"]["test"], stored["posthoc"]["test"]))
+    same = all(now["confusion"] == then["confusion"] for now, then in pairs)
     print("equal to metrics.json" if same else "differs from metrics.json: another machine or library version?")
     return 0 if same else 1

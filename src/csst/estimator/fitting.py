@@ -160,8 +160,8 @@ def trained(
 
         goal, ended, finished = trainer.objective, None, None
         if finishing:
-            probs, labels = scored(lambda one: one.ema.module.eval())
-            finished = cross_fit(torch.softmax(probs.double(), 1), labels, goal, task.train_prior, seed=seed)
+            scores, labels = scored(lambda one: one.ema.module.eval())
+            finished = cross_fit(torch.softmax(scores.double(), 1), labels, goal, task.train_prior, seed=seed)
             ended = copy.deepcopy(trainer.ema.module).eval().cpu()
         scores, labels = scored(Trainer.best_model)
     finally:

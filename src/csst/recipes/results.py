@@ -48,12 +48,15 @@ def results(
     task, model = trainer.task, trainer.best_model()
     batch, device = recipe.training.evaluation_batch, trainer.engine.device
     parts: dict[str, Labeled] = {"validation": task.validation, **({"test": task.test} if task.test else {})}
-    ended: Outputs = {}
+
+    def given() -> Outputs:
+        return {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
+
+    outputs, ended = given(), None
     if last is not None:
         model.load_state_dict(last)
-        ended = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
+        ended = given()
         model = trainer.best_model()
-    outputs = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
     notes: list[str] = []
     found: dict[str, Any] = {
         "recipe": recipe.name,
@@ -78,7 +81,7 @@ def results(
         found[name] = measured(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
     small = too_small(torch.tensor(found["validation"]["confusion"]))
     notes += [f"on validation {small}"] if small else []
-    if ended:
+    if ended is not None:
         found["posthoc"] = posthoc(ended, trainer.objective, task.train_prior, recipe.seed)
     if len(task.unlabeled):
         some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:PRIOR_EXAMPLES]
