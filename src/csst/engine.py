@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -49,6 +51,8 @@ class Engine:
             raise InputError(f"{local} {accelerator} device(s) cannot be used here: {reason}") from None
         meet_again(accelerator)
         self.fabric.launch()
+        if self.processes > 1:
+            atexit.register(leave)
 
     def _precision(self, accelerator: str) -> str:
         if self.hardware.precision != "auto":
@@ -231,3 +235,16 @@ def meet_again(accelerator: str) -> None:
         rank=int(found["RANK"]),
         world_size=int(found["WORLD_SIZE"]),
     )
+
+
+def leave() -> None:
+    """Leave the other processes while Python is still whole.
+
+    gloo's threads let go of tensors; if one does so while the interpreter is taken down, the process is aborted after
+    its work is done (seen under load; pytorch pull request 179291). Fabric does this for nccl only.
+    """
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        gc.collect()  # a wrapped model that is only waiting to be collected would keep the group's threads alive
+        dist.destroy_process_group()

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from csst.errors import InputError
+from csst.models import Model, build
 from csst.models.wide_resnet import CIFAR_MEAN, CIFAR_STD, Pixels, WideResNet, parse
 
 
@@ -216,6 +217,16 @@ def test_a_state_restores_and_a_copy_and_an_average_stand_alone():
     torch.testing.assert_close(average.module.stem.weight, torch.zeros_like(twin.stem.weight))
 
 
+def test_reduced_images_are_means_of_squares():
+    model, x = build(Model("wrn-10-1", reduce=2), (3, 9, 8), 5, seed=1).eval(), images(4, 3, 9, 8)
+    small = torch.empty(4, 3, 4, 4)
+    for i in range(4):
+        for j in range(4):
+            small[:, :, i, j] = x[:, :, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].double().mean((2, 3)).float() / 255
+    whole = build(Model("wrn-10-1"), (3, 4, 4), 5, seed=1).eval()
+    torch.testing.assert_close(model(x), whole(small))
+
+
 def test_the_seed_decides_the_weights():
     first, second = network(10, 1, 5, seed=3).state_dict(), network(10, 1, 5, seed=3).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -240,6 +251,9 @@ def test_a_bad_name_says_what_a_name_is(name):
         (lambda: WideResNet(12, 1, 10), "found depth 12: use 10"),
         (lambda: WideResNet(10, 1, 0), "at least 1 class .* found 0 classes"),
         (lambda: WideResNet(10, 1, 2, slope=-0.1), "slope -0.1"),
+        (lambda: WideResNet(10, 1, 2, reduce=0), "at least 1 .*; found 0"),
+        (lambda: WideResNet(10, 1, 2, reduce=9)(images(2, 3, 8, 12)), "8 x 12 pixels cannot be reduced 9 times"),
+        (lambda: Model("mlp", reduce=2), "model.reduce is for wide residual networks .* with mlp"),
         (lambda: Pixels((0.5,), (0.0,)), "std > 0"),
         (lambda: WideResNet(10, 1, 5)(images(2, 1, 8, 8)), r"\(batch, 3, height, width\).*found shape \(2, 1, 8, 8\)"),
         (lambda: WideResNet(10, 1, 5)(images(3, 8, 8)), r"found shape \(3, 8, 8\)"),

@@ -30,6 +30,7 @@ class Model:
         batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 keeps the network's own (FixMatch's
             0.001 for a wrn, right for a million steps and too slow for a thousand).
         max_length: tokens of a text that are read; longer ones are cut.
+        reduce: a wrn sees images this many times smaller, averaged; 2 makes a step on a CPU about four times faster.
     """
 
     name: str = "mlp"
@@ -37,6 +38,11 @@ class Model:
     depth: int = 2
     batchnorm_momentum: float = 0.0
     max_length: int = 256
+    reduce: int = 1
+
+    def __post_init__(self) -> None:
+        if self.reduce != 1 and not self.name.startswith("wrn-"):
+            raise InputError(f"model.reduce is for wide residual networks (wrn-DEPTH-WIDTH); found it with {self.name}")
 
 
 Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
@@ -45,7 +51,7 @@ Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
 def _wide_resnet(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3:
         raise InputError(f"{model.name} takes images (channels, height, width); this task's inputs have shape {shape}")
-    return WideResNet(*parse(model.name), classes, channels=shape[0])
+    return WideResNet(*parse(model.name), classes, channels=shape[0], reduce=model.reduce)
 
 
 def _hugging_face(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -128,12 +128,17 @@ class WideResNet(nn.Module):
 
     Three groups of (depth - 4) / 6 blocks with 16, 32 and 64 times `width` channels; the second and the third halve
     the image; then the mean over all positions and a linear classifier. Weights converted to `torch.channels_last` take
-    the images with them.
+    the images with them. With `reduce` = r every square of r x r pixels is averaged to one first.
     """
 
-    def __init__(self, depth: int, width: int, classes: int, channels: int = 3, slope: float = 0.1) -> None:
+    def __init__(
+        self, depth: int, width: int, classes: int, channels: int = 3, slope: float = 0.1, reduce: int = 1
+    ) -> None:
         super().__init__()
         _check(depth, width)
+        if reduce < 1:
+            raise InputError(f"images can be reduced by a whole number of at least 1 (1 leaves them); found {reduce}")
+        self.reduce = reduce
         if classes < 1 or channels < 1 or slope < 0:
             raise InputError(
                 f"a wide residual network needs at least 1 class and 1 channel, and a slope of at least 0; "
@@ -164,7 +169,13 @@ class WideResNet(nn.Module):
         """What the classifier sees: (B, 64 width)."""
         # The weights' layout decides that of the whole network; images that have it already save the stem two copies.
         channels_last = self.stem.weight.is_contiguous(memory_format=torch.channels_last)
-        x = self.act(self.blocks(self.stem(self.pixels(x, channels_last))))
+        x = self.pixels(x, channels_last)
+        if self.reduce > 1:
+            if min(x.shape[2:]) < self.reduce:
+                size = f"{x.shape[2]} x {x.shape[3]}"
+                raise InputError(f"images of {size} pixels cannot be reduced {self.reduce} times; lower model.reduce")
+            x = F.avg_pool2d(x, self.reduce)
+        x = self.act(self.blocks(self.stem(x)))
         return x.mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
