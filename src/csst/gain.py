@@ -107,6 +107,22 @@ class Gain:
         target = target.to(entries.dtype)
         return target * entries if entries.ndim == 1 else target @ entries
 
+    def posterior(self, softmax: Tensor) -> Tensor:
+        """The class probabilities p to which softmaxes (..., K) trained under G belong: norm(G^T p) = softmax.
+
+        Where no distribution has such a softmax (only a non-diagonal G), negative entries of the solution become 0.
+        """
+        entries = self.table("scaled" if self.is_diagonal else "inverse", softmax)
+        weights = (
+            softmax / entries if self.is_diagonal else (softmax @ entries).clamp(min=torch.finfo(softmax.dtype).tiny)
+        )
+        return weights / weights.sum(-1, keepdim=True)
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """The inverse of a non-diagonal G / max G, the pseudo-inverse where it has none, float64."""
+        return torch.linalg.pinv(self.scaled)
+
     @cached_property
     def optimal_rows(self) -> Tensor:
         """norm(G^T e_y) for every label y, float64."""

@@ -103,6 +103,16 @@ def test_kl_is_zero_exactly_at_the_optimal_prediction(seed, classes, diagonal):
         assert (gap[moved] > 0).all()
 
 
+@given(seeds, class_counts, st.booleans())
+def test_the_posterior_is_what_the_optimal_prediction_came_from(seed, classes, diagonal):
+    matrix, logits, probs = instance(seed, classes, diagonal)
+    gain = csst.Gain(matrix + classes * torch.eye(classes))  # well conditioned
+    torch.testing.assert_close(gain.posterior(gain.optimal_prediction(probs)), probs, rtol=1e-9, atol=1e-9)
+    anything = gain.posterior(torch.softmax(3 * logits, 1))  # need not be the prediction of any distribution
+    assert float(anything.min()) >= 0
+    torch.testing.assert_close(anything.sum(1), torch.ones(len(logits), dtype=torch.float64))
+
+
 @given(seeds, st.integers(2, 6), st.floats(0.05, 0.99))
 def test_for_a_diagonal_gain_the_kl_threshold_is_the_confidence_threshold(seed, classes, confidence):
     matrix, logits, _ = instance(seed, classes, diagonal=True)

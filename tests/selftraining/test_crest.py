@@ -93,6 +93,23 @@ def test_alignment_changes_nothing_where_the_mean_is_right():
         made.settle()
 
 
+@pytest.mark.parametrize(
+    "matrix", [[[1.0, 0.2, 0.4], [0.1, 2.0, 0.3], [0.0, 0.5, 3.0]], [[7.0, 0, 0], [0, 0.1, 0], [0, 0, 2]]]
+)
+def test_under_another_gain_what_is_aligned_are_the_class_probabilities(matrix):
+    gain, prior = csst.Gain(torch.tensor(matrix)), torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    known = torch.softmax(torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), 1)
+    plain, made = Alignment(), Alignment()
+    for one, seen, under in ((plain, known, csst.Gain(torch.eye(3))), (made, gain.optimal_prediction(known), gain)):
+        one.bind(Setup(3, 40, prior, 10))
+        one(seen, torch.arange(40), under)
+        one.settle()
+    expected = gain.optimal_prediction(plain(known, torch.arange(40), csst.Gain(torch.eye(3))))
+    got = made(gain.optimal_prediction(known), torch.arange(40), gain)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(got, gain.optimal_prediction(known), atol=0.01)
+
+
 def test_bad_settings_are_refused():
     with pytest.raises(csst.InputError, match="at least one generation"):
         Rebalancing(0)

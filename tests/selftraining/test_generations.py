@@ -45,8 +45,7 @@ def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alp
     for record in made.run():
         records.append(record.step)
         if made.trainer is not before and before is not None:
-            model = before.best_model()
-            probs = torch.softmax(model(original.unlabeled), 1)
+            probs = torch.softmax(before.ema.module.eval()(original.unlabeled), 1)
             index, labels = Rebalancing(3, alpha).choose(probs, original.train_prior)
             task = made.trainer.task
             assert len(index) > 0
@@ -63,6 +62,17 @@ def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alp
     assert made.finished
     assert made.best.value == selected
     assert made.task is original
+
+
+def test_the_last_model_labels_whatever_validation_has_selected(monkeypatch):
+    made = generations(recipe_of("crest", crest_generations=2))
+    monkeypatch.setattr(type(made.trainer), "best_model", lambda trainer: pytest.fail("the selected model was asked"))
+    teacher = made.trainer
+    for _ in made.run():
+        if made.number == 1:
+            break
+    expected = torch.softmax(teacher.ema.module.eval()(made.task.unlabeled), 1).argmax(1)
+    assert torch.equal(made.labels, expected[made.index])
 
 
 def test_a_generation_starts_afresh_with_its_share_of_the_steps_and_its_temperature():

@@ -1,7 +1,8 @@
 """The outer loop of methods that train in generations: one `Trainer` after another, resumable in each.
 
-A generation trains from scratch; then its best model labels the unlabeled examples, and those that the method's
-`Rebalancing` chooses join the labeled set of the next. Most methods have one generation; nothing happens here then.
+A generation trains from scratch; then its last averaged model labels the unlabeled examples, and those that the
+method's `Rebalancing` chooses join the labeled set of the next. Most methods have one generation; nothing happens here
+then.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class Generations:
         return True
 
     def _unlabeled_probs(self) -> Tensor:
-        """The generation's best model on all unlabeled examples, the same on all processes."""
+        """The generation's last averaged model on all unlabeled examples, the same on all processes."""
         unlabeled, batch = self.task.unlabeled, self.settings.training.evaluation_batch
         shard, rounds = self.trainer.batches.shard_and_rounds(len(unlabeled), batch)
-        found = logits(self.trainer.best_model(), unlabeled, batch, self.engine.device, shard, rounds)
+        found = logits(self.trainer.ema.module.eval(), unlabeled, batch, self.engine.device, shard, rounds)
         probs = torch.zeros(len(unlabeled), self.task.classes)
         probs[shard] = torch.softmax(found, 1)
         return self.engine.total(probs)

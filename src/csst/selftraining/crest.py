@@ -74,7 +74,7 @@ class Alignment(Memory):
 
     mean(p) is over the last `RECENT` batches of weak views, of fewer at the start; nothing is aligned before the first.
     t falls from 1 in the first generation to `temperature` in the last, so q_t goes from the labeled prior towards a
-    flatter one. For a gain other than I a softmax that has learned its label y is norm(G^T y), so q_t is mapped so too.
+    flatter one. Under a gain G a softmax is norm(G^T p): p is what is aligned.
     """
 
     recent: Tensor
@@ -93,13 +93,14 @@ class Alignment(Memory):
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
-        self.note(probs)
+        known = gain.posterior(probs)
+        self.note(known)
         seen = min(int(self.seen), RECENT)
         if seen == 0:
             return probs
-        expected = (self.expected @ gain.optimal_rows.cpu()).to(probs.dtype).to(probs.device)
-        moved = probs * (expected + SMALLEST) / (self.recent[:seen].mean(0).to(probs.dtype) + SMALLEST)
-        return moved / moved.sum(1, keepdim=True)
+        expected = self.expected.to(probs.dtype).to(probs.device)
+        moved = known * (expected + SMALLEST) / (self.recent[:seen].mean(0).to(probs.dtype) + SMALLEST)
+        return gain.optimal(moved / moved.sum(1, keepdim=True), probs)
 
     def learn(self, *rows: Tensor) -> None:
         (probs,) = rows

@@ -24,9 +24,9 @@ class Refinery(Memory):
     (`trimmed`, then `aligned`), and until the next time the refined ones stand in for the model's own. This happens
     at the end of a step, so an example's refined label is of its last visit, never of the one that uses it.
 
-    The expected counts are N q. For G = I, q is the class prior: that of the labeled examples, or one estimated from
-    the predictions (EM; DARP's own estimate needs a second model). For another gain a softmax that has learned its
-    label y is norm(G^T y), so q = sum_y prior_y norm(G^T e_y); for a diagonal gain that is the prior again.
+    The expected counts are N q, with q the class prior: that of the labeled examples, or one estimated from the
+    predictions (EM; DARP's own estimate needs a second model). Under a gain G a softmax is norm(G^T p): what is kept
+    and refined is p, and refined labels are turned into softmaxes of the gain of the step that uses them.
 
     Args:
         warmup: share of the steps before the first refinement.
@@ -60,12 +60,10 @@ class Refinery(Memory):
         self.register_buffer("predictions", uniform)
         self.register_buffer("refined", uniform.clone())
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        self._expected = self.labeled_prior
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
-        self._expected = self.labeled_prior @ gain.optimal_rows.cpu()
-        self.note(index, probs)
-        return self.refined[index].to(probs.dtype) if int(self.steps) >= self.first else probs
+        self.note(index, gain.posterior(probs))
+        return gain.optimal(self.refined[index], probs) if int(self.steps) >= self.first else probs
 
     def learn(self, *rows: Tensor) -> None:
         index, probs = rows
@@ -76,7 +74,7 @@ class Refinery(Memory):
             # On the CPU in float64: other devices may have none, and all processes must find the same.
             known = self.predictions.cpu().double()
             known = known / known.sum(1, keepdim=True)
-            expected = em(known, self._expected, 100) if self.prior == "estimated" else self._expected
+            expected = em(known, self.labeled_prior, 100) if self.prior == "estimated" else self.labeled_prior
             counts = expected * len(known)
             self.refined.copy_(aligned(trimmed(known, counts, self.delta), counts))
 
@@ -84,13 +82,16 @@ class Refinery(Memory):
 def trimmed(probs: Tensor, counts: Tensor, delta: float) -> Tensor:
     """Without the noisy entries: class k keeps its floor(delta * counts_k) largest entries, and rows again sum to 1.
 
-    A removed entry is left with `SMALLEST`, so that an example that loses every entry becomes uniform. delta = 0 keeps
-    everything as it is. Of equal entries the first are kept.
+    What a class keeps is scaled to sum to counts_k before the rows are (as DARP's authors do in their code), so that
+    rare classes, which head-biased predictions hardly mention, are heard. A removed entry is left with `SMALLEST`, so
+    that an example that loses every entry becomes uniform. delta = 0 keeps everything as it is. Of equal entries the
+    first are kept.
     """
     if delta == 0:
         return probs
     rank = probs.argsort(stable=True, dim=0, descending=True).argsort(0)
-    kept = probs * (rank < (delta * counts).floor()) + SMALLEST
+    kept = probs * (rank < (delta * counts).floor())
+    kept = kept * (counts + SMALLEST) / (kept.sum(0) + SMALLEST) + SMALLEST
     return kept / kept.sum(1, keepdim=True)
 
 
