@@ -17,6 +17,7 @@ from typing import Any
 
 from csst.recipes import Recipe, execute, recipe
 
+NOTES = "\n**How to read it.**"  # what people wrote below the table, from here on, is kept
 #: method, weight of the unlabeled loss, initial multipliers, dual step
 SETTINGS: list[tuple[str, float, str, float]] = [
     ("erm", 1.0, "uniform", 0.25),
@@ -76,7 +77,9 @@ def main() -> None:
         lines.append(row(setting, runs))
         print(lines[-1], flush=True)
     if given.write:
-        (Path(__file__).parent / "results" / "tuning.md").write_text("\n".join([*lines, ""]))
+        file = Path(__file__).parent / "results" / "tuning.md"
+        known = file.read_text() if file.is_file() else ""
+        file.write_text("\n".join([*lines, ""]) + (NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""))
 
 
 if __name__ == "__main__":
