@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from csst.confusion import Confusion, confusion_counts
 from csst.data.task import Examples, Labeled
 from csst.objectives import Objective
+
+ROUNDING = 1e-9
 
 
 @torch.no_grad()
@@ -62,6 +65,11 @@ def counts(
     """Confusion counts (K, K) of the argmax predictions; add them up over processes before dividing."""
     labels = examples.labels if index is None else examples.labels[index]
     return confusion_counts(labels, logits(model, examples.inputs, batch, device, index, rounds).argmax(1), classes)
+
+
+def met(slack: Sequence[float]) -> bool | None:
+    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a share of 0.095. None without any."""
+    return min(slack) >= -ROUNDING if slack else None
 
 
 def summary(counted: Tensor, objective: Objective) -> dict[str, Any]:

@@ -54,8 +54,11 @@ class Run:
         except OSError as error:
             raise InputError(f"the run's folder {folder} cannot be written: {error}") from None
         run.write("environment.json", json.dumps(environment(), indent=2))
-        run.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
+        run.describe(recipe)
         return run
+
+    def describe(self, recipe: dict[str, Any]) -> None:
+        self.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:

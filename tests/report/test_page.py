@@ -146,7 +146,7 @@ def test_one_run_in_words_and_numbers(tmp_path):
     words = Read(page).text["text"]
     for name, labeled in zip(metrics["class_names"], metrics["labeled_counts"], strict=True):
         assert f"{name} ({labeled:,})" in words
-    for row in test["confusion"]:
+    for row in metrics["posthoc"]["test"]["confusion"]:  # of the model that is used
         for cell in row:
             assert cell == 0 or str(cell) in words
     assert "training:\n  steps: 400" in page

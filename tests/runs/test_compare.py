@@ -106,7 +106,8 @@ def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] 
 
 
 def numbers(mean: float, low: float, coverage: float, slack: list[float] | None = None) -> dict:
-    return {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
+    found = {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
+    return {**found, "objective_value": low}
 
 
 def test_the_table_says_mean_std_and_n():
@@ -156,7 +157,8 @@ def test_csv_has_a_line_per_seed_and_no_formula():
     read = list(csv.reader(as_csv(lines([made])).splitlines()))
     assert len(read) == 3
     assert read[1][0] == "'=cmd()"
-    assert [float(row[5]) for row in read[1:]] == [0.2, 0.4]
+    assert [float(row[6]) for row in read[1:]] == [0.2, 0.4]
+    assert {row[3] for row in read[1:]} == {"test"}
 
 
 def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):

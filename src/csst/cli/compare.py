@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rich.table import Table
@@ -14,7 +16,7 @@ from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.tables import show
 from csst.errors import InputError
 from csst.recipes import Recipe
-from csst.recipes.compare import Line, Outcome, compare, lines, parallel
+from csst.recipes.compare import Line, Outcome, SomeFailed, compare, lines, parallel
 from csst.recipes.rows import PRESETS, Row, preset, rows
 from csst.report import comparison_page
 from csst.report.tables import as_csv, as_json, cells, markdown
@@ -39,8 +41,18 @@ def parser_of(name: str, base: Recipe) -> Parser:
     return parser
 
 
+#: what `csst train` is told for one run, and how it is said of many
+INSTEAD = {"--seed": "--seeds N", "--method": "--methods", "--finish": "--no_posthoc to leave post-hoc adjustment out"}
+
+
 def main(words: Sequence[str]) -> int:
+    given = {word.partition("=")[0] for word in words}
+    for word, instead in INSTEAD.items():
+        if word in given:
+            raise InputError(f"csst compare carries out many runs and has no {word}: use {instead}")
     base, found = recipe_and_rest(words, parser_of)
+    if "--objective" in given and (found.preset or found.objectives):
+        raise InputError("--preset and --objectives name the objectives themselves: leave out --objective")
     chosen = chosen_rows(base, found)
     if found.seeds < 1 or found.jobs < 0:
         raise InputError(f"--seeds must be at least 1 and --jobs at least 0; found {found.seeds} and {found.jobs}")
@@ -48,17 +60,33 @@ def main(words: Sequence[str]) -> int:
     jobs = found.jobs or parallel(base)
     print(f"{len(chosen) * found.seeds} runs, {jobs} at once, in {out}", file=sys.stderr, flush=True)
     finish = "none" if found.no_posthoc else "posthoc"
-    outcomes = compare(base, chosen, range(found.seeds), out, jobs, finish, Clock())
+    try:
+        told(out, base, compare(base, chosen, range(found.seeds), out, jobs, finish, Clock()))
+    except SomeFailed as error:
+        if error.outcomes:
+            told(out, base, error.outcomes)
+        raise
+    return 0
+
+
+def told(out: Path, base: Recipe, outcomes: Sequence[Outcome]) -> None:
+    """Write the tables and show them."""
     table = lines(outcomes)
     said = sentence(table)
     write(out, base, outcomes, table, said)
     shown = cells(table)
-    terminal = Table(*shown[0], title=f"{base.name}, test set, mean ± std over {found.seeds} seeds")
+    part, most = measured_on(table), max(line.n for line in table)
+    terminal = Table(*shown[0], title=f"{base.name}, {part}, mean ± std over {most} seeds")
     for row in shown[1:]:
         terminal.add_row(*row)
     show(terminal)
     print(f"{said} Tables and report: {out}/compare.md, .csv, .json, .html")
-    return 0
+
+
+def measured_on(table: Sequence[Line]) -> str:
+    if all(line.part == "test" for line in table):
+        return "test set"
+    return "validation set, for lack of a test set (optimistic: models and rules were chosen on it)"
 
 
 def chosen_rows(base: Recipe, found: Any) -> list[Row]:
@@ -83,20 +111,40 @@ class Clock:
 
 
 def sentence(table: Sequence[Line]) -> str:
-    """Which row is best on the worst class of test, for each objective, and by how much."""
+    """Which row is best for each objective: the highest value of those that miss the constraints least."""
     said = []
     for objective in dict.fromkeys(line.objective for line in table):
-        those = sorted((line for line in table if line.objective == objective), key=lambda x: -x.mean("min_recall"))
-        best = those[0]
-        text = f"For '{objective}', {name(best)} recalls the worst class best ({best.mean('min_recall'):.3f}"
+        those = sorted((line for line in table if line.objective == objective), key=standing)
+        best, value = those[0], those[0].mean("objective_value")
+        level = [name(line) for line in those if standing(line) == standing(best)]
+        if len(level) > 1:
+            said.append(f"For '{objective}', {', '.join(level[:-1])} and {level[-1]} are level ({value:.3f}).")
+            continue
+        text = f"For '{objective}', {name(best)} "
+        if standing(best)[0] > 0:
+            text += f"misses the constraints least, by {standing(best)[0]:.3f} on average ({value:.3f}"
+        else:
+            constrained = best.met[0] is not None
+            text += f"{'meets the constraints and ' if constrained else ''}has the highest value ({value:.3f}"
         if len(those) > 1:
-            text += f"; next {name(those[1])}, {those[1].mean('min_recall'):.3f}"
+            text += f"; next {name(those[1])}, {those[1].mean('objective_value'):.3f}"
+            text += f", missing them by {standing(those[1])[0]:.3f}" if standing(those[1])[0] > 0 else ""
         said.append(f"{text}).")
-    return " ".join(said)
+    return " ".join(said) + f" Measured on the {measured_on(table)}."
+
+
+def standing(line: Line) -> tuple[float, float]:
+    """By how much the constraints are missed on average, then the objective, to three decimals; less is better."""
+    return round(mean(line.missed), 3), -round(line.mean("objective_value"), 3)
 
 
 def name(line: Line) -> str:
     return f"{line.label} + post-hoc" if line.finished else line.label
+
+
+def environment_of(folder: Path) -> dict[str, Any]:
+    path = folder / "environment.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[Line], said: str) -> None:
@@ -118,5 +166,8 @@ def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[
             "metrics": first,
             "journal": Run(outcome.folders[0]).journal(),
             "labels": list(first["multipliers"]),
+            "recipe": Run(outcome.folders[0]).recipe(),
+            "environment": environment_of(outcome.folders[0]),
+            "folder": outcome.folders[0],
         }
     folder.write("compare.html", comparison_page(f"Comparison on {base.name}", said, cells(table), runs))

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from csst.evaluation import met
+
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
@@ -20,9 +22,9 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
                 if part in measured:
                     m = measured[part]
                     slack = m["constraint_slack"]
-                    met = "–" if not slack else "met" if min(slack) >= 0 else f"missed by {-min(slack):.3f}"
+                    kept = "–" if not slack else "met" if met(slack) else f"missed by {-min(slack):.3f}"
                     numbers = [m["mean_recall"], m["min_recall"], m["min_coverage"], m["objective_value"]]
-                    table.add_row(name, part, *(f"{n:.3f}" for n in numbers), met)
+                    table.add_row(name, part, *(f"{n:.3f}" for n in numbers), kept)
     return table
 
 

@@ -8,7 +8,8 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import torch
 
 from csst.confusion import Confusion, head_tail
 from csst.errors import InputError
+from csst.evaluation import met
+from csst.language import objective as read_objective
 from csst.recipes.execute import execute, opened
 from csst.recipes.recipe import Recipe
 from csst.recipes.rows import Row
 from csst.runs import Run
+from csst.selftraining import method as read_method
 
 MEASURES = ("mean_recall", "min_recall", "min_coverage")
 
@@ -33,9 +37,21 @@ class Outcome:
     folders: list[Path]
 
 
+class SomeFailed(InputError):
+    """Runs of a comparison failed; `outcomes` has the rows of which some did not."""
+
+    def __init__(self, said: str, outcomes: list[Outcome]) -> None:
+        super().__init__(said)
+        self.outcomes = outcomes
+
+
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: the test numbers of one row over its seeds, finished after training or not."""
+    """A line of the table: the numbers of one row over its seeds, finished after training or not.
+
+    part: what was measured, test wherever there is one. missed: by how much the constraints are. used: the share of
+    the pseudo-labels that were used between the last two multiplier updates, where the method has any.
+    """
 
     label: str
     objective: str
@@ -44,6 +60,9 @@ class Line:
     met: list[bool | None]
     seconds: list[float]
     grouped: bool
+    missed: list[float] = field(default_factory=list)
+    used: list[float] = field(default_factory=list)
+    part: str = "test"
 
     @property
     def n(self) -> int:
@@ -67,8 +86,11 @@ def compare(
 ) -> list[Outcome]:
     """Run every row with every seed; what `out` already holds is not run again. `jobs` 0 takes what the cores allow.
 
-    A run that fails does not stop the others; afterwards one error names them all.
+    A run that fails does not stop the others; afterwards one error names them all and holds what did not fail.
     """
+    for row in chosen:
+        read_method(row.method)
+        read_objective(row.objective)
     runs = [(row.recipe(base, seed, finish), run_folder(out, row, seed)) for row, seed in _pairs(chosen, seeds)]
     for recipe, folder in runs:
         opened(recipe, folder, resume=True)  # refuses a folder that holds a run of other settings, before any work
@@ -77,16 +99,20 @@ def compare(
         done(name, at, len(runs))
         if error is not None:
             failed[name] = error
+    found: list[Outcome] = []
+    hashes: set[tuple[int, str]] = set()
+    for row in chosen:
+        folders = [folder for seed in seeds if (folder := run_folder(out, row, seed)).name not in failed]
+        made = Outcome(row, [Run.open(folder).metrics() for folder in folders], folders)
+        found += [made] if folders else []
+        if "data" not in row.changes:
+            hashes |= {(m["seed"], m["split_hash"]) for m in made.metrics}
+    if len(hashes) > len({seed for seed, _ in hashes}):
+        raise RuntimeError(f"the rows saw different splits: {sorted(hashes)}")
     if failed:
         first, error = next(iter(failed.items()))
-        raise InputError(f"{len(failed)} of {len(runs)} runs failed, such as {first}: {error}; repeat to continue")
-    found = []
-    for row in chosen:
-        folders = [run_folder(out, row, seed) for seed in seeds]
-        found.append(Outcome(row, [Run.open(folder).metrics() for folder in folders], folders))
-    hashes = {tuple(m["split_hash"] for m in outcome.metrics) for outcome in found if "data" not in outcome.row.changes}
-    if len(hashes) > 1:
-        raise RuntimeError(f"the rows saw different splits: {sorted(hashes)}")
+        said = f"{len(failed)} of {len(runs)} runs failed, such as {first}: {error}; repeat to continue"
+        raise SomeFailed(said, found)
     return found
 
 
@@ -114,7 +140,8 @@ def lines(outcomes: Sequence[Outcome]) -> list[Line]:
 
 def _line(outcome: Outcome, parts: list[dict[str, Any]], finished: bool) -> Line:
     grouped = any(word in outcome.metrics[0]["objective"] for word in ("[head]", "[tail]"))
-    measured = [part["test"] if "test" in part else part["validation"] for part in parts]
+    name = "test" if all("test" in part for part in parts) else "validation"
+    measured = [part[name] for part in parts]
     if grouped:
         measured = [
             {**numbers, **_by_group(numbers, metrics["labeled_counts"])}
@@ -125,11 +152,21 @@ def _line(outcome: Outcome, parts: list[dict[str, Any]], finished: bool) -> Line
         outcome.row.label,
         outcome.row.objective,
         finished,
-        {measure: [numbers[measure] for numbers in measured] for measure in MEASURES},
-        [min(slack) >= 0 if slack else None for slack in slacks],
+        {measure: [numbers[measure] for numbers in measured] for measure in (*MEASURES, "objective_value")},
+        [met(slack) for slack in slacks],
         [metrics["seconds"] for metrics in outcome.metrics],
         grouped,
+        [0.0 if met(slack) is not False else -min(slack) for slack in slacks],
+        [] if finished else [used for folder in outcome.folders if (used := _last_used(folder)) is not None],
+        name,
     )
+
+
+def _last_used(folder: Path) -> float | None:
+    last: dict[str, Any] = {}
+    for record, _ in Run(folder).records() if Run.exists(folder) else ():
+        last = record
+    return last.get("used")
 
 
 def _by_group(numbers: dict[str, Any], labeled_counts: list[int]) -> dict[str, float]:
@@ -159,7 +196,10 @@ def _carried_out(runs: list[tuple[Recipe, Path]], jobs: int) -> Iterator[tuple[s
         waiting: dict[Future[str | None], str] = {pool.submit(_run, *run): run[1].name for run in runs}
         try:
             for future in as_completed(waiting):
-                yield waiting[future], future.result()
+                try:
+                    yield waiting[future], future.result()
+                except BrokenProcessPool:  # and with it all that wait
+                    yield waiting[future], "a process was killed, perhaps for lack of memory: use fewer --jobs"
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -171,6 +211,8 @@ def _run(recipe: Recipe, folder: Path) -> str | None:
         warnings.simplefilter("ignore")  # the notes are in metrics.json; here they would hide the progress
         try:
             execute(recipe, folder, resume=True)
-        except (InputError, OSError, RuntimeError) as error:
+        except (InputError, OSError) as error:
             return str(error)
+        except Exception as error:  # whatever a plugin may do, the other runs go on
+            return f"{type(error).__name__}: {error}"
     return None

@@ -38,9 +38,11 @@ def execute(
 ) -> dict[str, Any]:
     """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
     old = opened(recipe, folder, resume)
-    if old is not None and old.finished:
+    if old is not None and old.finished and old.recipe().get("finish") == recipe.finish:
         return old.metrics()
     first = assemble(recipe)
+    if recipe.finish != "none":
+        refuse_unfinishable(first.task)
     trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
     engine = trainer.engine
     if old is None and engine.first:
@@ -48,6 +50,8 @@ def execute(
     engine.barrier()
     run = Run.open(folder)
     state = run.checkpoint()
+    if state is None and run.finished:
+        raise InputError(f"{folder} has no checkpoint any more, so its training cannot be finished in another way")
     spent = 0.0
     if state is not None:
         refuse_other(state, recipe, trainer.task, folder)
@@ -93,7 +97,7 @@ def execute(
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - start
-    last = trainer.last_weights() if recipe.finish == "posthoc" else None
+    last = trainer.last_weights() if recipe.finish != "none" else None
     if not engine.first:
         engine.barrier()
         return run.metrics()
@@ -102,6 +106,8 @@ def execute(
     if outputs is not None:
         run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))
+    if run.recipe().get("finish") != recipe.finish:  # all else is the same, or it would have been refused
+        run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
 
@@ -114,7 +120,7 @@ def _shared(trainer: Generations) -> list[bool]:
 
 def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:
     """Stop if a checkpoint is of other settings or other data than these."""
-    changes = differences(state["recipe"], recipe.as_dict())
+    changes = _of_training(state["recipe"], recipe)
     if changes:
         raise InputError(
             f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo "
@@ -132,6 +138,22 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
         )
 
 
+def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
+    """Where a run's settings differ from these; `finish` may, as it comes after training."""
+    return differences({**known, "finish": recipe.finish}, recipe.as_dict())
+
+
+def refuse_unfinishable(task: Task) -> None:
+    """Stop before training if no rule can be cross-fitted after it."""
+    few = (task.validation.labels.bincount(minlength=task.classes) < 2).nonzero().flatten().tolist()
+    if few:
+        names = ", ".join(str(task.class_names[c]) for c in few[:10])
+        raise InputError(
+            f"post-hoc adjustment is cross-fitted and needs at least 2 validation examples of every class; found fewer "
+            f"of {names}: add some, or leave it out (--finish none; csst compare: --no_posthoc)"
+        )
+
+
 def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
     """The run that the folder already holds, if it may be resumed; None for a new one."""
     if not Run.exists(folder):
@@ -139,7 +161,7 @@ def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
     if not resume:
         raise InputError(f"{folder} already holds a run: continue it with --resume, or choose another --out")
     run = Run.open(folder)
-    changes = differences(run.recipe(), recipe.as_dict())
+    changes = _of_training(run.recipe(), recipe)
     if changes:
         raise InputError(
             f"{folder} holds a run of other settings and cannot be resumed with these ({'; '.join(changes[:5])}): "

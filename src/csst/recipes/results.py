@@ -83,6 +83,10 @@ def results(
     notes += [f"on validation {small}"] if small else []
     if ended is not None:
         found["posthoc"] = posthoc(ended, trainer.objective, task.train_prior, recipe.seed)
+        found["posthoc"]["unadjusted"] = {
+            name: summary(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
+            for name, (scores, labels) in ended.items()
+        }
     if len(task.unlabeled):
         some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:PRIOR_EXAMPLES]
         estimate = estimate_prior(

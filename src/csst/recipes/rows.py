@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from hashlib import sha256
 from typing import Any
 
 from csst.errors import InputError, nearest
@@ -25,9 +26,13 @@ class Row:
 
     @property
     def folder(self) -> str:
-        """A name for the folder of its runs, without the seed; letters that folders do not take become _."""
+        """A name for the folder of its runs, without the seed.
+
+        Letters that folders do not take become _, and long names are cut; a hash then tells such names apart.
+        """
         said = f"{self.label}-{self.objective}"
-        return "".join(letter if letter.isalnum() or letter in "-+.=" else "_" for letter in said)[:100]
+        name = "".join(letter if letter.isalnum() or letter in "-+.=_" else "_" for letter in said)[:90]
+        return name if name == said else f"{name}-{sha256(said.encode()).hexdigest()[:8]}"
 
 
 def rows(methods: Sequence[str], objectives: Sequence[str]) -> list[Row]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from csst.evaluation import met
 from csst.report.goals import Covered
 from csst.report.shown import ShownRun
 from csst.report.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, look, shortened
@@ -112,7 +113,8 @@ def coverage_figure(run: ShownRun, covered: Sequence[Covered]) -> Drawing:
     missed = [
         part.label
         for part, value in zip(covered, values, strict=True)
-        if (part.low is not None and value < part.low) or (part.high is not None and value > part.high)
+        if met([*([] if part.low is None else [value - part.low]), *([] if part.high is None else [part.high - value])])
+        is False
     ]
     found = f"{len(missed)} of {len(covered)} miss the bound" if missed else "all keep the bound"
     where = run.part if run.finished else "validation, so far"

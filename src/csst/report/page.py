@@ -127,16 +127,22 @@ def _section(run: ShownRun, figures: _Numbered, alone: bool, recall_shown: bool)
         said = (run.metrics.get("posthoc") or {}).get(key)
         parts.append(f"<p>{escape(shortened(said, 600))}</p>\n" if said else "")
     covered = constrained_coverage(run.objective, run.class_names, run.counts) if run.result else []
+    used = run.as_used
+    if run.finish:
+        text = "The confusion, the coverage and the numbers of classes and constraints below are of the finished model"
+        parts.append(
+            f"<p class='soft'>{text}, which csst predict uses; curves over the steps are of the training.</p>\n"
+        )
     drawings: list[Drawing | None] = []
     if run.result and not recall_shown:
         drawings.append(recall_figure([run]))
     if run.finished:
-        drawings.append(confusion_figure(run))
+        drawings.append(confusion_figure(used))
     if run.journal:
         drawings.append(multipliers_figure(run) if run.labels else None)
         drawings += [recall_over_time(run), used_figure(run)]
     if covered:
-        drawings.append(coverage_figure(run, covered))
+        drawings.append(coverage_figure(used, covered))
         drawings.append(coverage_over_time(run, covered) if run.journal else None)
     if alone and run.finish:
         drawings.append(tradeoff_figure([run]))
@@ -146,14 +152,14 @@ def _section(run: ShownRun, figures: _Numbered, alone: bool, recall_shown: bool)
         parts.append(
             f"<p class='soft'>Figures over the steps show {len(run.journal)} of {run.updates:,} updates.</p>\n"
         )
-    limits = constraint_table(run, ROWS)
+    limits = constraint_table(used, ROWS)
     if limits:
         shown = table(limits, f"On {run.part}; a negative slack is a miss")
         parts.append(f"<details><summary>How surely the constraints are met</summary>{shown}</details>\n")
     if run.result:
         few = len(run.class_names) <= MANY_CLASSES
         heading = "The classes in numbers" if few else f"The {ROWS} classes with the lowest recall"
-        rows = table(class_table(run, ROWS), f"On {run.part}")
+        rows = table(class_table(used, ROWS), f"On {run.part}")
         parts.append(f"<details><summary>{escape(heading)}</summary>{rows}</details>\n")
     return [*parts, *_made_with(run)]
 

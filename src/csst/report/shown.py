@@ -56,6 +56,11 @@ class ShownRun:
         return (self.metrics.get("posthoc") or {}).get(self.part) or {}
 
     @property
+    def as_used(self) -> ShownRun:
+        """The run with the numbers of the model that csst predict uses: the finished one, where there is one."""
+        return replace(self, metrics={**self.metrics, self.part: self.finish}) if self.finish else self
+
+    @property
     def intervals(self) -> dict[str, Any]:
         """Confidence intervals of its numbers, where the run has them."""
         return self.result.get("intervals") or {}

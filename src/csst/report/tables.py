@@ -21,19 +21,22 @@ def plain(name: str) -> str:
 def cells(lines: Sequence[Line]) -> list[list[str]]:
     """Head and rows as the paper writes them: mean ± std over the seeds, and n."""
     several = len({line.objective for line in lines}) > 1
-    worst = "min head–tail " if any(line.grouped for line in lines) else "min "
+    kinds = {line.grouped for line in lines}
+    worst = "min " if kinds == {False} else "min head–tail " if kinds == {True} else "min (head–tail where asked) "
     head = ["method", *(["objective"] if several else []), "mean recall", f"{worst}recall", f"{worst}coverage"]
-    rows = [[*head, "constraints", "seconds", "n"]]
+    used = any(line.used for line in lines)
+    rows = [[*head, "constraints", *(["used"] if used else []), "seconds", "n"]]
     for line in lines:
         label = f"{line.label} + post-hoc" if line.finished else line.label
         numbers = [f"{line.mean(m):.3f} ± {line.std(m):.3f}" if line.n > 1 else f"{line.mean(m):.3f}" for m in MEASURES]
+        share = [f"{sum(line.used) / len(line.used):.0%}" if line.used else "–"] if used else []
         seconds = f"{sum(line.seconds) / line.n:.0f}"
-        rows.append([label, *([line.objective] if several else []), *numbers, met(line), seconds, str(line.n)])
+        rows.append([label, *([line.objective] if several else []), *numbers, met(line), *share, seconds, str(line.n)])
     return rows
 
 
 def met(line: Line) -> str:
-    """Whether the constraints hold on test: yes, no, or how often."""
+    """Whether the constraints hold: yes, no, or how often."""
     if all(one is None for one in line.met):
         return "–"
     kept = sum(bool(one) for one in line.met)
@@ -49,15 +52,16 @@ def as_csv(lines: Sequence[Line]) -> str:
     """One line per row and seed, for spreadsheets and data frames."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["method", "objective", "finished", "run", *MEASURES, "constraints_met", "seconds"])
+    head = ["method", "objective", "finished", "measured_on", "run", *MEASURES, "constraints_met", "used", "seconds"]
+    writer.writerow(head)
     for line in lines:
         for at in range(line.n):
             numbers = [f"{line.values[measure][at]:.6f}" for measure in MEASURES]
             kept = "" if line.met[at] is None else str(line.met[at]).lower()
             finished = "posthoc" if line.finished else ""
-            writer.writerow(
-                [plain(line.label), plain(line.objective), finished, at, *numbers, kept, f"{line.seconds[at]:.1f}"]
-            )
+            used = f"{line.used[at]:.6f}" if line.used else ""
+            name = [plain(line.label), plain(line.objective), finished, line.part, at]
+            writer.writerow([*name, *numbers, kept, used, f"{line.seconds[at]:.1f}"])
     return out.getvalue()
 
 
@@ -70,9 +74,13 @@ def as_json(lines: Sequence[Line], about: dict[str, Any]) -> str:
                 "method": line.label,
                 "objective": line.objective,
                 "finished": "posthoc" if line.finished else None,
+                "measured_on": line.part,
                 "n": line.n,
                 **numbers,
+                "objective_value": line.values["objective_value"],
                 "constraints_met": line.met,
+                "constraints_missed_by": line.missed,
+                "used": line.used,
                 "seconds": line.seconds,
             }
         )

@@ -48,7 +48,8 @@ def tradeoff_figure(runs: Sequence[ShownRun]) -> Drawing:
 def frontier_figure(run: ShownRun) -> Drawing | None:
     """What post-hoc rules reach from this one training on validation: mean against min recall and min coverage.
 
-    The frontier is measured on the examples its rules were fitted on, so the run is drawn as it is on validation too.
+    The frontier is measured on the examples its rules were fitted on, so the model whose rules they are, the last one,
+    is drawn as it is on validation too.
     """
     posthoc = run.metrics.get("posthoc") or {}
     keys = ("mean_recall", "min_recall", "min_coverage")
@@ -58,7 +59,8 @@ def frontier_figure(run: ShownRun) -> Drawing | None:
         return None
     points = points[:: -(-len(points) // POINTS)]
     mean, low, coverage = zip(*points, strict=True)
-    own, finish = run.metrics.get("validation"), posthoc.get("validation")
+    own = (posthoc.get("unadjusted") or run.metrics).get("validation")
+    finish = posthoc.get("validation")
 
     def paint(figure: Any) -> None:
         rows = figure.subplots(2, 1, sharex=True)
@@ -74,7 +76,9 @@ def frontier_figure(run: ShownRun) -> Drawing | None:
         rows[1].set_xlabel("mean recall on validation")
 
     shown = [Key("●", ACCENT, "post-hoc rules")]
-    shown += [Key("■", RUNS[1], "as trained")] if own else []
+    shown += (
+        [Key("■", RUNS[1], "the last model without a rule" if "unadjusted" in posthoc else "as trained")] if own else []
+    )
     shown += [Key("□", RUNS[1], "its post-hoc adjustment, cross-fitted")] if finish else []
     alt = (
         f"Frontier of post-hoc rules: mean recall from {mean[0]:.2f} to {mean[-1]:.2f}, min recall up to "

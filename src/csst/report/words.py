@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from csst.evaluation import met
 from csst.report.shown import ShownRun
 from csst.report.svg import shortened
 
@@ -129,7 +130,7 @@ def constraints(found: dict[str, Any]) -> str:
     slack = found.get("constraint_slack")
     if not slack:
         return "–"
-    return "met" if min(slack) >= 0 else f"missed by {number(-min(slack))}"
+    return "met" if met(slack) else f"missed by {number(-min(slack))}"
 
 
 def number(value: float | None) -> str:

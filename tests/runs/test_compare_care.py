@@ -1,0 +1,205 @@
+"""What a comparison refuses before any work, what it keeps when runs fail, and what its table says of what."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import csst.cli.compare as command
+from csst.cli import main
+from csst.errors import InputError
+from csst.evaluation import met
+from csst.recipes import execute
+from csst.recipes.compare import Line, SomeFailed, compare, lines
+from csst.recipes.rows import Row, rows
+from csst.report.tables import as_csv, cells
+from tests.runs.test_compare import FAST, short  # noqa: F401
+
+KILLED = """
+import os, signal
+def task(seed):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--methods", "fixmach,csst"], "did you mean 'fixmatch'"),
+        (["--objectives", "min-recall,mean-recall"], "objective"),
+        (["--seed", "5"], "no --seed: use --seeds N"),
+        (["--method=csst"], "no --method: use --methods"),
+        (["--finish", "none"], "no --finish: use --no_posthoc"),
+        (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
+        (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),
+    ],
+)
+def test_wrong_words_are_refused_before_any_run(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "toy", "--out", "c", *words]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not Path("c").exists()
+
+
+def test_objectives_that_differ_in_a_sign_or_late_have_folders_of_their_own():
+    long = "max mean(recall) s.t. " + ", ".join(f"recall[{c}] >= 0.1" for c in range(20))
+    said = [
+        "max accuracy s.t. recall[0] >= 0.5",
+        "max accuracy s.t. recall[0] <= 0.5",
+        long,
+        long + ", recall[0] >= 0.2",
+    ]
+    folders = [row.folder for row in rows(["csst"], said)]
+    assert len(set(folders)) == 4
+    assert max(map(len, folders)) <= 100
+    assert Row("crest+", "crest+", "min-recall").folder == "crest+-min-recall"
+
+
+def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatch):  # noqa: F811
+    bad = Row("bad", "erm", "min-recall", {"training": {"lr": 1e30}})
+    with pytest.raises(SomeFailed, match=r"1 of 2 runs failed, such as bad-min-recall-0: .*not finite") as caught:
+        compare(short, [bad, Row("csl", "csl", "min-recall")], [0], tmp_path, 1, "none")
+    assert [outcome.row.label for outcome in caught.value.outcomes] == ["csl"]
+
+    def failing(*given):
+        raise caught.value
+
+    monkeypatch.setattr(command, "compare", failing)
+    assert main(["compare", "toy", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "1 of 2 runs failed" in said.err
+    assert "| csl |" in (tmp_path / "compare.md").read_text()
+
+
+def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):  # noqa: F811
+    def sometimes(recipe, folder, resume):
+        if recipe.seed == 0:
+            raise ZeroDivisionError("of a plugin")
+        return execute(recipe, folder, resume)
+
+    monkeypatch.setattr("csst.recipes.compare.execute", sometimes)
+    with pytest.raises(SomeFailed, match=r"1 of 2 .*ZeroDivisionError: of a plugin") as caught:
+        compare(short, rows(["erm"], ["min-recall"]), [0, 1], tmp_path, 1, "none")
+    assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]
+
+
+def test_a_killed_process_is_told_in_a_sentence(tmp_path, monkeypatch):
+    from csst.recipes import recipe
+
+    (tmp_path / "a_plugin_that_dies.py").write_text(KILLED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    base = recipe("custom")
+    base = replace(base, data=replace(base.data, source="a_plugin_that_dies:task"))
+    with pytest.raises(InputError, match=r"2 of 2 runs failed.*a process was killed, perhaps for lack of memory"):
+        compare(base, rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
+
+
+def line(label: str, value: float, missed: list[float], kept: bool | None, finished: bool = False) -> Line:
+    values = {m: [0.5] * len(missed) for m in ("mean_recall", "min_recall", "min_coverage")}
+    values["objective_value"] = [value] * len(missed)
+    return Line(label, "goal", finished, values, [kept] * len(missed), [1.0] * len(missed), False, missed)
+
+
+def test_the_sentence_ranks_by_the_objective_and_its_constraints():
+    free = [line("a", 0.2, [0.0], None), line("b", 0.7, [0.0], None, True), line("c", 0.3, [0.0], None)]
+    assert command.sentence(free).startswith("For 'goal', b + post-hoc has the highest value (0.700; next c, 0.300).")
+    assert "Measured on the test set." in command.sentence(free)
+    level = command.sentence([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
+    assert level.startswith("For 'goal', a and b are level (0.000).")
+    bound = [line("a", 0.9, [0.1, 0.0], False), line("b", 0.4, [0.0, 0.0], True)]
+    assert "b meets the constraints and has the highest value (0.400; next a, 0.900, missing them by 0.050)" in (
+        command.sentence(bound)
+    )
+    assert "a misses the constraints least, by 0.050 on average (0.900)" in command.sentence(bound[:1])
+
+
+def test_a_share_at_its_bound_meets_it():
+    assert met([0.1, 38 / 400 - 0.095 - 1e-17]) is True
+    assert met([0.1, -1e-6]) is False
+    assert met([]) is None
+
+
+def test_groups_and_classes_in_one_table_are_told_apart():
+    one = line("a", 0.2, [0.0], None)
+    assert cells([one])[0][2] == "min recall"
+    assert cells([replace(one, grouped=True)])[0][2] == "min head–tail recall"
+    assert cells([one, replace(one, grouped=True)])[0][2] == "min (head–tail where asked) recall"
+
+
+def test_the_table_says_how_much_was_used(short, tmp_path):  # noqa: F811
+    table = lines(compare(short, rows(["erm", "csst"], ["min-recall"]), [0], tmp_path, 1, "none"))
+    last = json.loads((tmp_path / "csst-min-recall-0" / "journal.jsonl").read_text().splitlines()[-1])
+    assert [one.used for one in table] == [[], [last["used"]]]
+    shown = cells(table)
+    assert shown[0][5] == "used"
+    assert [row[5] for row in shown[1:]] == ["–", f"{last['used']:.0%}"]
+    assert f",{last['used']:.6f}," in as_csv(table)
+
+
+def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    known = np.where(np.arange(120) < 20, -1, labels)
+    np.savez("mine.npz", x=generator.normal(labels[:, None], 1.0, (120, 2)).astype(np.float32), y=known)
+    words = ["--training.steps", "10", "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]
+    given = ["compare", "array", "--data.path", "mine.npz", "--methods", "erm", "--seeds", "1", "--out", "c", *words]
+    assert main(given) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "validation set, for lack of a test set (optimistic" in said
+    assert "Measured on the validation set, for lack of a test set" in Path("c/compare.md").read_text()
+    assert {row["measured_on"] for row in json.loads(Path("c/compare.json").read_text())["rows"]} == {"validation"}
+    assert ",validation," in Path("c/compare.csv").read_text()
+
+
+def test_the_page_of_a_comparison_has_settings_and_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--methods", "erm,csl", "--seeds", "1", "--jobs", "1", "--no_posthoc", "--out", "c", *FAST]
+    assert main(["compare", "digits", *words]) == 0
+    page = Path("c/compare.html").read_text()
+    assert page.count("<summary>Settings</summary>") == page.count("<summary>Environment</summary>") == 2
+    assert "Settings that differ" in page
+
+
+def without_time(metrics: dict) -> dict:
+    return {key: value for key, value in metrics.items() if key != "seconds"}
+
+
+def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp_path):  # noqa: F811
+    plain = execute(short, tmp_path / "later")
+    journal = (tmp_path / "later" / "journal.jsonl").read_bytes()
+    finishing = replace(short, finish="posthoc")
+    at_once = execute(finishing, tmp_path / "once")
+    later = execute(finishing, tmp_path / "later", resume=True)
+    assert without_time(later) == without_time(at_once)
+    assert later["seconds"] == pytest.approx(plain["seconds"], abs=5)
+    assert (tmp_path / "later" / "journal.jsonl").read_bytes() == journal
+    assert "finish: posthoc" in (tmp_path / "later" / "recipe.yaml").read_text()
+    assert execute(finishing, tmp_path / "later", resume=True) == later
+    assert without_time(execute(short, tmp_path / "later", resume=True)) == without_time(plain)
+    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
+        (tmp_path / "later" / name).unlink(missing_ok=True)
+    with pytest.raises(InputError, match="no checkpoint any more"):
+        execute(finishing, tmp_path / "later", resume=True)
+
+
+def test_a_rule_that_cannot_be_fitted_is_refused_before_training(short, tmp_path):  # noqa: F811
+    few = replace(short, finish="posthoc", data=replace(short.data, validation=1))
+    with pytest.raises(
+        InputError, match=r"at least 2 validation examples of every class; found fewer of .*--finish none"
+    ):
+        execute(few, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_last_model_without_a_rule_is_stored(short, tmp_path):  # noqa: F811
+    found = execute(replace(short, finish="posthoc"), tmp_path)["posthoc"]
+    assert set(found["unadjusted"]) == {"validation", "test"}
+    unadjusted = next(option for option in found["options"] if option["strength"] == 0)
+    assert found["unadjusted"]["validation"]["objective_value"] == pytest.approx(unadjusted["value"])
+    assert math.isfinite(found["unadjusted"]["test"]["mean_recall"])
