@@ -203,3 +203,15 @@ def test_the_last_model_without_a_rule_is_stored(short, tmp_path):  # noqa: F811
     unadjusted = next(option for option in found["options"] if option["strength"] == 0)
     assert found["unadjusted"]["validation"]["objective_value"] == pytest.approx(unadjusted["value"])
     assert math.isfinite(found["unadjusted"]["test"]["mean_recall"])
+
+
+def test_arrays_without_unlabeled_examples_train_methods_that_need_none(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    labels = np.arange(60) % 2
+    np.savez("mine.npz", x=np.random.default_rng(0).normal(labels[:, None], 1.0, (60, 2)).astype(np.float32), y=labels)
+    words = ["--data.path", "mine.npz", "--training.steps", "10", "--training.labeled_batch", "8"]
+    assert main(["train", "array", "--method", "csl", "--out", "c", *words]) == 0
+    assert json.loads(Path("c/metrics.json").read_text())["unlabeled_count"] == 0
+    capsys.readouterr()
+    assert main(["train", "array", "--method", "csst", "--out", "d", *words]) == 2
+    assert "csst-fixmatch needs unlabeled examples; there are none: use csl, la or erm" in capsys.readouterr().err

@@ -120,10 +120,6 @@ def from_arrays(
         held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
     test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
     rest = torch.cat(unlabeled)
-    if not len(rest):
-        raise InputError(
-            "there are no unlabeled examples: mark some with y = -1, give x_unlabeled, or use --method csl"
-        )
     scale = torch.cat([labeled[0], rest]).float().std(0)
     weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
     return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)

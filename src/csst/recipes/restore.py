@@ -29,7 +29,7 @@ from csst.runs import Run
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run's selected model with what it needs to read new examples, and its decision rule if it was finished."""
+    """A run's model with what it needs to read new examples: the selected one, or the last with its decision rule."""
 
     recipe: Recipe
     model: nn.Module
