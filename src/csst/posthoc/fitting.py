@@ -19,6 +19,7 @@ from csst.confusion import Confusion
 from csst.errors import InputError
 from csst.objectives import Objective, payoff_of
 from csst.posthoc.mixture import Mixture, best_mixture
+from csst.posthoc.prices import priced
 from csst.posthoc.problem import Problem
 from csst.posthoc.rule import DecisionRule, Randomised
 from csst.posthoc.sweep import Candidate, Search, candidate, candidates
@@ -99,7 +100,8 @@ def fit(
     train_prior: the class shares of the training data, None for the shares of these labels. They only say which classes
     are head and tail; the prior behind the probabilities is estimated, and the objective is measured on these examples.
     sweeps: how many coefficients the local search may sweep; None for 90 + 9 K, half as many again where the objective
-    looks at wrong predictions too (precision, coverage). The same seed gives the same rule.
+    looks at wrong predictions too (precision, coverage); where coverage is bounded a second walk may take half as
+    many more (`csst.posthoc.prices`). The same seed gives the same rule.
     """
     return fitted(Problem.of(probs, labels, objective, train_prior, tolerance), sweeps, seed)
 
@@ -108,7 +110,12 @@ def fitted(problem: Problem, sweeps: int | None = None, seed: int = 0) -> Fitted
     """`fit` of a checked problem."""
     # The rules that always name the same class are of use to a lottery where the probabilities know little.
     always = [torch.diag(row) + 1e-9 * row for row in torch.eye(problem.classes, dtype=torch.float64)]
-    met, mixture = generated(problem, distinct([*searched(problem, sweeps, seed), *candidates(problem, always)]))
+    first, second = walks(problem, sweeps, seed)
+    met, mixture = generated(problem, distinct([*first, *candidates(problem, always)]))
+    if second:
+        # What was met before stays in front, so that the weights of the first lottery still point at its rules.
+        met, again = generated(problem, distinct([*met, *second]))
+        mixture = max(mixture, again, key=lambda m: m.key)
     best = max(met, key=lambda c: c.key)
     used = mixture.weights.nonzero().flatten().tolist()
     lottery = Randomised(tuple(DecisionRule(met[i].matrix) for i in used), mixture.weights[used])
@@ -131,25 +138,45 @@ def fitted(problem: Problem, sweeps: int | None = None, seed: int = 0) -> Fitted
 
 def searched(problem: Problem, sweeps: int | None = None, seed: int = 0, lottery: bool = True) -> list[Candidate]:
     """The rules met in the search for the best one; without `lottery`, only those that one rule needs."""
+    first, second = walks(problem, sweeps, seed, lottery)
+    return distinct([*first, *second])
+
+
+def walks(
+    problem: Problem, sweeps: int | None, seed: int, lottery: bool = True
+) -> tuple[list[Candidate], list[Candidate]]:
+    """The rules met from the usual starts, and from those by prices where coverage is bounded.
+
+    Single coefficients stall under such constraints. Each walk has a budget of its own, so that the second can
+    add to what the first finds and take nothing away.
+    """
     if sweeps is not None and (isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1):
         raise InputError(f"sweeps is a whole number >= 1, or None for the default; found {sweeps!r}")
     plain = torch.ones(problem.classes, dtype=torch.float64)
     # As it is, as if all classes were equally frequent, and as frequent as they are here.
     starts = candidates(problem, [torch.diag(w) for w in (plain, 1 / problem.behind, problem.odds)])
     usual = (90 + 9 * problem.classes) * (3 if problem.has_offsets else 2) // 2
-    search = Search(problem, torch.Generator().manual_seed(seed), usual if sweeps is None else sweeps)
+    allowed = usual if sweeps is None else sweeps
+    search, later = (Search(problem, torch.Generator().manual_seed(seed), n) for n in (allowed, (allowed + 1) // 2))
     if problem.classes == 2 and not problem.has_offsets and not lottery:
-        return [*starts, search.refined(starts[0])]  # a single sweep has seen every rule
+        return [*starts, search.refined(starts[0])], []  # a single sweep has seen every rule
     met = distinct([*starts, *dual(problem, starts[1])])
-    met, _ = generated(problem, met)
+    met, mixture = generated(problem, met)
     ranked = sorted(met, key=lambda c: c.key, reverse=True)
-    refined = [search.refined(start) for start in distinct([*ranked[:2], *starts[:2]])]
+    refined = climbed(search, distinct([*ranked[:2], *starts[:2]]))
+    more = priced(problem, mixture)
+    return distinct([*met, *refined]), [*more, *climbed(later, more)] if more else []
+
+
+def climbed(search: Search, starts: list[Candidate]) -> list[Candidate]:
+    """The starts refined, then the best of them disturbed and refined until that leads to nothing better."""
+    refined = [search.refined(start) for start in starts]
     best, failures = max(refined, key=lambda c: c.key), 0
-    while search.sweeps > 0 and failures < PATIENCE and (problem.classes > 2 or problem.has_offsets):
+    while search.sweeps > 0 and failures < PATIENCE and (search.problem.classes > 2 or search.problem.has_offsets):
         again = search.refined(search.disturbed(best))
         refined.append(again)
         best, failures = (again, 0) if again.key > best.key else (best, failures + 1)
-    return distinct([*met, *refined])
+    return refined
 
 
 def dual(problem: Problem, start: Candidate, steps: int = 40) -> list[Candidate]:
