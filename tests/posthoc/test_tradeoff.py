@@ -98,6 +98,13 @@ def test_constraints_that_cannot_be_met_together():
     assert "can be met" in told("max accuracy s.t. recall[0] >= 0.9, recall[2] <= 2")[1]
 
 
+def test_what_comes_nearest_alone_is_that_of_the_constraint_alone():
+    joint, sentence = told("max accuracy s.t. coverage[2] >= 2, accuracy >= 0.99")
+    alone = told("max accuracy s.t. accuracy >= 0.99")[0].deterministic_value
+    assert f"accuracy >= 0.99 cannot be met, even alone: the nearest is {alone:.3g} instead of 0.99" in sentence
+    assert alone > float(joint.confusion.accuracy) + 0.1
+
+
 def test_the_nearest_of_constraints_from_either_side_and_between_metrics():
     for text, bound in (("coverage <= 0.2", 0.2), ("0.5 <= coverage", 0.5), ("0.2 >= coverage", 0.2)):
         best, sentence = told(f"max accuracy s.t. {text}")

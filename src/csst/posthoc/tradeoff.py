@@ -99,7 +99,7 @@ def feasibility(problem: Problem, found: Fitted) -> str:
             f"All constraints of '{objective}' can be met on these validation examples, "
             f"with a value of {found.deterministic_value:.3f}."
         )
-    told = "; ".join(f"{what} cannot be met{_together(problem, at)}: {nearest}" for at, what, nearest in missed)
+    told = "; ".join(_said(problem, *one) for one in missed)
     lottery = found.lottery.violation == 0
     note = f" A randomised rule meets all of them, with a value of {found.randomised_value:.3f}." if lottery else ""
     return f"On these validation examples no rule was found that meets all constraints. {told}.{note}"
@@ -138,16 +138,16 @@ def _reached(objective: Sentence, constraint: Constraint, slack: float) -> str:
     return f"misses it by {-slack:.3g}"
 
 
-def _together(problem: Problem, number: int) -> str:
-    """ " together with ..." if the constraint could be met without the others."""
+def _said(problem: Problem, number: int, what: str, nearest: str) -> str:
+    """That a constraint cannot be met: even alone, with the nearest it comes then, or together with the others."""
     objective = problem.objective
     if not isinstance(objective, Sentence) or len(objective.constraints) < 2:
-        return ""
-    alone = replace(objective, constraints=(objective.constraints[number],))
-    if fitted(replace(problem, objective=alone)).deterministic.violation > 0:
-        return ", even alone"
+        return f"{what} cannot be met: {nearest}"
+    single = replace(objective, constraints=(objective.constraints[number],))
+    for _, _, alone in _missed(single, fitted(replace(problem, objective=single))):
+        return f"{what} cannot be met, even alone: {alone}"
     others = [shown(c) for at, c in enumerate(objective.constraints) if at != number]
-    return f" together with {', '.join(others)}"
+    return f"{what} cannot be met together with {', '.join(others)}: {nearest}"
 
 
 def _point(problem: Problem, matrix: Tensor, counts: Tensor | None = None) -> Point:
