@@ -65,9 +65,12 @@ class CrossFit:
     def sentence(self) -> str:
         """What was chosen and what it is expected to give, in words."""
         strength = self.chosen.strength
-        what = {None: "a randomised rule", 0.0: "no adjustment", 1.0: "the fitted rule"}.get(
-            strength, f"the fitted rule at {strength} of its strength"
-        )
+        if isinstance(self.rule, Randomised):
+            what = f"a randomised rule, a lottery between {len(self.rule.rules)} rules"
+        elif strength in (0, 1):
+            what = "the fitted rule" if strength else "no adjustment"
+        else:
+            what = f"the fitted rule at {strength} of its strength"
         return (
             f"{self.fitted.objective}: {described(self.chosen.standing)} cross-fitted with {what}, "
             f"{described(self.unadjusted)} without; on the examples it was fitted on the rule shows "

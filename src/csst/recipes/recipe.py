@@ -53,7 +53,7 @@ class Recipe:
             `model` is a head on those; else it is fine-tuned and is the model.
         frozen: whether the encoder stays as it is.
         finish: posthoc also fits the decision rule argmax_j (G^T p)_j that is best for the objective on validation;
-            the run's predictions then follow it.
+            the run's predictions then follow it. With randomised it may be a lottery between a few rules.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Recipe:
     seed: int = 0
     encoder: str = ""
     frozen: bool = False
-    finish: Literal["none", "posthoc"] = "none"
+    finish: Literal["none", "posthoc", "randomised"] = "none"
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -73,8 +73,8 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.finish not in ("none", "posthoc"):
-            raise InputError(f"finish must be none or posthoc; found {self.finish!r}")
+        if self.finish not in ("none", "posthoc", "randomised"):
+            raise InputError(f"finish must be none, posthoc or randomised; found {self.finish!r}")
         if self.frozen and not self.encoder:
             raise InputError("--frozen needs an encoder: --encoder words, hf:NAME_OR_FOLDER or package.module:name")
         if self.encoder and not self.frozen and not self.encoder.startswith("hf:"):

@@ -82,7 +82,9 @@ def results(
     small = too_small(torch.tensor(found["validation"]["confusion"]))
     notes += [f"on validation {small}"] if small else []
     if ended is not None:
-        found["posthoc"] = posthoc(ended, trainer.objective, task.train_prior, recipe.seed)
+        found["posthoc"] = posthoc(
+            ended, trainer.objective, task.train_prior, recipe.seed, randomised=recipe.finish == "randomised"
+        )
         found["posthoc"]["unadjusted"] = {
             name: summary(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
             for name, (scores, labels) in ended.items()
@@ -110,14 +112,21 @@ def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
     return {**summary(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
-def posthoc(outputs: Outputs, objective: Objective, train_prior: Tensor, seed: int) -> dict[str, Any]:
-    """The decision rule fitted on validation: cross-fitted there, measured on test; and what rules could trade off."""
+def posthoc(
+    outputs: Outputs, objective: Objective, train_prior: Tensor, seed: int, randomised: bool = False
+) -> dict[str, Any]:
+    """The decision rule fitted on validation: cross-fitted there, measured on test; and what rules could trade off.
+
+    randomised: it may be a lottery. Where it may not and a lottery does better on validation, the sentence says so.
+    """
     probs = {name: torch.softmax(scores.double(), 1) for name, (scores, _) in outputs.items()}
     labels = outputs["validation"][1]
-    made = cross_fit(probs["validation"], labels, objective, train_prior, seed=seed)
+    made = cross_fit(probs["validation"], labels, objective, train_prior, randomised=randomised, seed=seed)
+    better = made.fitted.randomising_helps and not randomised
     drawn = frontier(probs["validation"], labels, objective, train_prior, seed=seed)
     found = {
         **made.as_dict(),
+        "sentence": made.sentence + (" --finish randomised may use a lottery between rules." if better else ""),
         "validation": summary(made.chosen.counts, objective),
         "frontier": [point.as_dict() for point in drawn.points],
         "frontier_sentence": drawn.sentence,
