@@ -1,7 +1,7 @@
 """Post-hoc adjustment: the rule argmax_j (G^T p)_j that is best for an objective, on any model's probabilities.
 
     fit        the best rule on validation examples, deterministic and randomised
-    cross_fit  an honest estimate of it, and how much of it to use
+    cross_fit  an estimate of it on held-out examples, and how much of it to use
     frontier   what rules on one model's probabilities can attain at all
 
 `csst.posthoc.classifier` has the scikit-learn estimator.

@@ -1,7 +1,14 @@
-"""How good a fitted rule really is, and how much of it to use: cross-fitting on validation.
+"""About how good a fitted rule is, and how much of it to use: cross-fitting on validation.
 
 A rule fitted and measured on the same examples flatters itself, the more so the fewer they are. Here each example is
 judged by a rule that was fitted without it; the counts add up over the folds and are divided once.
+
+That is less flattering and still too high for a worst case: the counts are those of an average of the folds' rules, and
+the min(recall) of an average is at least the average of the minima. With 60 examples of 3 classes (simulated, 75 draws)
+the chosen option showed .64 where the rule was worth .59 on fresh examples, the full rule alone .64 for .61, and the
+examples it was fitted on .70; with 250 of 10 classes (18 draws) .59 for .57, standard errors .01. The choice between
+options adds to it, and so does whatever of the model has seen these examples before: the multipliers of a run move on
+them, and they choose the step of a model that was selected, or stopped early, on them.
 """
 
 from __future__ import annotations
@@ -38,8 +45,8 @@ class CrossFit:
     """The rule to use, and the options it was chosen from.
 
     `fitted` is the rule on all examples at full strength; `chosen` is the option that stood best when each example
-    was judged by a rule fitted without it. Its value is an honest estimate but for the choice between a handful of
-    options; methods are compared on test examples only.
+    was judged by a rule fitted without it. Its value is still a little high, by .02 to .05 in simulations (see the
+    module); methods are compared on test examples only.
     """
 
     rule: DecisionRule | Randomised

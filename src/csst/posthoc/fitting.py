@@ -35,7 +35,7 @@ PATIENCE = 4
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A rule and what it does on the examples it was fitted on: optimistic, see `cross_fit` for an honest number."""
+    """A rule and what it does on the examples it was fitted on: optimistic, see `cross_fit` for a better number."""
 
     rule: DecisionRule
     randomised: Randomised
