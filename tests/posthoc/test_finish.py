@@ -50,7 +50,7 @@ def test_nothing_is_said_of_a_lottery_that_is_no_better():
 def test_the_recipe_knows_the_ways_to_finish():
     for one in ("none", "posthoc", "randomised"):
         assert changed(recipe("toy"), {"finish": one}).finish == one
-    with pytest.raises(InputError, match="finish must be none or posthoc or randomised; found 'lottery'"):
+    with pytest.raises(InputError, match="finish must be none, posthoc or randomised; found 'lottery'"):
         changed(recipe("toy"), {"finish": "lottery"})
 
 

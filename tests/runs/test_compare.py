@@ -280,7 +280,7 @@ def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
 
 
 def test_finish_is_checked(short):
-    with pytest.raises(InputError, match="none or posthoc"):
+    with pytest.raises(InputError, match="none, posthoc or randomised"):
         replace(short, finish="later")
 
 
