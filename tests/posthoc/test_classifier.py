@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -141,13 +143,32 @@ def test_a_lottery_scores_by_its_expectation():
     assert isinstance(plain.rule_, DecisionRule)
 
 
+def test_fewer_folds_than_asked_for_are_told(cancer):
+    x, y, _, _ = cancer
+    few = np.r_[np.flatnonzero(y == "benign")[:40], np.flatnonzero(y == "malignant")[:3]]
+    told = "lowered from 5 to 3 folds, as class 'malignant' has only 3 examples.*set cv=3"
+    with pytest.warns(UserWarning, match=told) as caught:
+        PostHocClassifier(GaussianNB(), random_state=0).fit(x[few], y[few])
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        PostHocClassifier(GaussianNB(), cv=3, random_state=0).fit(x[few], y[few])
+
+
+def test_labels_in_a_column_are_fitted_and_scored_alike(cancer):
+    x, y, unseen, truth = cancer
+    model = PostHocClassifier(GaussianNB(), random_state=0).fit(x, y)
+    with pytest.warns(DataConversionWarning):
+        assert model.score(unseen, truth[:, None]) == model.score(unseen, truth)
+
+
 def test_bad_input_gets_a_sentence(cancer):
     x, y, unseen, truth = cancer
     with pytest.raises(InputError, match="LinearSVC has no predict_proba"):
         PostHocClassifier(LinearSVC()).fit(x, y)
     with pytest.raises(InputError, match="one class only"):
         PostHocClassifier(GaussianNB()).fit(x, ["a"] * 300)
-    with pytest.raises(InputError, match="at least 2 examples of every class"):
+    with pytest.raises(InputError, match="at least 2 examples of every class; class 'other' has 1"):
         PostHocClassifier(GaussianNB()).fit(x, [*y[:-1], "other"])
     with pytest.raises(InputError, match="\"prefit\"; found 'never'"):
         PostHocClassifier(GaussianNB(), cv="never").fit(x, y)
@@ -156,8 +177,11 @@ def test_bad_input_gets_a_sentence(cancer):
     base = GaussianNB().fit(x, y)
     with pytest.raises(InputError, match=r"does not know: \['other'\]"):
         PostHocClassifier(base, cv="prefit").fit(x, ["other"] * 300)
-    with pytest.raises(InputError, match=r"classes .* have none"):
+    with pytest.raises(InputError, match=r"classes \['malignant'\] have none in y"):
         PostHocClassifier(base, cv="prefit").fit(x[y == "benign"], y[y == "benign"])
+    one = np.r_[np.flatnonzero(y == "benign"), np.flatnonzero(y == "malignant")[:1]]
+    with pytest.raises(InputError, match=r"classes \['malignant'\] have 1 in y"):
+        PostHocClassifier(base, cv="prefit").fit(x[one], y[one])
     model = PostHocClassifier(base, cv="prefit", random_state=0).fit(x, y)
     with pytest.raises(InputError, match=r"classes \['malignant'\] have none"):
         model.score(unseen[truth == "benign"], truth[truth == "benign"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from csst.confusion import Confusion
+from csst.confusion import Confusion, refuse_empty_classes
 from csst.errors import InputError
 from csst.language import objective as read_objective
 from csst.objectives import Objective
@@ -73,6 +75,11 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         self.classes_ = np.asarray(self.estimator_.classes_)
         labels = self._indices(target)
         names = [str(name) for name in self.classes_.tolist()]
+        members = np.bincount(labels, minlength=len(names))
+        refuse_empty_classes(torch.from_numpy(members), names, "a post-hoc rule", "y")
+        if members.min() < 2:
+            few = [name for name, count in zip(names, members, strict=True) if count < 2]
+            raise InputError(f"a rule is fitted on at least 2 examples of every class; classes {few} have 1 in y")
         bound = read_objective(self.objective, class_names=names)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.summary_ = cross_fit(
@@ -110,7 +117,7 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         """
         if sample_weight is not None:
             raise InputError("the objective is measured with all examples alike: sample_weight must be None")
-        probs, labels = self.predict_proba(X), self._indices(np.asarray(y))
+        probs, labels = self.predict_proba(X), self._indices(column_or_1d(y, warn=True))
         counts = self.rule_.counts(probs, labels)
         c = Confusion.from_counts(counts, [str(name) for name in self.classes_.tolist()])
         return standing(self.summary_.fitted.objective, c, TOLERANCE).score
@@ -118,11 +125,21 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
     def _folds(self, target: Any) -> Any:
         if isinstance(self.cv, bool) or not isinstance(self.cv, int):
             return self.cv
-        fewest = int(np.unique(target, return_counts=True)[1].min())
+        found, counts = np.unique(target, return_counts=True)
+        fewest, rarest = int(counts.min()), found[counts.argmin()]
         if self.cv < 2:
             raise InputError(f"cv needs at least 2 folds; found {self.cv}")
         if fewest < 2:
-            raise InputError("out-of-fold probabilities need at least 2 examples of every class; a class in y has 1")
+            raise InputError(
+                f"out-of-fold probabilities need at least 2 examples of every class; class {str(rarest)!r} has 1 in y"
+            )
+        if fewest < self.cv:
+            warnings.warn(
+                f"cv is lowered from {self.cv} to {fewest} folds, as class {str(rarest)!r} has only {fewest} examples "
+                f"and each fold needs one: add examples of it, or set cv={fewest}",
+                UserWarning,
+                stacklevel=3,
+            )
         return check_cv(min(self.cv, fewest), target, classifier=True)
 
     def _indices(self, target: Any) -> Any:
