@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
+from csst.cli import main
 from csst.errors import InputError
 from csst.language import objective
 from csst.posthoc import DecisionRule, Randomised, rule_from_dict
@@ -61,3 +63,18 @@ def test_a_restored_lottery_draws_the_same_each_time():
     first, second = made.predict(probs), made.predict(probs)
     assert torch.equal(first, second)
     assert set(first.tolist()) == {0, 1}
+
+
+def test_a_run_that_decides_by_lot_predicts_the_same_twice(tmp_path):
+    labels = np.tile([0, 0, 0, 1, 1], 60)
+    labels[:100] = -1
+    np.savez(tmp_path / "data.npz", x=np.ones((300, 2), dtype=np.float32), y=labels)
+    run, words = tmp_path / "run", ["--training.steps", "5", "--method", "erm", "--finish", "randomised"]
+    assert main(["train", "array", "--data.path", str(tmp_path / "data.npz"), *words, "--out", str(run)]) == 0
+    stored = json.loads((run / "metrics.json").read_text())["posthoc"]
+    assert stored["rule"]["kind"] == "randomised"
+    assert "a lottery between" in stored["sentence"]
+    for name in ("one", "two"):
+        assert main(["predict", str(run), str(tmp_path / "data.npz"), "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / "one").read_text() == (tmp_path / "two").read_text()
+    assert {line.split(",")[1] for line in (tmp_path / "one").read_text().splitlines()[1:]} == {"0", "1"}
