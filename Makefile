@@ -35,7 +35,7 @@ format: $(BIN)/.ready-dev
 	$(BIN)/ruff format .
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-browser: $(BIN)/.ready-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
