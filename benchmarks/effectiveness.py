@@ -65,7 +65,8 @@ def verdict(table: list[Line], measure: str) -> str:
     if ours.n < 2:
         return f"{said}: {ahead:+.3f}, from one seed, so without a standard error."
     error = sqrt(ours.std(measure) ** 2 / ours.n + other.std(measure) ** 2 / other.n)
-    return f"{said}: {ahead:+.3f}, {'more' if ahead > error else 'not more'} than one standard error ({error:.3f})."
+    far = "within" if abs(ahead) <= error else f"{'ahead' if ahead > 0 else 'behind'} by more than"
+    return f"{said}: {ahead:+.3f}, {far} one standard error ({error:.3f})."
 
 
 def there(base: Recipe, chosen: list[Row], seeds: range, out: Path) -> list[Outcome]:
@@ -73,7 +74,7 @@ def there(base: Recipe, chosen: list[Row], seeds: range, out: Path) -> list[Outc
     found = []
     for row in chosen:
         done = [seed for seed in seeds if (run_folder(out, row, seed) / "metrics.json").is_file()]
-        found += compare(base, [row], done, out) if done else []
+        found += compare(base, [row], done, out, jobs=1) if done else []
     return found
 
 
