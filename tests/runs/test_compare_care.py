@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,6 +187,23 @@ def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp
         (tmp_path / "later" / name).unlink(missing_ok=True)
     with pytest.raises(InputError, match="no checkpoint any more"):
         execute(finishing, tmp_path / "later", resume=True)
+
+
+def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, monkeypatch, capsys):  # noqa: F811
+    finishing = replace(short, finish="posthoc")
+    known = execute(finishing, tmp_path)
+
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[execute.__module__], "results", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            execute(short, tmp_path, resume=True)
+    np.savez(tmp_path / "x.npz", x=np.zeros((1, 2), np.float32))
+    assert main(["predict", str(tmp_path), str(tmp_path / "x.npz"), "-o", str(tmp_path / "out.csv")]) == 2
+    assert "has not finished: continue it" in capsys.readouterr().err  # never a model without its rule
+    assert without_time(execute(finishing, tmp_path, resume=True)) == without_time(known)
 
 
 def test_a_rule_that_cannot_be_fitted_is_refused_before_training(short, tmp_path):  # noqa: F811

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from csst.recipes import Recipe
 from csst.recipes.compare import Line, Outcome, SomeFailed, compare, lines, parallel
 from csst.recipes.rows import PRESETS, Row, preset, rows
 from csst.report import comparison_page
+from csst.report.shown import environment_of
 from csst.report.tables import as_csv, as_json, cells, markdown
 from csst.runs import Run
 
@@ -116,18 +116,18 @@ def sentence(table: Sequence[Line]) -> str:
     for objective in dict.fromkeys(line.objective for line in table):
         those = sorted((line for line in table if line.objective == objective), key=standing)
         best, value = those[0], those[0].mean("objective_value")
-        level = [name(line) for line in those if standing(line) == standing(best)]
+        level = [line.name for line in those if standing(line) == standing(best)]
         if len(level) > 1:
             said.append(f"For '{objective}', {', '.join(level[:-1])} and {level[-1]} are level ({value:.3f}).")
             continue
-        text = f"For '{objective}', {name(best)} "
+        text = f"For '{objective}', {best.name} "
         if standing(best)[0] > 0:
             text += f"misses the constraints least, by {standing(best)[0]:.3f} on average ({value:.3f}"
         else:
             constrained = best.met[0] is not None
             text += f"{'meets the constraints and ' if constrained else ''}has the highest value ({value:.3f}"
         if len(those) > 1:
-            text += f"; next {name(those[1])}, {those[1].mean('objective_value'):.3f}"
+            text += f"; next {those[1].name}, {those[1].mean('objective_value'):.3f}"
             text += f", missing them by {standing(those[1])[0]:.3f}" if standing(those[1])[0] > 0 else ""
         said.append(f"{text}).")
     return " ".join(said) + f" Measured on the {measured_on(table)}."
@@ -136,15 +136,6 @@ def sentence(table: Sequence[Line]) -> str:
 def standing(line: Line) -> tuple[float, float]:
     """By how much the constraints are missed on average, then the objective, to three decimals; less is better."""
     return round(mean(line.missed), 3), -round(line.mean("objective_value"), 3)
-
-
-def name(line: Line) -> str:
-    return f"{line.label} + post-hoc" if line.finished else line.label
-
-
-def environment_of(folder: Path) -> dict[str, Any]:
-    path = folder / "environment.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[Line], said: str) -> None:
@@ -167,7 +158,7 @@ def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[
             "journal": Run(outcome.folders[0]).journal(),
             "labels": list(first["multipliers"]),
             "recipe": Run(outcome.folders[0]).recipe(),
-            "environment": environment_of(outcome.folders[0]),
+            "environment": environment_of(Run(outcome.folders[0])),
             "folder": outcome.folders[0],
         }
     folder.write("compare.html", comparison_page(f"Comparison on {base.name}", said, cells(table), runs))

@@ -40,8 +40,10 @@ def priced(problem: Problem, mixture: Mixture) -> list[Candidate]:
     spread = float(worth.max() - worth.min()) or 1.0
     worth = worth / spread
     chosen = [assigned(worth, rows, constants - margin / len(worth)) for margin in MARGINS]
-    prices = [torch.from_numpy(offsets(worth, one)) for one in chosen if one is not None]
-    return [candidate(problem, gain / spread + problem.odds[:, None] * b) for b in prices]
+    prices = [offsets(worth, one) for one in chosen if one is not None]
+    return [
+        candidate(problem, gain / spread + problem.odds[:, None] * torch.from_numpy(b)) for b in prices if b is not None
+    ]
 
 
 def coverage_constraints(problem: Problem) -> tuple[Tensor, np.ndarray, np.ndarray]:
@@ -80,8 +82,11 @@ def assigned(worth: np.ndarray, rows: np.ndarray, constants: np.ndarray) -> np.n
     return found.x[:-1].reshape(examples, classes).argmax(1) if found.status == 0 else None
 
 
-def offsets(worth: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Prices b (K,) for which the least lead of   worth + b   at the chosen classes over any other is largest."""
+def offsets(worth: np.ndarray, chosen: np.ndarray) -> np.ndarray | None:
+    """Prices b (K,) for which the least lead of   worth + b   at the chosen classes over any other is largest.
+
+    None where the solver gives up.
+    """
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -98,4 +103,4 @@ def offsets(worth: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     rows = sparse.csr_matrix((signs, (np.tile(index, 3), where)), (len(own), classes + 1))
     free = [(None, None)] * classes + [(None, 1.0)]
     found = linprog(np.append(np.zeros(classes), -1.0), rows, lead[own, other], bounds=free, method="highs")
-    return found.x[:classes]
+    return found.x[:classes] if found.status == 0 else None

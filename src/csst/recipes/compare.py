@@ -65,6 +65,10 @@ class Line:
     part: str = "test"
 
     @property
+    def name(self) -> str:
+        return f"{self.label} + post-hoc" if self.finished else self.label
+
+    @property
     def n(self) -> int:
         return len(self.seconds)
 

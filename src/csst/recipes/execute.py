@@ -101,6 +101,7 @@ def execute(
     if not engine.first:
         engine.barrier()
         return run.metrics()
+    run.path("metrics.json").unlink(missing_ok=True)  # of another finish; model and numbers never contradict each other
     run.save("model.pt", {"model": trainer.best.state, **({} if last is None else {"finished": last})})
     metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
     if outputs is not None:

@@ -123,9 +123,8 @@ def _opened(folder: str | Path) -> ShownRun:
     metrics = _read(run, "metrics.json", json.loads) if run.finished else {}
     recipe = _read(run, "recipe.yaml", yaml.safe_load)
     journal, updates = thinned_journal(run.path("journal.jsonl"))
-    shown = ShownRun("", metrics, journal, list(metrics.get("multipliers", ())), recipe, folder=str(folder))
-    if run.path("environment.json").is_file():
-        shown = replace(shown, environment=_read(run, "environment.json", json.loads))
+    labels = list(metrics.get("multipliers", ()))
+    shown = ShownRun("", metrics, journal, labels, recipe, environment_of(run), str(folder))
     if metrics and not isinstance(metrics.get(shown.part), dict):
         raise InputError(f"{run.path('metrics.json')} holds no results on test or validation: train the run again")
     if journal and not metrics:
@@ -153,6 +152,11 @@ def all_notes(metrics: dict[str, Any], journal: Sequence[dict[str, Any]], labels
         return (*notes, *map(str, dual_diagnostics(journal, labels)["warnings"]))
     except InputError as error:
         return (*notes, f"the multipliers cannot be diagnosed: {error}")
+
+
+def environment_of(run: Run) -> dict[str, Any]:
+    """What the run was made with, where it says so."""
+    return _read(run, "environment.json", json.loads) if run.path("environment.json").is_file() else {}
 
 
 def _folders(folder: str | Path) -> list[Path]:

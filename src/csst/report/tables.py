@@ -27,11 +27,12 @@ def cells(lines: Sequence[Line]) -> list[list[str]]:
     used = any(line.used for line in lines)
     rows = [[*head, "constraints", *(["used"] if used else []), "seconds", "n"]]
     for line in lines:
-        label = f"{line.label} + post-hoc" if line.finished else line.label
         numbers = [f"{line.mean(m):.3f} ± {line.std(m):.3f}" if line.n > 1 else f"{line.mean(m):.3f}" for m in MEASURES]
         share = [f"{sum(line.used) / len(line.used):.0%}" if line.used else "–"] if used else []
         seconds = f"{sum(line.seconds) / line.n:.0f}"
-        rows.append([label, *([line.objective] if several else []), *numbers, met(line), *share, seconds, str(line.n)])
+        rows.append(
+            [line.name, *([line.objective] if several else []), *numbers, met(line), *share, seconds, str(line.n)]
+        )
     return rows
 
 
