@@ -164,3 +164,14 @@ class Product(Domain):
 
     def split(self, values: Tensor) -> list[Tensor]:
         return list(values.split([n for _, n in self.sizes(len(values))])) if self.parts else []
+
+
+def flatten_domain(domain: Domain, size: int, start: int = 0) -> list[tuple[Domain, slice]]:
+    """The simple domains behind a flat vector of multipliers, each with its place; products are taken apart."""
+    if not isinstance(domain, Product):
+        return [(domain, slice(start, start + size))]
+    pieces: list[tuple[Domain, slice]] = []
+    for part, count in domain.sizes(size):
+        pieces += flatten_domain(part, count, start)
+        start += count
+    return pieces

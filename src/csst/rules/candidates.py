@@ -1,0 +1,149 @@
+"""Three ways to decide, from simple to fitted: the closed form, the closed form on calibrated scores, the pooled rule.
+
+The closed form is the best response to the objective before anything was measured: the gain at uniform rates and the
+first multipliers (1/pi for recall and coverage, the plain argmax for accuracy).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.special import softmax
+
+from csst.confusion import Confusion
+from csst.rules.rule import DecisionRule
+from csst.rules.search import WeightedRows, search_bias
+from csst.rules.smooth import SmoothObjective, unchecked
+from csst.statistics.calibration import Calibration
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import decide_rates
+
+#: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean
+BETA, MOST_BETA = 2.5, 30.0
+#: soft decisions: t = SOFTNESS, and less from SOFT_LABELS labels per class on
+SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
+#: the same where there are constraints, which hard decisions have to meet
+CONSTRAINED_SOFTNESS = 0.1
+#: a class's weight is at least this part of the largest
+SMALLEST_WEIGHT = 1e-6
+
+NAMES = ("closed form", "calibrated", "pooled")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """argmax_j z_j + b_j, or argmax_j m_j q_j + c_j with q = softmax(T z + a + log pi), on scores z.
+
+    Args:
+        name: one of `NAMES`.
+        calibration: T and a.
+        prior: pi, the deployment prior, (K,).
+        bias: b, (K,); None where scale and offset decide.
+        scale: m, (K,), or a matrix (K, K).
+        offset: c, (K,).
+    """
+
+    name: str
+    calibration: Calibration
+    prior: np.ndarray
+    bias: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    offset: np.ndarray | None = None
+
+    def decide(self, scores: np.ndarray) -> np.ndarray:
+        """The class of every row, (N,)."""
+        if self.bias is not None:
+            return (scores + self.bias).argmax(1)
+        assert self.scale is not None
+        assert self.offset is not None
+        probs = softmax(self.calibration.apply(scores) + np.log(self.prior), axis=1)
+        return ((probs * self.scale if self.scale.ndim == 1 else probs @ self.scale) + self.offset).argmax(1)
+
+    def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
+        """The same on probabilities that have the training prior in them."""
+        temperature, a = self.calibration.temperature, self.calibration.bias
+        shift = a + np.log(self.prior) - temperature * np.log(train_prior)
+        if self.bias is not None:
+            log_scale = temperature * self.bias - a - np.log(self.prior)
+            scale, offset = np.exp(log_scale - log_scale.max()), np.zeros(len(a))
+        else:
+            assert self.scale is not None
+            assert self.offset is not None
+            unit = np.abs(self.scale).max()
+            scale, offset = self.scale / unit, self.offset / unit
+        tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in (scale, offset, shift - shift.mean())]
+        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+
+
+def softness(objective: SmoothObjective, evidence: Evidence) -> float:
+    """t, which falls with the square root of the labels once they are many."""
+    labels = max(1.0, float(np.median(evidence.counts)))
+    first = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
+    return max(LEAST_SOFTNESS, first * min(1.0, (SOFT_LABELS / labels) ** 0.5))
+
+
+def sharpness(evidence: Evidence) -> float:
+    """beta, which grows with the square root of the labels per class."""
+    return float(min(MOST_BETA, BETA * max(1.0, np.median(evidence.counts)) ** 0.5))
+
+
+def weigh_classes(objective: SmoothObjective, calibration: Calibration) -> np.ndarray:
+    """The bias b (K,) that gives every class the weight of its own recall at uniform rates."""
+    bias = (calibration.bias + np.log(positive(objective.first_weights[0]))) / calibration.temperature
+    return bias - bias.mean()
+
+
+def closed_form(objective: SmoothObjective, calibration: Calibration, name: str) -> Candidate:
+    """The rule of the gain at uniform rates, on scores calibrated like this."""
+    prior = objective.prior.numpy()
+    if objective.reads_entries:
+        uniform = Confusion.uniform(objective.prior)
+        weights = objective.gradient(uniform.rates, objective.multipliers(uniform)) / prior[:, None]
+        return Candidate(name, calibration, prior, scale=weights, offset=np.zeros(len(prior)))
+    own, price = objective.first_weights
+    if np.ptp(price) > 1e-9 * np.abs(own).max():
+        return Candidate(name, calibration, prior, scale=positive(own / prior), offset=price)
+    return Candidate(name, calibration, prior, bias=weigh_classes(objective, calibration))
+
+
+def pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate | None = None) -> Candidate:
+    """The rule that is best on labels and unlabeled rows together.
+
+    It is drawn a little to the calibrated closed form, from which the search starts unless it begins at another rule.
+    """
+    calibration, prior = evidence.calibration, objective.prior.numpy()
+    anchor = weigh_classes(objective, calibration)
+    start = anchor if begin is None or begin.bias is None else begin.bias
+    rows = WeightedRows.pool(evidence)
+    bias = search_bias(objective, rows, start, anchor, softness(objective, evidence))
+    found = Candidate("pooled", calibration, prior, bias=bias - bias.mean())
+    if not objective.reads_entries:
+        return found
+    # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
+    rates = torch.from_numpy(hard_rates(rows, found.decide(rows.scores)))
+    weights = objective.gradient(rates, objective.multipliers(unchecked(rates, objective.prior)))
+    return replace(found, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+
+
+def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
+    """The pooled rates of hard decisions, (K, K); a class without a row at all is taken to be predicted at random."""
+    rates = decide_rates(rows.shares, decisions, rows.scores.shape[1])
+    totals = rates.sum(1, keepdims=True)
+    return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
+
+
+def all_candidates(objective: SmoothObjective, evidence: Evidence) -> list[Candidate]:
+    """The closed form, the calibrated closed form and the pooled rule, fitted on the evidence."""
+    objective.restart()
+    return [
+        closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
+        closed_form(objective, evidence.calibration, "calibrated"),
+        pooled(objective, evidence),
+    ]
+
+
+def positive(weights: np.ndarray) -> np.ndarray:
+    """Weights of classes, none less than a small part of the largest."""
+    return np.maximum(weights, SMALLEST_WEIGHT * max(float(np.max(weights)), 1e-300))

@@ -1,0 +1,313 @@
+"""The decision rule for an objective, from few labels and many unlabeled rows.
+
+    fitted = fit_rule(probs, labels, "max min(recall)", unlabeled_probs, train_prior=prior)
+    print(fitted.sentence); fitted.rule.predict(new_probs)
+
+Three candidates (`csst.rules.candidates`) are fitted on all labeled rows, and on folds of them to be judged by rows
+they were not fitted on, together with the unlabeled rows (`csst.statistics.rates`). The pooled rule is used unless a
+simpler one is better by more than one standard error of their difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.errors import InputError
+from csst.gain import Gain
+from csst.language import objective as read_objective
+from csst.objectives import Objective
+from csst.rules.candidates import Candidate, all_candidates, sharpness
+from csst.rules.rule import DecisionRule, undo_gain
+from csst.rules.smooth import SmoothObjective, unchecked
+from csst.selection import Standing, standing
+from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
+from csst.statistics.expectation import estimate_intervals, expected_value
+from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
+
+#: folds of the labeled rows on which candidates are judged; fewer do where labels are many
+FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
+#: unlabeled rows that take part in judging
+JUDGING_ROWS = 2000
+#: a calibrated temperature below this means that labels and scores say different things
+CONTRADICTED = 0.1
+#: a constraint missed by no more than this counts as met
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRule:
+    """A decision rule, what it is expected to give, and from what that is known.
+
+    Args:
+        rule: what decides.
+        chosen: which of the candidates it is: "closed form", "calibrated" or "pooled".
+        objective: bound to the classes.
+        estimate: the rates it is expected to have, cross-fitted.
+        unadjusted: those of the plain argmax of the probabilities.
+        values: the judged value of every candidate.
+        evidence: the scores it was fitted on.
+        notes: what to be wary of, in sentences.
+    """
+
+    rule: DecisionRule
+    chosen: str
+    objective: Objective
+    estimate: RateEstimate
+    unadjusted: RateEstimate
+    values: dict[str, float]
+    evidence: Evidence
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def expected(self) -> Standing:
+        """The value of the objective that is expected, and the constraints' slack."""
+        return expect(self.objective, self.estimate)
+
+    @property
+    def value(self) -> float:
+        return self.expected.value
+
+    @cached_property
+    def intervals(self) -> dict[str, Any]:
+        """95 % intervals of recall, precision, coverage, the minima and the constraints."""
+        return estimate_intervals(self.objective, self.estimate)
+
+    @property
+    def sentence(self) -> str:
+        """What the rule changes, what it is expected to give, and with how many labels that is known."""
+        before = expect(self.objective, self.unadjusted)
+        changes = {
+            "closed form": "weighs classes by the closed form for the objective",
+            "calibrated": "weighs classes by the closed form on calibrated probabilities",
+            "pooled": "weighs classes by a rule fitted on labeled and unlabeled rows",
+        }[self.chosen]
+        if self.chosen == "pooled" and not self.estimate.unlabeled:
+            changes = "weighs classes by a rule fitted on the labeled rows"
+        return (
+            f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
+            f"{self.estimate.basis}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the rule, and the numbers behind the choice."""
+        return {
+            "rule": self.rule.as_dict(),
+            "chosen": self.chosen,
+            "value": self.value,
+            "violation": self.expected.violation,
+            "candidates": self.values,
+            "estimate": self.estimate.as_dict(),
+            "intervals": self.intervals,
+            "sentence": self.sentence,
+            "notes": list(self.notes),
+        }
+
+
+def expect(objective: Objective, estimate: RateEstimate) -> Standing:
+    """What an estimate lets one expect of an objective."""
+    now = standing(objective, estimate.confusion, TOLERANCE)
+    return replace(now, value=expected_value(objective, estimate))
+
+
+def describe(now: Standing) -> str:
+    return f"{now.value:.3f}" + (f" (a constraint missed by {now.violation:.3f})" if now.violation > 0 else "")
+
+
+def fit_rule(
+    probs: Any,
+    labels: Any,
+    objective: Objective | str,
+    unlabeled_probs: Any = None,
+    *,
+    train_prior: Any = "labels",
+    labeled_prior: Any = None,
+    deployment_prior: Any = "labels",
+    gain: Gain | None = None,
+    class_names: Sequence[str] | None = None,
+    most_unlabeled: int = MOST_UNLABELED,
+    seed: int = 0,
+) -> FittedRule:
+    """The rule for an objective on these probabilities (n, K) and labels (n,).
+
+    Args:
+        probs: of labeled rows, by a model that has not learned from them.
+        labels: class indices; every class at least once.
+        objective: a sentence, a short name or an `Objective`.
+        unlabeled_probs: of rows without a label, (m, K), by the model that the rule is for.
+        train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform" for
+            a class-weighted or logit-adjusted model, or one number per class.
+        labeled_prior: the class fractions of the labels that were learned from, if the train_prior is not that.
+        deployment_prior: the class prior under which the objective is measured: "labels" (the fractions of these
+            labels), "train" (of those learned from), "unlabeled" (as estimated), "uniform", or one number per class.
+        gain: the gain that a network was trained under, if any: its probabilities are taken back first.
+        class_names: for messages and named classes.
+        most_unlabeled: a random choice of so many unlabeled rows is used.
+        seed: of that choice and of the folds.
+    """
+    undo = None if gain is None else inverse_of(gain)
+    if undo is not None:
+        probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
+        probs = probs / probs.sum(1, keepdim=True)
+        if unlabeled_probs is not None:
+            unlabeled_probs = undo_gain(torch.from_numpy(check_probs(unlabeled_probs)), undo)
+            unlabeled_probs = unlabeled_probs / unlabeled_probs.sum(1, keepdim=True)
+    evidence = Evidence.from_probs(
+        probs,
+        labels,
+        unlabeled_probs,
+        train_prior=train_prior,
+        labeled_prior=labeled_prior,
+        class_names=class_names,
+        most_unlabeled=most_unlabeled,
+        seed=seed,
+    )
+    named = {"labels": evidence.fractions, "train": evidence.labeled_prior}
+    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+        if not evidence.has_unlabeled:
+            raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: give the fractions")
+        named["unlabeled"] = evidence.unlabeled_prior
+    prior = read_prior(deployment_prior, "deployment_prior", named, evidence.classes)
+    bound = bind(objective, evidence, class_names)
+    return fit_evidence(evidence, bound, prior, undo, seed)
+
+
+def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:
+    """The objective for these classes, the rarest of the labels learned from being the tail."""
+    read = read_objective(objective, class_names=class_names)
+    bound = read.bound_to(torch.from_numpy(evidence.labeled_prior))
+    if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
+        raise InputError(f"the gain matrix has {len(bound.constant_gain)} classes and probs {evidence.classes}")
+    return bound
+
+
+def inverse_of(gain: Gain) -> torch.Tensor | None:
+    """What takes a network's softmax back to class probabilities, (K,) or (K, K); None for G = I."""
+    if gain.is_diagonal:
+        return None if bool((gain.entries == gain.entries[0]).all()) else 1 / gain.scaled
+    return gain.inverse
+
+
+def fit_evidence(
+    evidence: Evidence, objective: Objective, prior: np.ndarray, undo: torch.Tensor | None = None, seed: int = 0
+) -> FittedRule:
+    """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
+    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    full = all_candidates(smooth, evidence)
+    judged = judge(smooth, evidence, full, seed)
+    notes = doubts(evidence)
+    chosen = 0 if evidence.is_constant else choose(judged)
+    plain = Candidate("plain", evidence.calibration, prior, bias=np.log(evidence.train_prior))
+    soft = judged[chosen].soft
+    if evidence.has_unlabeled:
+        decided = full[chosen].decide(evidence.unlabeled_scores)
+        soft = decide_rates(evidence.posterior, decided, evidence.classes)
+    return FittedRule(
+        full[chosen].as_rule(evidence.train_prior, undo),
+        full[chosen].name,
+        objective,
+        combine_rates(evidence, judged[chosen].counts, soft, prior),
+        estimate_rates(evidence, plain.decide(evidence.scores), plain.decide(evidence.soft_scores), prior),
+        {one.name: two.value for one, two in zip(full, judged, strict=True)},
+        evidence,
+        notes,
+    )
+
+
+def doubts(evidence: Evidence) -> tuple[str, ...]:
+    """What is wrong with the evidence, if anything, in sentences."""
+    if evidence.is_constant:
+        return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
+    notes = []
+    if evidence.calibration.temperature < CONTRADICTED:
+        notes.append(
+            f"the labels contradict the scores (calibration shrinks them to {evidence.calibration.temperature:.2f} of "
+            "their size): check that labels and scores are of the same rows and classes"
+        )
+    unlabeled = len(evidence.unlabeled_scores)
+    if 0 < unlabeled < evidence.classes:
+        notes.append(f"only {unlabeled} unlabeled rows for {evidence.classes} classes: they hardly count")
+    return tuple(notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A candidate's cross-fitted decisions, its counts on labels and posteriors (K, K), and its judged value."""
+
+    decisions: np.ndarray
+    soft_decisions: np.ndarray
+    counts: np.ndarray
+    soft: np.ndarray
+    value: float
+    lead: float = 0.0
+    error: float = 0.0
+
+
+def judge(smooth: SmoothObjective, evidence: Evidence, full: list[Candidate], seed: int) -> list[Judged]:
+    """Every candidate by rows it was not fitted on; `lead` and `error` are against the last one, the pooled rule.
+
+    lead: by how much the judged value is higher than the pooled rule's; error: the standard error of that.
+    """
+    few = evidence.thin(JUDGING_ROWS)
+    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
+    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed)
+    decisions = [np.zeros(len(evidence.labels), dtype=np.int64) for _ in full]
+    soft = [np.zeros((evidence.classes, evidence.classes)) for _ in full]
+    for fold in np.unique(folds):
+        held = np.flatnonzero(folds == fold)
+        for at, one in enumerate(all_candidates(smooth, few.part(np.flatnonzero(folds != fold)))):
+            decisions[at][held] = one.decide(evidence.scores[held])
+            if not evidence.has_unlabeled:
+                soft[at] += decide_rates(evidence.labeled_posterior[held], decisions[at][held], evidence.classes)
+    found = []
+    for at, one in enumerate(full):
+        counts = count_labels(evidence.labels, decisions[at], evidence.classes)
+        decided = one.decide(few.unlabeled_scores) if evidence.has_unlabeled else decisions[at]
+        mass = decide_rates(few.soft_posterior, decided, evidence.classes) if evidence.has_unlabeled else soft[at]
+        rates = combine_rates(evidence, counts, mass, smooth.prior.numpy()).confusion
+        found.append(Judged(decisions[at], decided, counts, mass, smooth.judge_gradient(rates)[0]))
+    return [compare(smooth, evidence, few, one, found[-1]) for one in found]
+
+
+def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Judged, other: Judged) -> Judged:
+    """The lead of one candidate over another, and its standard error by the delta method.
+
+    A row of class k adds G_k,F(x) - G_k,F'(x) to the difference, G being the derivative by the rates between the two;
+    labels and posteriors of a class together are worth n_k + kappa rows.
+    """
+    if one is other:
+        return one
+    prior = smooth.prior.numpy()
+    rates = [combine_rates(evidence, each.counts, each.soft, prior) for each in (one, other)]
+    middle = (rates[0].confusion.rates + rates[1].confusion.rates) / 2
+    gradient = smooth.judge_gradient(unchecked(middle, smooth.prior))[1]
+    truth = evidence.labels
+    own = (gradient[truth, one.decisions] - gradient[truth, other.decisions]) ** 2
+    labeled = np.bincount(truth, own, minlength=evidence.classes)
+    apart = np.flatnonzero(one.soft_decisions != other.soft_decisions)
+    moved = gradient[:, one.soft_decisions[apart]] - gradient[:, other.soft_decisions[apart]]
+    mass = few.soft_posterior.sum(0)
+    unlabeled = (few.soft_posterior[apart].T * moved**2).sum(1) / np.maximum(mass, 1e-300)
+    size = rates[0].n + rates[0].worth
+    variance = (labeled + rates[0].worth * unlabeled) / size**2
+    return replace(one, lead=one.value - other.value, error=float(variance.sum() ** 0.5))
+
+
+def choose(judged: list[Judged]) -> int:
+    """The pooled rule, unless a simpler one leads by more than the standard error of the difference."""
+    better = [at for at, one in enumerate(judged[:-1]) if one.lead > one.error]
+    return max(better, key=lambda at: judged[at].value) if better else len(judged) - 1
+
+
+def deal_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """A fold for every row, each class dealt out evenly."""
+    rng, found = np.random.default_rng(seed), np.zeros(len(labels), dtype=np.int64)
+    for c in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == c))
+        found[rows] = (np.arange(len(rows)) + rng.integers(folds)) % folds
+    return found

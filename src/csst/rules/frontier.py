@@ -1,0 +1,173 @@
+"""What rules on one model's probabilities can trade off: mean recall against the lowest recall and coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from csst.language import Sentence
+from csst.language import objective as read_objective
+from csst.language.meaning import at_class, entries, evaluate, is_constant
+from csst.language.tree import Constraint, shown
+from csst.objectives import Objective
+from csst.rules.candidates import Candidate, pooled, sharpness
+from csst.rules.fit import TOLERANCE
+from csst.rules.rule import DecisionRule
+from csst.rules.smooth import SmoothObjective
+from csst.selection import standing
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import RateEstimate, estimate_rates
+
+#: how many steps from one end of each trade-off to the other
+STEPS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What one rule is expected to do."""
+
+    mean_recall: float
+    min_recall: float
+    min_coverage: float
+    accuracy: float
+    rule: DecisionRule
+    estimate: RateEstimate
+
+    def as_dict(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in ("mean_recall", "min_recall", "min_coverage", "accuracy")}
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The points that no other point beats in mean recall, lowest recall and coverage, from high mean recall down.
+
+    `feasible` is None for an objective without constraints (or no objective); `best` is the objective's own rule.
+    All are estimated from the rows they were fitted on: a picture of what is there, not a comparison.
+    """
+
+    points: tuple[Point, ...]
+    unadjusted: Point
+    best: Point | None
+    feasible: bool | None
+    sentence: str
+
+
+def trace_frontier(
+    evidence: Evidence,
+    prior: np.ndarray,
+    objective: Objective | None = None,
+    undo: torch.Tensor | None = None,
+    steps: int = STEPS,
+) -> Frontier:
+    """The trade-off that rules attain on this evidence, under a deployment prior (K,).
+
+    Each rule is searched from the one before. With an objective (bound to the classes) its own rule is added, and the
+    sentence says whether all its constraints can be met and else what comes nearest.
+    """
+
+    def measure(one: Candidate) -> Point:
+        estimate = estimate_rates(evidence, one.decide(evidence.scores), one.decide(evidence.soft_scores), prior)
+        c = estimate.confusion
+        mean, low, covered = float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min())
+        return Point(mean, low, covered, float(c.accuracy), one.as_rule(evidence.train_prior, undo), estimate)
+
+    def fit(goal: Objective, start: Candidate | None = None) -> Candidate:
+        return pooled(SmoothObjective(goal, prior, sharpness(evidence)), evidence, start)
+
+    def walk(goals: list[str]) -> Iterator[Point]:
+        last: Candidate | None = None
+        for text in goals:
+            last = fit(read_objective(text).bind(evidence.classes), last)
+            yield measure(last)
+
+    plain = measure(Candidate("plain", evidence.calibration, prior, bias=np.log(evidence.train_prior)))
+    shares = np.linspace(0, 1, steps)
+    worst = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares]
+    coverage = [f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares]
+    every = [plain, *walk(worst), *walk(coverage)]
+    best = None if objective is None else measure(fit(objective))
+    kept = keep_undominated([*every, best] if best is not None else every)
+    if objective is None or best is None or not len(objective.slack(best.estimate.confusion)):
+        low, high = min(p.mean_recall for p in kept), max(p.mean_recall for p in kept)
+        lowest = max(p.min_recall for p in kept)
+        said = f"Decision rules reach a mean recall of {high:.3f}; the highest lowest-class recall is {lowest:.3f}"
+        return Frontier(kept, plain, best, None, f"{said}, with mean recalls from {low:.3f} on the frontier.")
+    missed = list(find_missed(objective, best.estimate))
+    sentence = describe_feasibility(objective, best.estimate, missed, lambda goal: measure(fit(goal)).estimate)
+    return Frontier(kept, plain, best, not missed, sentence)
+
+
+def describe_feasibility(
+    objective: Objective,
+    estimate: RateEstimate,
+    missed: list[tuple[int, str, str]],
+    refit: Callable[[Objective], RateEstimate],
+) -> str:
+    """Whether the constraints can all be met, and else what comes nearest, in a sentence.
+
+    missed: what `find_missed` found. refit: the estimate of the best rule for another objective.
+    """
+    if not missed:
+        value = float(objective.value(estimate.confusion))
+        return f"All constraints of '{objective}' can be met, with a value of {value:.3f}, {estimate.basis}."
+    parts = []
+    for number, what, nearest in missed:
+        if not isinstance(objective, Sentence) or len(objective.constraints) < 2:
+            parts.append(f"{what} cannot be met: {nearest}")
+            continue
+        single = replace(objective, constraints=(objective.constraints[number],))
+        alone = next(find_missed(single, refit(single)), None)
+        others = ", ".join(shown(c) for at, c in enumerate(objective.constraints) if at != number)
+        parts.append(
+            f"{what} cannot be met, even alone: {alone[2]}"
+            if alone is not None
+            else f"{what} cannot be met together with {others}: {nearest}"
+        )
+    return f"No rule was found that meets all constraints, {estimate.basis}. {'; '.join(parts)}."
+
+
+def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[int, str, str]]:
+    """Each missed constraint: its number, its name, and the nearest that the rule reaches."""
+    slack = standing(objective, estimate.confusion, TOLERANCE).slack
+    if not isinstance(objective, Sentence):
+        names = objective.labels[-len(slack) :] if len(objective.labels) >= len(slack) else ()
+        for k, one in enumerate(slack):
+            if one < -TOLERANCE:
+                yield k, names[k] if names else f"constraint {k}", f"the nearest misses it by {-one:.3g}"
+        return
+    start = 0
+    for number, constraint in enumerate(objective.constraints):
+        size = entries(constraint, objective.binding, objective.text)
+        part = slack[start : start + size]
+        worst = min(range(size), key=part.__getitem__)
+        if part[worst] < -TOLERANCE:
+            reached = _reached(objective, constraint, part[worst])
+            every, where = "", ""
+            if size > 1:
+                moving = constraint.right if is_constant(constraint.left) else constraint.left
+                every, where = " for every class", f", for {shown(at_class(moving, worst, objective.binding))}"
+            yield number, shown(constraint) + every, f"the nearest {reached}{where}"
+        start += size
+
+
+def _reached(objective: Sentence, constraint: Constraint, slack: float) -> str:
+    """ "is 0.088 instead of 0.095" where one side is a number, else by how much it is missed."""
+    for side, rising in ((constraint.right, ">="), (constraint.left, "<=")):
+        if is_constant(side):
+            bound = float(evaluate(side, None, objective.binding, objective.text))
+            return f"is {bound + slack if constraint.sign == rising else bound - slack:.3g} instead of {bound:.3g}"
+    return f"misses it by {-slack:.3g}"
+
+
+def keep_undominated(points: list[Point]) -> tuple[Point, ...]:
+    """The points that no other is at least as good as in all three numbers; one of equals."""
+    values = np.round([(p.mean_recall, p.min_recall, p.min_coverage) for p in points], 9)
+    kept: list[int] = []
+    # Sorted from the best down, a point can only be beaten by one before it.
+    for i in sorted(range(len(points)), key=lambda i: tuple(values[i]), reverse=True):
+        if not any((values[j] >= values[i]).all() for j in kept):
+            kept.append(i)
+    return tuple(points[i] for i in kept)

@@ -1,0 +1,132 @@
+"""A decision rule on a classifier's probabilities.
+
+    F(x) = argmax_j  m_j q_j(x) + c_j,      q = softmax(T log p(x) + d)
+
+q are the calibrated probabilities under the deployment prior: T and d come from calibration, and from the class priors
+that were taken out and put in. The scale m and offset c carry the objective. The first of equal scores wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.confusion import Confusion, as_float64, confusion_counts
+from csst.errors import InputError
+from csst.statistics.evidence import SMALLEST_PROBABILITY, check_probs
+
+#: probabilities that come out of an inverted gain are at least this
+SMALLEST_POSTERIOR = 1e-6
+
+
+def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
+    """The class probabilities behind the softmax of a network trained under a gain G: norm(G^-T p), at least 1e-6.
+
+    inverse: the inverse of G, (K, K), or of its diagonal, (K,); None where there is nothing to undo.
+    """
+    if inverse is None:
+        return probs
+    raw = probs * inverse if inverse.ndim == 1 else probs @ inverse
+    clipped = raw.clamp(min=torch.finfo(raw.dtype).tiny)
+    return (clipped / clipped.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
+
+
+def rule_probs(probs: Tensor, temperature: Tensor, shift: Tensor, undo: Tensor | None) -> Tensor:
+    """q = softmax(T log p + d), (N, K)."""
+    return torch.softmax(temperature * undo_gain(probs, undo).clamp(min=SMALLEST_PROBABILITY).log() + shift, 1)
+
+
+def rule_scores(posterior: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+    """m q + c, (N, K); with a matrix m (K, K), m^T q + c."""
+    return (posterior * scale if scale.ndim == 1 else posterior @ scale) + offset
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRule:
+    """argmax_j m_j softmax(T log p + d)_j + c_j; all float64. `DecisionRule.identity(K)` is the plain argmax.
+
+    Args:
+        scale: m, (K,); a matrix (K, K) for an objective that reads single wrong predictions.
+        offset: c, (K,).
+        temperature: T > 0.
+        shift: d, (K,).
+        undo: the inverse of the gain that a network was trained under, (K,) or (K, K); None where there was none.
+    """
+
+    scale: Tensor
+    offset: Tensor
+    temperature: float
+    shift: Tensor
+    undo: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "offset", "shift", "undo"):
+            value = getattr(self, name)
+            if value is None and name == "undo":
+                continue
+            tensor = as_float64(value, f"the {name} of a decision rule").detach().cpu()
+            if not torch.isfinite(tensor).all():
+                raise InputError(f"the {name} of a decision rule must be finite; found NaN or infinite entries")
+            object.__setattr__(self, name, tensor)
+        classes = len(self.shift) if self.shift.ndim == 1 else 0
+        square = ((classes,), (classes, classes))
+        fits = self.scale.shape in square and self.offset.shape == (classes,)
+        if classes < 2 or not fits or (self.undo is not None and self.undo.shape not in square):
+            raise InputError(
+                f"a decision rule has a scale, an offset and a shift for each of at least 2 classes; found shapes "
+                f"{tuple(self.scale.shape)}, {tuple(self.offset.shape)} and {tuple(self.shift.shape)}"
+            )
+        if not 0 < self.temperature < float("inf"):
+            raise InputError(f"the temperature of a decision rule is a positive number; found {self.temperature!r}")
+
+    @classmethod
+    def identity(cls, classes: int) -> DecisionRule:
+        zero = torch.zeros(classes, dtype=torch.float64)
+        return cls(torch.ones(classes, dtype=torch.float64), zero, 1.0, zero)
+
+    @property
+    def classes(self) -> int:
+        return len(self.shift)
+
+    def posterior(self, probs: Any) -> Tensor:
+        """The calibrated probabilities under the deployment prior, (N, K)."""
+        values = torch.from_numpy(check_probs(probs, self.classes))
+        return rule_probs(values, torch.tensor(self.temperature, dtype=torch.float64), self.shift, self.undo)
+
+    def scores(self, probs: Any) -> Tensor:
+        """What is maximized, for every row, (N, K)."""
+        return rule_scores(self.posterior(probs), self.scale, self.offset)
+
+    def predict(self, probs: Any) -> Tensor:
+        """The class of every row, (N,)."""
+        return self.scores(probs).argmax(1)
+
+    def counts(self, probs: Any, labels: Any) -> Tensor:
+        """Confusion counts (K, K), row = truth."""
+        return confusion_counts(labels, self.predict(probs), self.classes)
+
+    def confusion(self, probs: Any, labels: Any) -> Confusion:
+        return Confusion.from_counts(self.counts(probs, labels))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `rule_from_dict` reads it back."""
+        stored = {name: getattr(self, name).tolist() for name in ("scale", "offset", "shift")}
+        return {
+            **stored,
+            "temperature": self.temperature,
+            **({} if self.undo is None else {"undo": self.undo.tolist()}),
+        }
+
+
+def rule_from_dict(stored: Mapping[str, Any]) -> DecisionRule:
+    """A rule from what `as_dict` gave."""
+    needed = {"scale", "offset", "shift", "temperature"}
+    if not needed <= set(stored):
+        raise InputError(f"a stored rule has {', '.join(sorted(needed))}; found the keys {sorted(map(str, stored))}")
+    return DecisionRule(
+        stored["scale"], stored["offset"], float(stored["temperature"]), stored["shift"], stored.get("undo")
+    )

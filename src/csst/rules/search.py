@@ -1,0 +1,129 @@
+"""The search for a rule: soft decisions on weighted rows, maximized by L-BFGS.
+
+Row i counts W_ik for class k: 1 for its label or, where it has none, a multiple of its posterior Q_ik. With soft
+decisions S the rates are
+
+    R_kj = sum_i W_ik S_ij / sum_i W_ik.
+
+S = softmax((z + b) / t) with a bias b (K,), whatever the objective reads. The best rule for coverage, precision or F1
+also adds an offset to every class; searching for those too was no better on test data, missed constraints more often
+and took ten times as long (benchmarks/results/rules.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from csst.rules.smooth import SmoothObjective, Value
+from csst.statistics.evidence import Evidence
+
+#: how many labels the unlabeled rows are worth for a class in the search
+UNLABELED_WORTH = 50.0
+#: how strongly parameters are drawn to where the search began
+ANCHOR = 1e-3
+#: rounds of the augmented Lagrangian, and the violation at which it stops
+ROUNDS, SMALL_VIOLATION = 10, 3e-4
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """Scores z (N, K) and the share of each row in every class, W_ik / sum_i W_ik, (N, K)."""
+
+    scores: np.ndarray
+    shares: np.ndarray
+
+    @classmethod
+    def pool(cls, evidence: Evidence, worth: float = UNLABELED_WORTH) -> WeightedRows:
+        """Labeled rows, each for its class, and unlabeled rows, each for every class as its posterior says.
+
+        The unlabeled rows weigh as much as `worth` labels of each class, so that the labels decide where they are many.
+        """
+        labeled, posterior = len(evidence.labels), evidence.soft_posterior
+        mass = posterior.sum(0)
+        weights = np.zeros((labeled + len(posterior), evidence.classes))
+        weights[np.arange(labeled), evidence.labels] = 1
+        weights[labeled:] = posterior * (np.minimum(worth, mass) / np.maximum(mass, 1e-300))
+        weights /= np.maximum(weights.sum(0), 1e-300)
+        return cls(np.vstack([evidence.scores, evidence.soft_scores]), weights)
+
+
+def soft_bias_margins(
+    likelihood: np.ndarray, shares: np.ndarray, pulls: np.ndarray, factor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """Recall and coverage of S_ij ∝ E_ij v_j, and their derivatives by log v; a few products of matrix and vector.
+
+    Args:
+        likelihood: E, (N, K).
+        shares: W_ik / sum_i W_ik times E_ik, (N, K).
+        pulls: sum_k pi_k W_ik / sum_i W_ik, how much a row counts for coverage, (N,).
+        factor: v, (K,).
+    """
+    inverse = 1 / np.maximum(likelihood @ factor, 1e-300)
+    own, columns = shares.T @ inverse, likelihood.T @ (pulls * inverse)
+
+    def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:
+        per_row = shares @ (by_recall * factor)
+        if by_coverage.any():
+            per_row = per_row + pulls * (likelihood @ (by_coverage * factor))
+        back = likelihood.T @ (inverse**2 * per_row)
+        return factor * (by_recall * own + by_coverage * columns - back)
+
+    return factor * own, factor * columns, pull_back
+
+
+def maximize(
+    objective: SmoothObjective,
+    measure: Callable[[np.ndarray], tuple[Value, np.ndarray]],
+    start: np.ndarray,
+    anchor: np.ndarray,
+    most: int,
+) -> np.ndarray:
+    """The parameters that maximize a measured value less ANCHOR |x - anchor|^2; constraints by raising prices."""
+
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        found, gradient = measure(x)
+        away = x - anchor
+        return ANCHOR * float(away @ away) - found.value, 2 * ANCHOR * away - gradient
+
+    x, violation = start, float("inf")
+    options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
+    for _ in range(ROUNDS if objective.has_constraints else 1):
+        x = minimize(loss, x, jac=True, method="L-BFGS-B", options=options).x
+        if objective.has_constraints:
+            violation = objective.raise_prices(measure(x)[0].slack, violation)
+            if violation < SMALL_VIOLATION:
+                break
+    return x
+
+
+def search_bias(
+    objective: SmoothObjective, rows: WeightedRows, start: np.ndarray, anchor: np.ndarray, t: float, most: int = 30
+) -> np.ndarray:
+    """The bias b (K,) that is best for the objective at softness t, from a start."""
+    shifted = (rows.scores + start) / t
+    likelihood = np.exp(shifted - shifted.max(1, keepdims=True))
+    shares, pulls = rows.shares * likelihood, rows.shares @ objective.prior.numpy()
+
+    def measure(b: np.ndarray) -> tuple[Value, np.ndarray]:
+        move = (b - start) / t
+        factor = np.exp(np.clip(move - move.max(), -600, 0))
+        recall, coverage, pull_back = soft_bias_margins(likelihood, shares, pulls, factor)
+        if objective.by_margins:
+            value = objective.from_margins(recall, coverage)
+            return value, pull_back(value.by_recall, value.by_coverage) / t
+        soft = likelihood * factor
+        soft /= soft.sum(1, keepdims=True)
+        value = objective.from_rates(rows.shares.T @ soft)
+        assert value.by_rates is not None
+        return value, _through_softmax(soft, rows.shares @ value.by_rates).sum(0) / t
+
+    return maximize(objective, measure, start, anchor, most)
+
+
+def _through_softmax(soft: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+    """S (U - sum_j S U): a gradient by soft decisions taken back to their scores, (N, K)."""
+    return soft * (upstream - np.einsum("ij,ij->i", soft, upstream)[:, None])

@@ -1,0 +1,281 @@
+"""An objective as a smooth function of class rates: soft minima for worst cases, penalties for constraints.
+
+min_k phi_k           ->   -(1/beta) log mean_k exp(-beta phi_k)           the mean for beta -> 0, the min for large
+payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augmented Lagrangian, price mu
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.confusion import Confusion
+from csst.domains import NonNegative, Simplex, flatten_domain
+from csst.errors import InputError
+from csst.language import Sentence
+from csst.objectives import Objective
+
+#: a worst case whose entries hardly move between chance and perfection is measured in its own units
+SMALLEST_SPAN = 1e-3
+#: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
+FIRST_PENALTY, MOST_PENALTY = 20.0, 2e4
+#: what a missed constraint costs when rules are compared, as in `csst.selection`
+MISS_COST = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """The smooth value, and its derivatives by recall (K,) and coverage (K,), or by all rates (K, K)."""
+
+    value: float
+    by_recall: np.ndarray
+    by_coverage: np.ndarray
+    by_rates: np.ndarray | None
+    slack: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """[utility, payoff] = matrix @ [recall, coverage] + constant."""
+
+    matrix: np.ndarray
+    constant: np.ndarray
+
+
+class SmoothObjective:
+    """An objective under a deployment prior (K,), ready to be maximized.
+
+    Every metric of the language depends on recall and coverage only; a user's own objective is given all rates.
+    beta: how closely soft minima follow the minimum. prices, penalty: mu and rho of the constraints.
+    """
+
+    def __init__(self, objective: Objective, prior: np.ndarray, beta: float) -> None:
+        self.objective, self.beta = objective, beta
+        self.prior = torch.from_numpy(np.asarray(prior, dtype=np.float64))
+        self.penalty = FIRST_PENALTY
+        payoff = objective.payoff(Confusion.uniform(self.prior))
+        self.blocks = flatten_domain(objective.domain, len(payoff))
+        for domain, _ in self.blocks:
+            if not isinstance(domain, (Simplex, NonNegative)):
+                raise InputError(f"a decision rule needs worst cases (Simplex) and constraints; found {domain}")
+        perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))
+        span = (perfect - payoff).abs() * self.classes / (self.classes - 1)
+        means = [float(span[at].mean()) if at.stop > at.start else 1.0 for _, at in self.blocks]
+        #: by how much the entries of each block move between chance and perfection
+        self.spans = [mean if mean > SMALLEST_SPAN else 1.0 for mean in means]
+        self.prices = np.zeros(len(payoff))
+
+    @property
+    def classes(self) -> int:
+        return len(self.prior)
+
+    @cached_property
+    def by_margins(self) -> bool:
+        """Whether recall and coverage say all that the objective reads: true of every sentence."""
+        return isinstance(self.objective, Sentence)
+
+    @cached_property
+    def affine(self) -> Affine | None:
+        """Utility and payoff as affine functions of recall and coverage, where they are: then no autograd is needed."""
+        if not self.by_margins:
+            return None
+        generator = torch.Generator().manual_seed(0)
+        points = torch.rand(2, 2 * self.classes, generator=generator, dtype=torch.float64)
+
+        def both(point: Tensor) -> Tensor:
+            c = stand_in(point[: self.classes], point[self.classes :], self.prior)
+            return torch.cat([self.objective.utility(c)[None], self.objective.payoff(c)])
+
+        first, second = (torch.autograd.functional.jacobian(both, point) for point in points)
+        if not torch.allclose(first, second, rtol=1e-9, atol=1e-12):
+            return None
+        constant = both(points[0]) - first @ points[0]
+        return Affine(first.numpy(), constant.numpy())
+
+    @cached_property
+    def has_constraints(self) -> bool:
+        return any(isinstance(domain, NonNegative) and at.stop > at.start for domain, at in self.blocks)
+
+    @cached_property
+    def reads_coverage(self) -> bool:
+        """Whether wrong predictions count too, so that the best rule adds an offset to every class."""
+        weights = self._gradient_at_random()
+        return bool(np.abs(weights - np.diag(np.diag(weights))).max() > 1e-9 * np.abs(weights).max())
+
+    @cached_property
+    def reads_entries(self) -> bool:
+        """Whether single wrong predictions count, beyond how often each class is predicted."""
+        if self.by_margins:
+            return False
+        per_row = self._gradient_at_random() / self.prior.numpy()[:, None]
+        off = per_row + np.where(np.eye(self.classes, dtype=bool), np.nan, 0.0)
+        spread = np.nanmax(off, 0) - np.nanmin(off, 0)
+        return bool(np.nanmax(spread) > 1e-9 * max(1e-300, float(np.abs(per_row).max())))
+
+    def _gradient_at_random(self) -> np.ndarray:
+        """d/dR of utility plus the sum of all payoffs, at rates without any symmetry, (K, K)."""
+        generator = torch.Generator().manual_seed(0)
+        rates = torch.rand(self.classes, self.classes, generator=generator, dtype=torch.float64) + 0.1
+        weights = torch.rand(len(self.prices), generator=generator, dtype=torch.float64) + 0.5
+        return self.gradient(rates / rates.sum(1, keepdim=True), weights)
+
+    def gradient(self, rates: Tensor, multipliers: Tensor) -> np.ndarray:
+        """d/dR_ij [u + lambda . phi] at smoothed rates, (K, K)."""
+        epsilon = self.objective.epsilon
+        with torch.enable_grad():
+            leaf = ((1 - epsilon) * rates + epsilon / self.classes).detach().requires_grad_()
+            c = unchecked(leaf, self.prior)
+            game = self.objective.utility(c) + multipliers @ self.objective.payoff(c)
+            if not game.requires_grad:
+                raise InputError(f"{self.objective} does not depend on the predictions, so there is nothing to adjust")
+            (found,) = torch.autograd.grad(game, leaf)
+        if not torch.isfinite(found).all():
+            raise InputError(f"{self.objective} has a non-finite gradient: raise epsilon or rewrite the metric")
+        return found.numpy()
+
+    @cached_property
+    def first_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """The gain before anything was measured: weights g of own recalls and prices h of predictions, both (K,).
+
+        d/dR_ij [u + lambda . phi] = delta_ij g_j + pi_i h_j  at uniform rates and the first multipliers, so that the
+        best rule is  argmax_j (g_j / pi_j) q_j + h_j.
+        """
+        uniform, prior = Confusion.uniform(self.prior), self.prior.numpy()
+        per_row = self.gradient(uniform.rates, self.multipliers(uniform)) / prior[:, None]
+        price = (per_row.sum(0) - np.diag(per_row)) / (self.classes - 1)
+        return (np.diag(per_row) - price) * prior, price
+
+    def from_margins(self, recall: np.ndarray, coverage: np.ndarray) -> Value:
+        """The value for a recall (K,) and a coverage (K,)."""
+        if self.affine is not None:
+            return self._from_affine(self.affine, np.concatenate([recall, coverage]))
+        r = torch.from_numpy(recall).requires_grad_()
+        q = torch.from_numpy(coverage).requires_grad_()
+        with torch.enable_grad():
+            value, slack = self._value(stand_in(r, q, self.prior))
+            by_recall, by_coverage = torch.autograd.grad(value, (r, q), allow_unused=True)
+        zero = np.zeros(self.classes)
+        return Value(
+            float(value.detach()),
+            zero if by_recall is None else by_recall.numpy(),
+            zero if by_coverage is None else by_coverage.numpy(),
+            None,
+            slack,
+        )
+
+    def _from_affine(self, affine: Affine, point: np.ndarray) -> Value:
+        both = affine.matrix @ point + affine.constant
+        total, payoff, weights = both[0], both[1:], np.zeros(len(both) - 1)
+        slack = []
+        for (domain, at), span in zip(self.blocks, self.spans, strict=True):
+            part = payoff[at]
+            if not len(part):
+                continue
+            if isinstance(domain, Simplex):
+                beta = self.beta / span
+                low = part.min()
+                raised = np.exp(-beta * (part - low))
+                total += low - np.log(raised.mean()) / beta
+                weights[at] = raised / raised.sum()
+            else:
+                short = np.maximum(0, self.prices[at] - self.penalty * part)
+                total -= (short @ short - self.prices[at] @ self.prices[at]) / (2 * self.penalty)
+                weights[at] = short
+                slack.append(part)
+        gradient = affine.matrix[0] + weights @ affine.matrix[1:]
+        found = np.concatenate(slack) if slack else np.zeros(0)
+        return Value(float(total), gradient[: self.classes], gradient[self.classes :], None, found)
+
+    def from_rates(self, rates: np.ndarray) -> Value:
+        """The value for all rates (K, K)."""
+        leaf = torch.from_numpy(rates).requires_grad_()
+        with torch.enable_grad():
+            value, slack = self._value(unchecked(leaf, self.prior))
+            (found,) = torch.autograd.grad(value, leaf)
+        return Value(float(value.detach()), np.diag(found.numpy()), np.zeros(self.classes), found.numpy(), slack)
+
+    def _value(self, c: Confusion) -> tuple[Tensor, np.ndarray]:
+        total, payoff = self.objective.utility(c), self.objective.payoff(c)
+        slack = []
+        for (domain, at), span in zip(self.blocks, self.spans, strict=True):
+            part = payoff[at]
+            if not len(part):
+                continue
+            if isinstance(domain, Simplex):
+                total = total + soft_minimum(part, self.beta / span)
+            else:
+                prices = torch.from_numpy(self.prices[at])
+                total = total - ((prices - self.penalty * part).clamp(min=0).square() - prices.square()).sum() / (
+                    2 * self.penalty
+                )
+                slack.append(part.detach().numpy())
+        return total, np.concatenate(slack) if slack else np.zeros(0)
+
+    def restart(self) -> None:
+        """Forget the prices of constraints."""
+        self.prices[:], self.penalty = 0, FIRST_PENALTY
+
+    def raise_prices(self, slack: np.ndarray, before: float) -> float:
+        """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""
+        places = np.concatenate(
+            [np.arange(at.start, at.stop) for domain, at in self.blocks if isinstance(domain, NonNegative)]
+        )
+        self.prices[places] = np.maximum(0, self.prices[places] - self.penalty * slack)
+        violation = float(np.maximum(0, -slack).max(initial=0))
+        if violation > before / 2:
+            self.penalty = min(MOST_PENALTY, 4 * self.penalty)
+        return violation
+
+    def judge(self, c: Confusion) -> Tensor:
+        """One number to compare rules by: soft minima, less `MISS_COST` times the largest miss of a constraint."""
+        total, payoff = self.objective.utility(c), self.objective.payoff(c)
+        misses = [payoff.new_zeros(1)]
+        for (domain, at), span in zip(self.blocks, self.spans, strict=True):
+            if isinstance(domain, Simplex) and at.stop > at.start:
+                total = total + soft_minimum(payoff[at], self.beta / span)
+            elif isinstance(domain, NonNegative):
+                misses.append(-payoff[at])
+        return total - MISS_COST * torch.cat(misses).max()
+
+    def judge_gradient(self, c: Confusion) -> tuple[float, np.ndarray]:
+        """`judge` and its derivative by the rates, (K, K)."""
+        leaf = c.rates.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            value = self.judge(unchecked(leaf, self.prior))
+            (found,) = torch.autograd.grad(value, leaf)
+        return float(value.detach()), found.numpy()
+
+    def multipliers(self, c: Confusion) -> Tensor:
+        """lambda at these rates: the weights of the soft minima, and the constraints' prices."""
+        payoff, found = self.objective.payoff(c).detach(), torch.from_numpy(self.prices.copy())
+        for (domain, at), span in zip(self.blocks, self.spans, strict=True):
+            if isinstance(domain, Simplex):
+                found[at] = torch.softmax(-self.beta / span * payoff[at], 0)
+        return found
+
+
+def soft_minimum(values: Tensor, beta: float) -> Tensor:
+    """-(1/beta) log mean exp(-beta v)."""
+    return -(torch.logsumexp(-beta * values, 0) - float(np.log(len(values)))) / beta
+
+
+def unchecked(rates: Tensor, prior: Tensor) -> Confusion:
+    """A confusion of rates known to be right: the checks look at every value and take their time."""
+    c = Confusion.__new__(Confusion)
+    vars(c).update(rates=rates, prior=prior)
+    return c
+
+
+def stand_in(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
+    """A confusion with this recall and coverage, through which alone each metric of the language reads it.
+
+    The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
+    """
+    square = (len(prior), len(prior))
+    c = unchecked(recall.expand(square), prior)
+    vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
+    return c

@@ -1,0 +1,96 @@
+"""Calibration of scores on few labels: one temperature and one bias per class, kept small.
+
+    P(y = k | x) proportional to  pi_k exp(T z_k(x) + a_k),     z = log p - log pi_train
+
+z is what a model says with the class prior taken out that it was trained under, so that one calibration serves under
+every class balance (Alexandari, Kundaje and Shrikumar, 2020). Classes weigh the same however few labels they have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+#: the ridge on bias and log-temperature: weaker suits badly calibrated models, stronger logit-adjusted ones
+RIDGE = 5.0
+#: the temperature stays within exp(-3) .. exp(3): scores that say nothing would send it to 0
+WIDEST_LOG_TEMPERATURE = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """T > 0, which multiplies, and a (K,), which sums to 0."""
+
+    temperature: float
+    bias: np.ndarray
+
+    @classmethod
+    def identity(cls, classes: int) -> Calibration:
+        return cls(1.0, np.zeros(classes))
+
+    def apply(self, scores: np.ndarray) -> np.ndarray:
+        """T z + a, (N, K)."""
+        return self.temperature * scores + self.bias
+
+
+def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray | None = None) -> np.ndarray:
+    """w_i = n / (K n_{y_i}): every class weighs the same, and all rows together weigh n."""
+    rows = np.ones(len(labels)) if row_weights is None else row_weights
+    totals = np.bincount(labels, rows, minlength=classes)
+    present = (totals > 0).sum()
+    return rows * rows.sum() / (present * np.where(totals > 0, totals, 1.0)[labels])
+
+
+def calibration_loss(
+    parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
+) -> tuple[float, np.ndarray]:
+    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T)."""
+    bias, log_temperature = parameters[:-1], parameters[-1]
+    temperature, rows = np.exp(log_temperature), np.arange(len(labels))
+    logits = temperature * scores
+    logits += bias
+    logits -= logits.max(1, keepdims=True)
+    own = logits[rows, labels]
+    error = np.exp(logits, out=logits)
+    totals = error.sum(1)
+    value = weights @ (np.log(totals) - own) + ridge / 2 * (parameters @ parameters)
+    error *= (weights / totals)[:, None]
+    error[rows, labels] -= weights
+    along_temperature = temperature * np.einsum("ij,ij->", error, scores)
+    return value, np.append(error.sum(0), along_temperature) + ridge * parameters
+
+
+def fit_calibration(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    *,
+    ridge: float = RIDGE,
+    row_weights: np.ndarray | None = None,
+    start: Calibration | None = None,
+) -> Calibration:
+    """The calibration that fits labeled scores z (n, K) best, classes weighted alike.
+
+    Args:
+        scores: z, scores with the training prior taken out, (n, K).
+        labels: class indices, (n,).
+        ridge: how strongly bias and log-temperature are drawn to 0.
+        row_weights: how often each row counts, for a bootstrap.
+        start: where to begin.
+    """
+    classes = scores.shape[1]
+    begin = start or Calibration.identity(classes)
+    weights = balanced_weights(labels, classes, row_weights)
+    bounds = [(None, None)] * classes + [(-WIDEST_LOG_TEMPERATURE, WIDEST_LOG_TEMPERATURE)]
+    result = minimize(
+        calibration_loss,
+        np.append(begin.bias, np.log(begin.temperature)),
+        args=(scores, labels, weights, ridge),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 200, "ftol": 1e-7, "gtol": 1e-4 * max(1.0, len(labels) / 100)},
+    )
+    bias = result.x[:-1]
+    return Calibration(float(np.exp(result.x[-1])), bias - bias.mean())
