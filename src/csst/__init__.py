@@ -30,7 +30,7 @@ _HOMES = {
     "weighted_consistency": "csst.losses",
     "Multipliers": "csst.multipliers",
     "Objective": "csst.objectives",
-    "PostHocClassifier": "csst.posthoc.classifier",
+    "PostHocClassifier": "csst.estimator.posthoc",
 }
 __all__ = sorted(_HOMES)
 

@@ -46,6 +46,7 @@ class Batches:
     """Draws this process's share of every global batch.
 
     encode: the model's own way from raw examples, such as texts, to a tensor; None where they are tensors already.
+    left_out: unlabeled examples that are never drawn.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Batches:
         rank: int = 0,
         processes: int = 1,
         encode: Callable[[list[Any]], Tensor] | None = None,
+        left_out: Tensor | None = None,
     ) -> None:
         self.task, self.seed, self.rank, self.processes, self.encode = task, seed, rank, processes, encode
         for name, size in (("labeled_batch", training.labeled_batch), ("unlabeled_batch", training.unlabeled_batch)):
@@ -65,7 +67,13 @@ class Batches:
         self.labeled = Sampler(len(task.labeled), training.labeled_batch, stream(seed, LABELED))
         self.unlabeled: Sampler | None = None
         if unlabeled:
-            self.unlabeled = Sampler(len(task.unlabeled), training.unlabeled_batch, stream(seed, UNLABELED))
+            only = None
+            if left_out is not None and len(left_out):
+                keep = torch.ones(len(task.unlabeled), dtype=torch.bool)
+                keep[left_out] = False
+                only = keep.nonzero().flatten()
+            size = len(task.unlabeled) if only is None else len(only)
+            self.unlabeled = Sampler(size, training.unlabeled_batch, stream(seed, UNLABELED), only)
 
     def draw(self, step: int, device: torch.device) -> Batch:
         task, index = self.task, self._fetch_index(self.labeled, self.task.labeled.inputs)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.evaluation import logits
+from csst.measuring import join
 from csst.objectives import Objective
 from csst.records import Record
 from csst.selftraining import Method
@@ -78,8 +79,9 @@ class CrossFit:
         settings, kept = self.trainer.settings, self.trainer
         while True:
             if kept.updated_at != kept.step:
-                counted = torch.stack([fold.measure() for fold in self.folds]).sum(0)
-                yield [trainer.update_multipliers(counted) for trainer in self.trainers][-1]
+                measurement = join([fold.measure_validation() for fold in self.folds], kept.watched_logits())
+                confusion = kept.estimate_confusion(measurement)
+                yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
             if kept.finished:
                 return
             until_update = settings.dual.steps_per_update - kept.step % settings.dual.steps_per_update

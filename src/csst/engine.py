@@ -148,6 +148,10 @@ class Engine:
         if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
             raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
 
+    def same(self, values: Tensor) -> Tensor:
+        """The first process's values, on all of them."""
+        return self.fabric.broadcast(values) if self.processes > 1 else values
+
     def agreed(self, choice: bool) -> bool:
         """The first process's choice, on all of them."""
         return bool(self.fabric.broadcast(choice)) if self.processes > 1 else choice

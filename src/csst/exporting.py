@@ -1,7 +1,7 @@
 """A trained classifier for use elsewhere: ONNX, torch.export or safetensors, with its decision rule and a model card.
 
 The graph takes what the model takes (see the card) and gives `probabilities` (N, K) and `label` (N,), the class that
-the decision rule chooses: argmax_j (G^T p)_j where the model was finished, else the most probable.
+the decision rule chooses, else the most probable.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
+from csst.rules.rule import DecisionRule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
 #: largest difference of a probability between an ONNX file and the model
@@ -27,31 +28,40 @@ Format = Literal["onnx", "torch-export", "safetensors"]
 class Decision(nn.Module):
     """model → probabilities and the label that the rule chooses."""
 
-    matrix: Tensor
+    scale: Tensor
+    offset: Tensor
+    temperature: Tensor
+    shift: Tensor
+    undo: Tensor | None
 
-    def __init__(self, model: nn.Module, matrix: Tensor | None, classes: int) -> None:
+    def __init__(self, model: nn.Module, rule: DecisionRule | None, classes: int) -> None:
         super().__init__()
         self.model = model
-        rule = torch.eye(classes) if matrix is None else matrix / matrix.abs().max()
-        self.register_buffer("matrix", rule.float())
+        rule = rule or DecisionRule.identity(classes)
+        self.register_buffer("scale", rule.scale.float())
+        self.register_buffer("offset", rule.offset.float())
+        self.register_buffer("temperature", torch.tensor(rule.temperature).float())
+        self.register_buffer("shift", rule.shift.float())
+        self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         probs = torch.softmax(self.model(x), 1)
-        return probs, (probs @ self.matrix).argmax(1)
+        posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
+        return probs, rule_scores(posterior, self.scale, self.offset).argmax(1)
 
 
 @dataclass(frozen=True)
 class Exportable:
     """Everything an export needs, whatever it comes from.
 
-    example: inputs of the right shape and type. matrix: the post-hoc gain, None for none. card: what is known about the
-    model, for its card.
+    example: inputs of the right shape and type. rule: the decision rule, None for the most probable class. card: what
+    is known about the model, for its card.
     """
 
     model: nn.Module
     example: Tensor
     class_names: tuple[str, ...]
-    matrix: Tensor | None = None
+    rule: DecisionRule | None = None
     card: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,7 +72,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     path = Path(path)
     if path.suffix != FORMATS[to]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
-    decision = Decision(what.model.cpu().eval(), what.matrix, len(what.class_names)).eval()
+    decision = Decision(what.model.cpu().eval(), what.rule, len(what.class_names)).eval()
     card = path.with_suffix(".card.md")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +157,7 @@ def model_card(what: Exportable, file: str, to: str) -> str:
     """What the model is for, what it takes, how well it does and how sure that is."""
     card, shape = what.card, tuple(what.example.shape[1:])
     rule = (
-        "argmax_j (G^T p)_j with the matrix fitted after training" if what.matrix is not None else "the most probable"
+        "argmax_j m_j softmax(T log p + d)_j + c_j, fitted after training" if what.rule else "the most probable class"
     )
     lines = [
         f"# {file}",
@@ -173,7 +183,8 @@ def model_card(what: Exportable, file: str, to: str) -> str:
         for one in numbers.get("constraints", []):
             name = json.dumps(one["constraint"], ensure_ascii=False)
             lines.append(f"| slack of {name} | {one['slack']:.3f} | about {one['low']:.3f} to {one['high']:.3f} | |")
-        lines += ["", "The intervals of the classes hold together at 95 %.", ""]
+        basis = f", {numbers['basis']}" if "basis" in numbers else ""
+        lines += ["", f"The intervals of the classes are simultaneous at 95 %{basis}.", ""]
     for note in card.get("notes", []):
         lines.append(f"- {note}")
     return "\n".join(lines).rstrip() + "\n"

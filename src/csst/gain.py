@@ -123,6 +123,13 @@ class Gain:
         """The inverse of a non-diagonal G / max G, the pseudo-inverse where it has none, float64."""
         return torch.linalg.pinv(self.scaled)
 
+    @property
+    def undoing(self) -> Tensor | None:
+        """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = I."""
+        if not self.is_diagonal:
+            return self.inverse.cpu()
+        return None if bool((self.entries == self.entries[0]).all()) else 1 / self.scaled.cpu()
+
     @cached_property
     def optimal_rows(self) -> Tensor:
         """norm(G^T e_y) for every label y, float64."""

@@ -1,4 +1,4 @@
-"""How sure the numbers are: simultaneous confidence intervals, and shrinkage of rates seen on few examples.
+"""How sure counted numbers are: simultaneous confidence intervals.
 
 Intervals are Clopper and Pearson's exact ones for a share k of n, at a level raised (Bonferroni) so that all classes'
 intervals hold together with at least the stated probability. If all hold, the least recall lies between the least
@@ -7,7 +7,6 @@ lower and the least upper end; that is the interval of a minimum.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.confusion import Confusion
 from csst.errors import InputError
 
 
@@ -95,86 +93,3 @@ def intervals(counts: Tensor, level: float = 0.95) -> dict[str, Any]:
         "coverage": [one.as_dict() for one in coverage],
         "precision": [one.as_dict() if one is not None else None for one in precision],
     }
-
-
-def needed(estimate: float, half_width: float, classes: int, level: float = 0.95) -> int:
-    """Examples per class so that intervals of that many classes around the estimate reach no further than this."""
-    if not 0 < half_width < 1:
-        raise InputError(f"the half width of an interval lies between 0 and 1; found {half_width}")
-    n = 1
-    while _reach(estimate, n, classes, level) > half_width:
-        n *= 2
-    low, high = n // 2, n
-    while high - low > 1:  # the reach falls with n, up to rounding of k
-        middle = (low + high) // 2
-        low, high = (low, middle) if _reach(estimate, middle, classes, level) <= half_width else (middle, high)
-    return high
-
-
-def _reach(estimate: float, n: int, classes: int, level: float) -> float:
-    found = share(round(estimate * n), n, level, classes)
-    return max(found.estimate - found.low, found.high - found.estimate)
-
-
-def too_small(counts: Tensor, half_width: float = 0.1, level: float = 0.95) -> str | None:
-    """A sentence where the worst class's recall is known worse than ± half_width; None where it is known well."""
-    found = recall_intervals(counts, level)
-    worst = min(range(len(found)), key=lambda i: found[i].estimate)
-    one = found[worst]
-    if max(one.estimate - one.low, one.high - one.estimate) <= half_width:
-        return None
-    n = needed(one.estimate, half_width, len(found), level)
-    return (
-        f"the least recall, {one.estimate:.2f}, rests on {one.n} examples and may be anything from "
-        f"{least(found).low:.2f} to {least(found).high:.2f}: about {n} per class are needed to know it within "
-        f"± {half_width:g}"
-    )
-
-
-def shrunk(counts: Tensor) -> Confusion:
-    """The confusion with every class's recall drawn towards the classes' common level, the more the fewer examples.
-
-    Recall_i is modelled as Beta(a, b) across classes and the hits of class i as Binomial(n_i, recall_i); a and b are
-    the most likely ones (empirical Bayes), and recall_i becomes (k_i + a) / (n_i + a + b). The errors of a class keep
-    their proportions; a class without errors spreads what it is given evenly.
-    """
-    plain = Confusion.from_counts(counts)
-    hits, totals = counts.diagonal().double(), counts.sum(1).double()
-    a, b = beta_binomial(hits, totals)
-    recall = (hits + a) / (totals + a + b)
-    errors = counts.double() - torch.diag(hits)
-    missed = errors.sum(1, keepdim=True)
-    classes = len(counts)
-    even = (1 - torch.eye(classes, dtype=torch.float64)) / max(1, classes - 1)
-    spread = torch.where(missed > 0, errors / missed.clamp(min=1), even)
-    rates = torch.diag(recall) + (1 - recall)[:, None] * spread
-    return Confusion(rates.to(plain.rates), plain.prior)
-
-
-def certainty(counts: Tensor) -> float:
-    """How far a dual step may go, 0 .. 1: the mean of n_i / (n_i + 4), as if four examples more said nothing."""
-    totals = counts.sum(1).double()
-    return float((totals / (totals + 4)).mean())
-
-
-def beta_binomial(hits: Tensor, totals: Tensor) -> tuple[float, float]:
-    """The Beta(a, b) that makes the counts most likely, with a + b between 0.5 and 10,000."""
-    from scipy.optimize import minimize
-    from scipy.special import betaln
-
-    k, n = hits.numpy(), totals.numpy()
-    start = float((k.sum() + 0.5) / (n.sum() + 1))
-
-    def surprise(at: Any) -> float:
-        mean, size = 1 / (1 + math.exp(-at[0])), math.exp(at[1])
-        a, b = mean * size, (1 - mean) * size
-        return float(-(betaln(k + a, n - k + b) - betaln(a, b)).sum())
-
-    box = [(-8.0, 8.0), (math.log(0.5), math.log(10_000))]
-    first = math.log(start / (1 - start))
-    found = min(
-        (minimize(surprise, [first, math.log(size)], bounds=box, method="L-BFGS-B") for size in (2.0, 20.0, 200.0)),
-        key=lambda one: float(one.fun),
-    )
-    mean, size = 1 / (1 + math.exp(-found.x[0])), math.exp(found.x[1])
-    return mean * size, (1 - mean) * size

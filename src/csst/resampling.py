@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -72,15 +72,6 @@ def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> 
     """What metrics.json says about certainty: `csst.intervals.intervals`, and the slack of every constraint."""
     constraints = [one.as_dict() for one in slack_intervals(objective, counts, level)]
     return {**intervals(counts, level), "constraints": constraints}
-
-
-def least_of(constraints: Sequence[SlackInterval]) -> tuple[float, float, float]:
-    """The least slack, and the ends between which it may lie."""
-    return (
-        min(one.slack for one in constraints),
-        min(one.low for one in constraints),
-        min(one.high for one in constraints),
-    )
 
 
 def _names(objective: Objective, confusion: Confusion, constraints: int) -> list[str]:

@@ -28,7 +28,7 @@ import yaml
 from csst import __version__
 from csst.errors import InputError
 
-CHECKPOINT_VERSION = 4
+CHECKPOINT_VERSION = 5
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 SEAL = b"csst sha256 "
 SEALED = len(SEAL) + hashlib.sha256().digest_size

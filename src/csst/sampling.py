@@ -9,10 +9,13 @@ from torch import Tensor
 
 
 class Sampler:
-    """Every example once in random order, then again in a new order; a batch may span two rounds."""
+    """Every example once in random order, then again in a new order; a batch may span two rounds.
 
-    def __init__(self, size: int, batch: int, generator: torch.Generator) -> None:
-        self.size, self.batch, self.generator = size, batch, generator
+    only: the examples that are drawn, `size` of them; None for 0 .. size-1.
+    """
+
+    def __init__(self, size: int, batch: int, generator: torch.Generator, only: Tensor | None = None) -> None:
+        self.size, self.batch, self.generator, self.only = size, batch, generator, only
         self.order = torch.zeros(0, dtype=torch.int64)
 
     def draw(self) -> Tensor:
@@ -23,7 +26,8 @@ class Sampler:
     def peek(self) -> Tensor:
         """The batch that the next draw will give."""
         while len(self.order) < self.batch:
-            self.order = torch.cat([self.order, torch.randperm(self.size, generator=self.generator)])
+            order = torch.randperm(self.size, generator=self.generator)
+            self.order = torch.cat([self.order, order if self.only is None else self.only[order]])
         return self.order[: self.batch]
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which model is kept: the best on the objective itself, measured on validation, constraints first."""
+"""Which model is kept: the best on the objective itself, measured on validation, constraints first; or the last."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def standing(objective: Objective, confusion: Confusion, tolerance: float) -> St
 
 @dataclass
 class Best:
-    """The best model so far, with its weights."""
+    """The model that is kept so far, with its weights and the gain that was in force when they were trained."""
 
     step: int = -1
     violation: float = float("inf")
@@ -45,18 +45,26 @@ class Best:
     score: float = -float("inf")
     stale: int = 0
     state: dict[str, Tensor] = field(default_factory=dict)
+    gain: Tensor | None = None
 
-    def consider(self, now: Standing, step: int, weights: Callable[[], dict[str, Tensor]]) -> bool:
-        """Keep the model's weights (asked for only then) if it stands no worse than the best so far.
+    def consider(
+        self,
+        now: Standing,
+        step: int,
+        weights: Callable[[], dict[str, Tensor]],
+        gain: Tensor,
+        any_standing: bool = False,
+    ) -> bool:
+        """Keep the model's weights (asked for only then) if it stands no worse than the best so far, or in any case.
 
         Of equals the one trained longer is kept (a worst recall of 0 is a common tie), but only a better one
         counts against early stopping. The untrained model is never a candidate.
         """
         better = (-now.violation, now.value) > (-self.violation, self.value)
         self.stale = 0 if better else self.stale + 1
-        if step == 0 or not now.beats((self.violation, self.value)):
+        if step == 0 or not (any_standing or now.beats((self.violation, self.value))):
             return False
-        self.step = step
+        self.step, self.gain = step, gain.detach().cpu().clone()
         self.violation, self.value, self.score = now.violation, now.value, now.score
         self.state = weights()
         return True

@@ -100,8 +100,9 @@ class Dual:
         schedule: constant, or linear or cosine decay of the step size to 0.
         initial: uniform (1/size, Algorithm 1), prior (start as accuracy does, G = I), zero (constraints start at 0).
         metric_prior: prior under which the gain is derived; default: the objective's own.
-        shrinkage: draw each class's validation recall towards the common level, the more the fewer examples it has
-            (Beta-Binomial), and shorten the dual steps likewise; for small validation sets.
+        rates: what the multipliers follow: validation (confusion counts, the paper's way) or pooled (counts together
+            with unlabeled rows by their calibrated posterior, for few validation labels; at most 2,000 unlabeled rows,
+            and a fifth of them, are then measured instead of learned from).
     """
 
     steps_per_update: int = 20
@@ -109,7 +110,7 @@ class Dual:
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     initial: Literal["uniform", "prior", "zero"] = "uniform"
     metric_prior: Literal["default", "train", "evaluation"] = "default"
-    shrinkage: bool = False
+    rates: Literal["validation", "pooled"] = "validation"
 
     def __post_init__(self) -> None:
         _positive(self, "steps_per_update")
@@ -117,21 +118,25 @@ class Dual:
         _choice(self, "schedule", "constant", "linear", "cosine")
         _choice(self, "initial", "uniform", "prior", "zero")
         _choice(self, "metric_prior", "default", "train", "evaluation")
+        _choice(self, "rates", "validation", "pooled")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of the models met on the way is kept: the best on the objective itself, measured on validation.
+    """Which of the models met on the way is kept.
 
     Args:
+        keep: best (on the objective itself, measured on validation) or last (few labels would choose by noise).
         tolerance: a constraint missed by no more than this counts as met.
         patience: stop after this many multiplier updates without a better model; 0 never stops early.
     """
 
+    keep: Literal["best", "last"] = "best"
     tolerance: float = 1e-3
     patience: int = 0
 
     def __post_init__(self) -> None:
+        _choice(self, "keep", "best", "last")
         _within(self, 0, float("inf"), "tolerance", "patience")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,15 +18,15 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from csst.batches import DROPOUT, Batch, Batches
-from csst.confusion import Confusion, head_tail
-from csst.data.task import Task
+from csst.confusion import Confusion, confusion_counts, head_tail
+from csst.data.task import Examples, Task
 from csst.engine import Engine
 from csst.errors import InputError
-from csst.evaluation import counts
+from csst.evaluation import counts, logits
 from csst.interruption import step_boundary
-from csst.intervals import certainty, shrunk
 from csst.language import objective as read_objective
 from csst.losses import cost_sensitive_loss
+from csst.measuring import Measurement, choose_watched, measured_confusion
 from csst.multipliers import Multipliers
 from csst.objectives import Objective, payoff_of
 from csst.optimizers import optimizer
@@ -79,7 +80,9 @@ class Trainer:
         if self.selftraining is not None:
             self.selftraining.to(self.engine.device)
         ours, encode = (self.engine.rank, self.engine.processes), getattr(model, "encode", None)
-        self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode)
+        pools = dual.rates == "pooled" and len(task.unlabeled) > 0
+        self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
+        self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
         self.model = self.engine.place(model).train()
         # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
         average = moving_average(training.ema)
@@ -165,29 +168,58 @@ class Trainer:
         keep = (likely < training_signal(annealing, self.progress, self.task.classes)).to(losses)
         return (keep * losses).sum() / keep.sum().clamp(min=1)
 
-    def measure(self) -> Tensor:
-        """Confusion counts of the averaged model on validation, over all processes."""
-        batch, classes = self.settings.training.evaluation_batch, self.task.classes
-        shard, rounds = self.batches.shard_and_rounds(len(self.task.validation), batch)
-        counted = counts(self.ema.module, self.task.validation, classes, batch, self.engine.device, shard, rounds)
-        return self.engine.total(counted)
+    def measure(self) -> Measurement:
+        """What the averaged model does on validation and, where rates are pooled, on the watched unlabeled rows."""
+        measurement = self.measure_validation()
+        return replace(measurement, unlabeled=self.watched_logits())
 
-    def update_multipliers(self, counted: Tensor | None = None) -> Record:
-        """Take one dual step from what was measured, and remember the model if it is the best yet.
+    def watched_logits(self) -> Tensor | None:
+        """The averaged model's logits of the watched unlabeled rows, where rates are pooled and there are any."""
+        return None if self.watched is None else self.all_logits(self.task.unlabeled, self.watched)
 
-        counted: confusion counts, if they are to be others than those of `measure`.
+    def measure_validation(self) -> Measurement:
+        """What the averaged model does on validation, over all processes: counts, and logits where rates are pooled."""
+        validation, classes = self.task.validation, self.task.classes
+        if self.settings.dual.rates == "pooled":
+            scores = self.all_logits(validation.inputs, torch.arange(len(validation)))
+            counted = confusion_counts(validation.labels, scores.argmax(1), classes)
+            return Measurement(counted, scores, validation.labels)
+        batch = self.settings.training.evaluation_batch
+        shard, rounds = self.batches.shard_and_rounds(len(validation), batch)
+        counted = counts(self.ema.module, validation, classes, batch, self.engine.device, shard, rounds)
+        return Measurement(self.engine.total(counted))
+
+    def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:
+        """The averaged model's logits of these examples, in this order, the same on all processes."""
+        batch = self.settings.training.evaluation_batch
+        shard, rounds = self.batches.shard_and_rounds(len(index), batch)
+        whole = torch.zeros(len(index), self.task.classes)
+        if len(index):
+            whole[shard] = logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
+        return self.engine.total(whole)
+
+    def estimate_confusion(self, measurement: Measurement) -> Confusion:
+        """The confusion that drives the multipliers, the same on all processes."""
+        gain, names = self.multipliers.gain, self.task.class_names
+        confusion = measured_confusion(measurement, gain, self.task.train_prior, names)
+        return Confusion(self.engine.same(confusion.rates), confusion.prior)
+
+    def update_multipliers(self, confusion: Confusion | None = None) -> Record:
+        """Take one dual step from a confusion, and remember the model if it is the one to keep.
+
+        confusion: if it is to be another than that of `measure`.
         """
-        counted = self.measure() if counted is None else counted
-        dual, confusion = self.settings.dual, Confusion.from_counts(counted, self.task.class_names)
+        confusion = self.estimate_confusion(self.measure()) if confusion is None else confusion
+        dual, gain = self.settings.dual, self.multipliers.gain
         step_size = dual_step(dual.schedule, dual.step_size, self.progress)
-        if dual.shrinkage:
-            confusion, step_size = shrunk(counted), step_size * certainty(counted)
         if self.progress < 1:
             self.multipliers.update(confusion, step_size)
         self.engine.require_same(self.multipliers.value, "multipliers")
         self.engine.require_same(self.multipliers.entries, "gains")
-        now = standing(self.objective, confusion, self.settings.selection.tolerance)
-        selected = self.best.consider(now, self.step, lambda: self.engine.weights(self.ema.module))
+        now, selection = standing(self.objective, confusion, self.settings.selection.tolerance), self.settings.selection
+        selected = self.best.consider(
+            now, self.step, lambda: self.engine.weights(self.ema.module), gain.entries, selection.keep == "last"
+        )
         self.updated_at = self.step
         return Record(
             step=self.step,

@@ -6,11 +6,12 @@ import numpy as np
 
 from csst import CSSTClassifier
 
-QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.9, "guard": False}
+QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.9}
 
 
 def quick(objective="max min(recall)", method="csst", **more) -> CSSTClassifier:
-    return CSSTClassifier(objective, method, **{**QUICK, **more})
+    """The network, trained for a moment."""
+    return CSSTClassifier(objective, method, **{"learner": "network", "validation": 0.2, **QUICK, **more})
 
 
 def blobs(rows: int = 240, features: int = 6, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -57,9 +57,9 @@ def test_fit_says_what_is_wrong(rows, labels, said):
     [
         ({"validation": 0.0}, "held-out fraction must lie between 0 and 1"),
         ({"validation": 1.5}, "held-out fraction must lie between 0 and 1"),
-        ({"validation": "half"}, "a share, indices, a pair"),
-        ({"validation": None}, "a share, indices, a pair"),
-        ({"validation": [0.5, 0.5]}, "a share, indices, a pair"),
+        ({"validation": "half"}, "None, a fraction, indices or a pair"),
+        ({"validation": None}, "None, a fraction, indices or a pair"),
+        ({"validation": [0.5, 0.5]}, "None, a fraction, indices or a pair"),
         ({"validation": [0, 0, 1, 2]}, "labeled rows of X, each once"),
         ({"validation": [0, 1, 2, 3]}, "labeled rows of X, each once"),
         ({"validation": [0, 1, 1000]}, "labeled rows of X, each once"),
@@ -69,7 +69,7 @@ def test_fit_says_what_is_wrong(rows, labels, said):
         ({"validation": (X, PART)}, "every validation row needs a label"),
         ({"validation": (X[:, :5], Y)}, "X has 5 features, but CSSTClassifier is expecting 6"),
         ({"validation": (X[:5], Y)}, "one label"),
-        ({"validation": "cross-fit", "folds": 1}, "2 to 20 folds"),
+        ({"validation": None, "folds": 1}, "2 to 20 folds"),
         ({"finish": "magic"}, "finish must be None or 'posthoc'"),
         ({"views": "pretty"}, "views are auto, table, embedding"),
         ({"method": "cstt"}, "unknown method"),
@@ -114,7 +114,7 @@ def test_a_class_with_one_label_is_fine_with_a_validation_set_of_its_own():
     fitted = quick(validation=(X[45:], Y[45:])).fit(X[:45], labels[:45])
     assert fitted.labeled_counts_ == [15, 15, 1]
     with pytest.raises(csst.InputError, match="every class needs 2; class '2' has 1"):
-        quick(validation="cross-fit").fit(X[:45], labels[:45])
+        quick(validation=None).fit(X[:45], labels[:45])
 
 
 def test_no_unlabeled_rows():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -18,9 +17,9 @@ import csst
 from csst.confusion import Confusion
 from csst.data.table_views import Neighbourly, NumberNoise, Scarf
 from csst.estimator.inputs import statistics
-from csst.estimator.summary import hurts, noise_of
 from csst.intervals import recall_intervals
-from csst.resampling import least_of, slack_intervals
+from csst.resampling import slack_intervals
+from csst.statistics.expectation import estimate_intervals
 from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews
 
@@ -80,7 +79,7 @@ def test_validation_in_every_form():
     X, y = blobs(120)
     rows = np.arange(30)
     by_index = quick(validation=rows).fit(X, y, X_unlabeled=X)
-    assert int(by_index.fit_.counts.sum()) == 30
+    assert int(by_index.fit_.estimate.n.sum()) == 30
     mask = np.zeros(120, dtype=bool)
     mask[rows] = True
     by_mask = quick(validation=mask).fit(X, y, X_unlabeled=X)
@@ -89,11 +88,11 @@ def test_validation_in_every_form():
         np.testing.assert_allclose(other.predict_proba(X), by_index.predict_proba(X), atol=1e-6)
     share = quick(validation=0.5).fit(X, y, X_unlabeled=X)
     assert share.labeled_counts_ == [20, 20, 20]
-    crossed = quick(validation="cross-fit").fit(X, y, X_unlabeled=X)
+    crossed = quick(validation=None).fit(X, y, X_unlabeled=X)
     assert crossed.labeled_counts_ == [40, 40, 40]
-    assert int(crossed.fit_.counts.sum()) == 120
-    assert "on out-of-fold predictions" in crossed.summary()
-    assert "on validation" in share.summary()
+    assert int(crossed.fit_.estimate.n.sum()) == 120
+    assert "estimated from 120 labels (40 per class) and 120 unlabeled rows" in crossed.summary()
+    assert "estimated from 60 labels (20 per class)" in share.summary()
 
 
 def test_precision_of_the_numbers_does_not_matter():
@@ -114,7 +113,7 @@ def test_the_same_seed_gives_the_same_model():
 
 def test_clone_and_pickle():
     X, y = blobs(90)
-    fitted = quick(finish="posthoc", validation="cross-fit").fit(X, hidden(y))
+    fitted = quick(finish="posthoc", validation=None).fit(X, hidden(y))
     again = pickle.loads(pickle.dumps(fitted))
     assert (again.predict_proba(X) == fitted.predict_proba(X)).all()
     assert (again.predict(X) == fitted.predict(X)).all()
@@ -127,7 +126,7 @@ def test_clone_and_pickle():
 
 def test_warm_start_goes_on():
     X, y = blobs(120)
-    for validation in (0.2, "cross-fit"):
+    for validation in (0.2, None):
         fitted = quick(warm_start=True, steps=20, validation=validation, random_state=None).fit(X, hidden(y))
         seed, first = fitted.seed_, fitted.predict_proba(X)
         before = [state["model"]["1.weight"].clone() for state in fitted.fit_.states]
@@ -144,7 +143,7 @@ def test_warm_start_goes_on():
 def test_warm_start_goes_on_from_the_last_average_and_not_from_the_selected_one():
     X, y = blobs(120)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 3
-    fitted = quick(steps=60, lr=0.3, validation=0.3).fit(X, hidden(y))
+    fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best").fit(X, hidden(y))
     (state,) = fitted.fit_.states
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     assert any(not torch.equal(state["ema"][name], kept) for name, kept in state["best"]["state"].items())
@@ -163,8 +162,8 @@ def test_warm_start_refuses_what_would_leak_or_not_fit():
         clone_with(fitted, method="fixmatch").fit(X, hidden(y))
     with pytest.raises(csst.InputError, match="same network"):
         clone_with(fitted, hidden=8).fit(X, hidden(y))
-    with pytest.raises(csst.InputError, match="trains several models afresh"):
-        clone_with(fitted, method="auto").fit(X, hidden(y))
+    with pytest.raises(csst.InputError, match="set learner='network'"):
+        clone_with(fitted, learner="auto").fit(X, hidden(y))
 
 
 def clone_with(fitted, **changes):
@@ -185,39 +184,6 @@ def test_grid_search_and_pipeline():
     np.testing.assert_allclose(framed.predict_proba(frame), pipe.predict_proba(X), atol=1e-5)
 
 
-def test_auto_keeps_the_best_of_four():
-    X, y = blobs(120)
-    X = X + np.random.default_rng(1).normal(size=X.shape) * 2
-    fitted = quick(method="auto").fit(X, hidden(y))
-    said = re.search(r"auto kept (.+); on validation: (.+)", fitted.notes_[0])
-    scores = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1]) for part in said[2].split(", ")}
-    assert list(scores) == ["csl", "csst", "csl + post-hoc", "csst + post-hoc"]
-    assert scores[said[1]] == max(scores.values())
-    assert next(name for name, score in scores.items() if score == max(scores.values())) == said[1]
-    kept = f"{fitted.fit_.method}{' + post-hoc' if fitted.fit_.finished else ''}"
-    assert kept == said[1]
-    alone = quick(method="auto").fit(X, y)
-    assert "csst" not in alone.notes_[0]
-
-
-def test_the_guard_says_when_unlabeled_data_hurts():
-    goal = csst.objective("max min(recall)").bind(2)
-    good, bad = torch.tensor([[95, 5], [5, 95]]), torch.tensor([[95, 5], [60, 40]])
-    assert "the unlabeled data hurts" in hurts(goal, bad, good)
-    assert "0.950" in hurts(goal, bad, good)
-    assert hurts(goal, good, bad) is None
-    assert hurts(goal, good, good) is None
-    few = torch.tensor([[3, 1], [2, 2]])
-    assert hurts(goal, few, torch.tensor([[3, 1], [1, 3]])) is None, "one example in four is within the noise"
-
-
-def test_noise_is_the_standard_error():
-    """With one class that decides, the spread of the least recall is that of a binomial share."""
-    goal = csst.objective("max min(recall)").bind(2)
-    found = noise_of(goal, torch.tensor([[1000, 0], [40, 60]]))
-    assert found == pytest.approx((0.6 * 0.4 / 100) ** 0.5, rel=0.25)
-
-
 def test_intervals_of_constraints_hold_together_as_often_as_they_say():
     """The truth is known, counts are drawn from it: at least 95 % of the time all intervals contain the truth."""
     goal = csst.objective("max mean(recall) s.t. coverage >= 0.2, recall >= 0.6").bind(3)
@@ -234,30 +200,18 @@ def test_intervals_of_constraints_hold_together_as_often_as_they_say():
     assert all(one.low < one.slack for one in perfect), "five examples of each class make nothing certain"
 
 
-def test_the_guard_trains_on_labels_alone_only_when_asked():
-    """Unlabeled rows from the wrong side of every class: pseudo-labels are confidently wrong."""
-    rng = np.random.default_rng(0)
-    X, y = blobs(60, features=2, classes=2)
-    wrong = rng.normal(size=(600, 2)).astype(np.float32) * 0.3 + np.array([2.0, 2.0], dtype=np.float32)
-    fitted = quick(guard=True, tau=10.0, unlabeled_weight=20.0, steps=60).fit(X, y, X_unlabeled=wrong)
-    alone = quick("max min(recall)", "csl", steps=60).fit(X, y, X_unlabeled=wrong)
-    said = hurts(fitted.fit_.objective, fitted.fit_.counts, alone.fit_.counts)
-    assert fitted.notes_ == ([said] if said else [])
-    assert quick(tau=10.0, unlabeled_weight=20.0, steps=60).fit(X, y, X_unlabeled=wrong).notes_ == []
-
-
 def test_summary_says_how_sure_it_is():
     X, y = blobs(120)
     fitted = quick("max mean(recall) s.t. coverage >= 0.2").fit(X, hidden(y))
     said = fitted.summary()
-    worst = min(recall_intervals(fitted.fit_.counts), key=lambda one: one.low)
-    assert f"(95 % CI {worst.low:.2f}–" in said
-    assert f"n = {worst.n})" in said
-    assert "are needed to know it within ± 0.1" in said
-    slack, low, high = least_of(slack_intervals(fitted.fit_.objective, fitted.fit_.counts))
-    assert f"constraints met, with a slack of {slack:.3f} (95 % CI about {low:.2f} to {high:.2f})" in said
-    assert fitted.intervals_["recall"][0]["n"] == int(fitted.fit_.counts[0].sum())
-    assert min(one["slack"] for one in fitted.intervals_["constraints"]) == pytest.approx(slack)
+    expected = estimate_intervals(fitted.fit_.objective, fitted.fit_.estimate)
+    lowest, least = expected["min_recall"], min(expected["constraints"], key=lambda one: one["slack"])
+    assert f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–" in said
+    assert "the lowest class recall is expected to be" in said
+    word = f"with a slack of {least['slack']:.3f} (95 % interval about {least['low']:.2f} to {least['high']:.2f})"
+    assert f"constraints met, {word}" in said
+    assert fitted.fit_.estimate.basis in said
+    assert fitted.intervals_ == expected
 
 
 def test_constraint_intervals_of_few_examples_are_about_the_exact_ones():
@@ -274,22 +228,23 @@ def test_constraint_intervals_of_few_examples_are_about_the_exact_ones():
 def test_the_rule_is_for_the_model_at_the_end(way):
     X, y = blobs(120)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 3
-    validation = "cross-fit" if way == "cross-fit" else (X[80:], y[80:])
+    validation = None if way == "cross-fit" else (X[80:], y[80:])
     X, y = (X, y) if way == "cross-fit" else (X[:80], y[:80])
-    fitted = quick(steps=60, lr=0.3, validation=validation, finish="posthoc").fit(X, hidden(y))
+    fitted = quick(steps=60, lr=0.3, validation=validation, finish="posthoc", keep="best").fit(X, hidden(y))
     state = fitted.fit_.states[-1]
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     for name, kept in fitted.fit_.model.state_dict().items():
         assert torch.equal(kept, state["ema"][name])
-    plain = quick(steps=60, lr=0.3, validation=validation).fit(X, hidden(y))
+    plain = quick(steps=60, lr=0.3, validation=validation, keep="best").fit(X, hidden(y))
     for name, kept in plain.fit_.model.state_dict().items():
         assert torch.equal(kept, fitted.fit_.selected.state_dict()[name])
-    assert torch.equal(plain.fit_.judged, fitted.fit_.counts)
+    assert np.array_equal(plain.fit_.expected.counts, fitted.fit_.estimate.counts)
     if way == "held out":
-        unadjusted = fitted.fit_.finished.options[0].counts
-        last = fitted.predict_proba(validation[0]).argmax(1)
+        last = fitted.fit_.probs(validation[0]).argmax(1)
         truth = np.searchsorted(fitted.classes_, validation[1])
-        assert torch.equal(unadjusted.long(), csst.confusion_counts(truth, last, len(fitted.classes_)))
+        counted = csst.confusion_counts(truth, last, len(fitted.classes_)).numpy()
+        # The rule is fitted on class probabilities: the gain, which hardly moved here, is taken out of the argmax.
+        assert np.abs(fitted.fit_.finished.unadjusted.counts - counted).sum() <= 4
 
 
 def test_finished_rule_is_used_and_judged_by_cross_fitting():
@@ -297,19 +252,20 @@ def test_finished_rule_is_used_and_judged_by_cross_fitting():
     X = X + np.random.default_rng(1).normal(size=X.shape) * 2
     fitted = quick("max mean(recall) s.t. coverage[0] >= 0.5", finish="posthoc").fit(X, hidden(y))
     rule = fitted.fit_.finished.rule
-    by_hand = (fitted.predict_proba(X) @ rule.matrix.numpy()).argmax(1)
-    assert (fitted.predict(X) == by_hand).all()
-    np.testing.assert_allclose(fitted.decision_function(X), fitted.predict_proba(X) @ rule.matrix.numpy(), atol=1e-6)
-    assert (fitted.fit_.judged == fitted.fit_.finished.chosen.counts).all()
-    assert "+ post-hoc" in fitted.summary()
+    probs = fitted.fit_.probs(X)
+    scores = rule.scores(probs).numpy()
+    assert (fitted.predict(X) == scores.argmax(1)).all()
+    np.testing.assert_allclose(fitted.predict_proba(X), rule.posterior(probs).numpy())
+    np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-6)
+    assert fitted.fit_.expected is fitted.fit_.finished.estimate
+    assert "network, csst + post-hoc, for" in fitted.summary()
 
 
 def test_verbose_shows_progress(capsys):
     X, y = blobs(90)
-    quick(verbose=1, guard=True).fit(X, hidden(y))
+    quick(verbose=1).fit(X, hidden(y))
     said = capsys.readouterr().err
     assert "csst step     40/40" in said
-    assert "csl step" in said
     assert "worst recall" in said
 
 

@@ -94,7 +94,7 @@ def test_sparse_rows(kind):
     dense, sparse = quick().fit(X, hidden(y)), quick().fit(kind(X), hidden(y))
     np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-4)
     np.testing.assert_allclose(sparse.predict_proba(X), sparse.predict_proba(kind(X)), atol=1e-6)
-    crossed = quick(validation="cross-fit").fit(kind(X), y, X_unlabeled=kind(X))
+    crossed = quick(validation=None).fit(kind(X), y, X_unlabeled=kind(X))
     assert crossed.score(X, y) > 0.8
     mixed = quick().fit(kind(X), y, X_unlabeled=X)
     np.testing.assert_allclose(

@@ -20,8 +20,8 @@ HELP = {
     "objective": "what is maximised, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
-    "finish": "posthoc fits, after training, the decision rule that is best for the objective on validation; "
-    "randomised may take a lottery between rules",
+    "finish": "posthoc fits, after training, the decision rule for the objective on validation and unlabeled examples",
+    "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
 

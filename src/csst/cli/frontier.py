@@ -12,9 +12,10 @@ from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
 from csst.language import objective as read_objective
-from csst.posthoc import frontier
 from csst.recipes.results import read_outputs
 from csst.report.frontier import frontier_page
+from csst.rules import trace_frontier
+from csst.rules.fit import read_deployment_prior
 from csst.runs import Run
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
@@ -23,8 +24,8 @@ COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "csst frontier",
-        description="Show what post-hoc decision rules attain on validation from one training: mean recall against min "
-        "recall and min coverage, and whether an objective's constraints can be met.",
+        description="Show what decision rules attain from one training, estimated from validation and unlabeled "
+        "examples: mean recall against min recall and min coverage, and whether an objective's constraints can be met.",
     )
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--objective", default="", help="whose constraints are checked; default the run's")
@@ -34,12 +35,14 @@ def main(words: Sequence[str]) -> int:
         raise InputError(f"--points must be at least 2; found {given.points}")
     run = Run.open(given.run)
     metrics = run.metrics()
-    scores, labels = read_outputs(given.run)["validation"]
+    outputs = read_outputs(given.run)
     prior = torch.tensor(metrics["labeled_counts"]).double()
-    prior, names = prior / prior.sum(), metrics["class_names"]
+    prior, names = prior / prior.sum(), tuple(metrics["class_names"])
     goal = read_objective(given.objective or run.recipe()["objective"]).bind(len(names), names).bound_to(prior)
-    found = frontier(torch.softmax(scores.double(), 1), labels, goal, prior)
-    table = Table("rule", *COLUMNS, title=f"attainable on validation, {len(labels)} examples")
+    evidence = outputs.evidence(prior, names)
+    deployment = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
+    found = trace_frontier(evidence, deployment, goal, outputs.gain.undoing)
+    table = Table("rule", *COLUMNS, title=f"attainable, {found.unadjusted.estimate.basis}")
     rows = [("as trained", found.unadjusted), *((f"best for '{goal}'", p) for p in [found.best] if p is not None)]
     each = max(1, -(-len(found.points) // given.points))
     for name, point in [*rows, *(("", point) for point in found.points[::each])]:

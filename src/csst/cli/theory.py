@@ -14,9 +14,9 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.evaluation import counts, logits
 from csst.gain import gain_matrix
-from csst.priors import calibration
 from csst.recipes import from_dict, trained
 from csst.runs import Run
+from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import diagnose
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
@@ -82,8 +82,10 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
         return ["The method's objective has no multipliers, so there is no second player to look at."]
     found = dual_diagnostics(journal, game.labels, game.objective.domain.worst_cases(len(game.value)).tolist())
     scores = logits(model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device)
-    temperature, bias = calibration(scores, task.validation.labels)
-    probs = torch.softmax(temperature * scores.double() + bias, 1)
+    labels = task.validation.labels
+    fractions = torch.bincount(labels, minlength=task.classes).double() / len(labels)
+    calibrated = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
+    probs = torch.softmax(torch.from_numpy(calibrated) + fractions.log(), 1)
     lines = [f"Multipliers over {found['updates']} updates:"]
     for name, value in (("last", torch.tensor(journal[-1]["multipliers"])), ("average", average_multipliers(journal))):
         gap = duality_gap(game.objective, value, probs, task.validation.labels, scores.argmax(1))

@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
-from torch import Tensor
 
 from csst.confusion import Confusion, confusion_counts
 from csst.data.tables import Columns, encode, is_frame, learn_columns
 from csst.errors import InputError
-from csst.estimator.choosing import chosen
+from csst.estimator.choosing import train_network
 from csst.estimator.dividing import divide
 from csst.estimator.exportable import exportable
 from csst.estimator.fitting import Fit, network, task_of
-from csst.estimator.inputs import as_examples, embed, is_sparse, numbers_of, read_labels
+from csst.estimator.inputs import embed, is_sparse, numbers_of, read_labels
+from csst.estimator.members import MembersFit, fit_members
 from csst.estimator.summary import summary
-from csst.evaluation import logits
 from csst.exporting import Format, export
-from csst.resampling import all_intervals
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.statistics.expectation import estimate_intervals
 
 
 class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier trained for a goal, from labeled and unlabeled examples.
+    """A classifier for an objective, from few labeled and many unlabeled rows.
 
         clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
         print(clf.summary())
 
+    The default fits a linear model and, for tables, a forest, averages them, and fits the decision rule for the
+    objective on labeled and unlabeled rows (docs/explanation/rule.md). `learner="network"` is the paper's method.
+
     Args:
         objective: a sentence such as "max mean(recall) s.t. precision['fraud'] >= 0.9", a short name, or an Objective.
-        method: csst, csl (labels only), fixmatch, erm ..., or auto, which trains csl and csst and keeps what does best.
-        validation: share of the labeled rows held out, indices of rows, a pair (X, y), or "cross-fit", which holds
-            none out and steers by out-of-fold predictions.
-        finish: "posthoc" fits the decision rule best for the objective after training.
+        method: how the network learns: csst, csl (labels only), fixmatch, erm ...
+        learner: "auto", "linear", "forest", "network", a scikit-learn classifier with predict_proba, or a list of
+            these (without the network), which are averaged.
+        validation: None judges every labeled row out of fold; or the fraction of the labeled rows held out, indices of
+            rows, or a pair (X, y).
+        deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
+            None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
+            number per class.
+        finish: "posthoc" fits the decision rule after the network's training; the other learners always have it.
         encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
             function.
-        views: "auto", "table", "embedding", or a pair of functions (batch, generator) -> batch.
-        hidden, depth: width and number of hidden layers; depth 0 is linear.
-        steps, lr, labeled_batch, unlabeled_batch, ema: how it is trained.
-        tau, confidence, unlabeled_weight: how unlabeled examples are used.
-        step_size, steps_per_update, shrinkage: how the multipliers move; see `csst.settings.Dual`.
-        folds: of cross-fitting.
-        guard: also train on labels alone, to say when the unlabeled data hurts.
+        views: of the network: "auto", "table", "embedding", or a pair of functions (batch, generator) -> batch.
+        hidden, depth: of the network: width and number of hidden layers; depth 0 is linear.
+        steps, lr, labeled_batch, unlabeled_batch, ema: how the network is trained.
+        tau, confidence, unlabeled_weight: how it uses unlabeled rows.
+        step_size, steps_per_update, rates: how its multipliers move; see `csst.settings.Dual`.
+        keep: last keeps the network at the end of training, best the one that did best on validation.
+        folds: of the network's cross-fitting.
         cache: folder of embeddings; default the user's cache folder.
-        device: auto, cpu, cuda or mps.
-        warm_start: fit again goes on from where the last fit ended, for `steps` more steps.
+        device: of the network: auto, cpu, cuda or mps.
+        warm_start: fitting the network again goes on from where the last fit ended, for `steps` more steps.
         random_state: seed.
         verbose: 1 shows progress.
     """
 
-    fit_: Fit
+    fit_: Fit | MembersFit
     seed_: int
 
     def __init__(
@@ -64,7 +71,9 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective: Any = "max min(recall)",
         method: str = "csst",
         *,
-        validation: Any = 0.2,
+        learner: Any = "auto",
+        validation: Any = None,
+        deployment_prior: Any = None,
         finish: Literal["posthoc"] | None = None,
         encoder: Any = None,
         views: Any = "auto",
@@ -80,28 +89,33 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unlabeled_weight: float = 1.0,
         step_size: float = 0.5,
         steps_per_update: int = 20,
-        shrinkage: bool = True,
+        rates: Literal["validation", "pooled"] = "pooled",
+        keep: Literal["best", "last"] = "last",
         folds: int = 3,
-        guard: bool = True,
         cache: str = "",
         device: str = "auto",
         warm_start: bool = False,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.objective, self.method, self.validation, self.finish = objective, method, validation, finish
+        self.objective, self.method, self.learner, self.validation = objective, method, learner, validation
+        self.deployment_prior, self.finish = deployment_prior, finish
         self.encoder, self.views, self.hidden, self.depth = encoder, views, hidden, depth
         self.steps, self.lr, self.labeled_batch, self.unlabeled_batch = steps, lr, labeled_batch, unlabeled_batch
         self.ema, self.tau, self.confidence, self.unlabeled_weight = ema, tau, confidence, unlabeled_weight
-        self.step_size, self.steps_per_update, self.shrinkage = step_size, steps_per_update, shrinkage
-        self.folds, self.guard, self.cache, self.device = folds, guard, cache, device
+        self.step_size, self.steps_per_update, self.rates, self.keep = step_size, steps_per_update, rates, keep
+        self.folds, self.cache, self.device = folds, cache, device
         self.warm_start, self.random_state, self.verbose = warm_start, random_state, verbose
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
         if self.finish not in (None, "posthoc"):
             raise InputError(f"finish must be None or 'posthoc'; found {self.finish!r}")
-        last = self.fit_ if self.warm_start and hasattr(self, "fit_") else None
+        by_network = isinstance(self.learner, str) and self.learner == "network"
+        if self.warm_start and not by_network:
+            raise InputError("warm_start goes on with a network: set learner='network', or warm_start=False")
+        fitted = getattr(self, "fit_", None)
+        last = fitted if self.warm_start and isinstance(fitted, Fit) else None
         values, known = read_labels(y)
         rows = self._rows(X, reset=last is None)
         if len(values) != rows.shape[0]:
@@ -120,18 +134,26 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = divide(rows, labels.astype(np.int64), known, extra, asked, classes, sizes, seed, read)
         if last is not None:
             self._require_same(classes, data.hash)
-        task = task_of(data, self._views() if isinstance(self.views, str) else tuple(self.views))
-        make = network(data, self.hidden, self.depth, seed)
-        folds = self.folds if data.validation is None else 0
-        self.fit_, self.notes_ = chosen(self, task, make, self._settings(), seed, folds, last)
+        if by_network:
+            task = task_of(data, self._views() if isinstance(self.views, str) else tuple(self.views))
+            make = network(data, self.hidden, self.depth, seed)
+            folds = self.folds if data.validation is None else 0
+            trained, self.notes_ = train_network(self, task, make, self._settings(), seed, folds, last)
+            self.multipliers_, self.history_, self.gain_ = trained.multipliers, trained.history, trained.gain
+            self.fit_ = trained
+        else:
+            embedded = self.encoder is not None
+            self.fit_ = fit_members(data, self.learner, self.objective, self.deployment_prior, embedded, seed)
+            self.notes_ = []
+        for note in self.fit_.notes:
+            warnings.warn(note, stacklevel=2)
         self.classes_, self.seed_, self.data_hash_ = classes, seed, data.hash
-        self.multipliers_, self.history_, self.gain_ = self.fit_.multipliers, self.fit_.history, self.fit_.gain
         self.labeled_counts_ = np.bincount(data.labels, minlength=len(classes)).tolist()
-        self.intervals_ = all_intervals(self.fit_.objective, self.fit_.judged)
+        self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores whose largest is predicted: logits, or G^T p where finished; one column if binary."""
+        """The scores whose largest is predicted: the rule's, or logits without one; one column if binary."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -140,8 +162,13 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[scores.argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """softmax of the logits; for a worst-class goal these are not calibrated probabilities."""
-        return torch.softmax(self._logits(X).double(), 1).numpy()
+        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
+
+        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+        """
+        probs = self._probs(X)
+        rule = self.fit_.rule
+        return probs if rule is None else rule.posterior(probs).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The objective itself on the rows whose label is known."""
@@ -158,10 +185,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""
         check_is_fitted(self)
-        names, found = [str(name) for name in self.classes_], self.fit_
-        about = f"{found.method}{' + post-hoc' if found.finished else ''} for"
-        where = "out-of-fold predictions" if len(found.states) > 1 else "validation"
-        return summary(found.objective, found.judged, names, self.labeled_counts_, self.notes_, about, where)
+        names, notes = [str(name) for name in self.classes_], [*self.notes_, *self.fit_.notes]
+        return summary(self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.about)
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
@@ -175,14 +200,14 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _scores(self, X: Any) -> np.ndarray:
-        found = self._logits(X)
-        if self.fit_.finished is None:
-            return found.numpy()
-        return self.fit_.finished.rule.scores(torch.softmax(found.double(), 1)).numpy()
-
-    def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return logits(self.fit_.model, as_examples(self._rows(X, reset=False)), 8192)
+        if self.fit_.rule is None:
+            return self.fit_.logits(self._rows(X, reset=False)).numpy()
+        return self.fit_.rule.scores(self._probs(X)).numpy()
+
+    def _probs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return self.fit_.probs(self._rows(X, reset=False))
 
     def _rows(self, X: Any, reset: bool) -> Any:
         if self.encoder is not None:
@@ -223,7 +248,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Settings(
             training,
             SelfTrainingSettings(self.unlabeled_weight, self.tau, self.confidence),
-            Dual(self.steps_per_update, self.step_size, "linear", shrinkage=self.shrinkage),
-            Selection(),
+            Dual(self.steps_per_update, self.step_size, "linear", rates=self.rates),
+            Selection(self.keep),
             Hardware(accelerator=self.device, threads=1),  # type: ignore[arg-type]
         )

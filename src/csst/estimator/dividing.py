@@ -13,8 +13,6 @@ from csst.errors import InputError
 from csst.estimator.fitting import Data
 from csst.estimator.inputs import numbers_of, read_labels, stacked
 
-CROSS_FIT = "cross-fit"
-
 
 def divide(
     rows: Any,
@@ -30,9 +28,10 @@ def divide(
     """The parts of a fit. labels: class numbers of the known rows; extra: rows without labels; read: X → rows."""
     names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
     held = np.zeros(len(labels), dtype=bool)
-    if isinstance(validation, str):
-        if validation != CROSS_FIT:
-            raise InputError(f"validation is a share, indices, a pair (X, y) or 'cross-fit'; found {validation!r}")
+    if validation is None:
+        pass  # every labeled row is learned from and judged out of fold
+    elif isinstance(validation, str):
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     elif isinstance(validation, tuple):
         pair = _pair(validation, classes, read)
     elif isinstance(validation, Real):
@@ -66,7 +65,7 @@ def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     if index.dtype == bool and index.shape == (count,):
         index = np.flatnonzero(index)
     if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
-        raise InputError(f"validation is a share, indices, a pair (X, y) or 'cross-fit'; found {validation!r}")
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     if len(np.unique(index)) < len(index) or not np.isin(index, place).all():
         raise InputError("the validation indices must name labeled rows of X, each once")
     return index

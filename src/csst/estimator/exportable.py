@@ -5,27 +5,73 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
+from csst.errors import InputError
+from csst.estimator.members import MembersFit
 from csst.exporting import Exportable
+from csst.learners.linear import FittedLinear
+from csst.learners.portfolio import Portfolio
+from csst.models.table import TableInput
+from csst.statistics.calibration import Calibration
 
 
 def exportable(fitted: Any) -> Exportable:
     """`fitted` is a `CSSTClassifier` after fit."""
     found, columns = fitted.fit_, fitted.columns_
-    rule = found.finished.rule.matrix if found.finished is not None else None
-    where = "out-of-fold predictions" if len(found.states) > 1 else "validation"
     card = {
         "objective": str(found.objective),
-        "method": f"{found.method}{' + post-hoc' if found.finished is not None else ''}",
+        "method": found.about.removesuffix(", for"),
         "data_hash": fitted.data_hash_,
         "preprocessing": preprocessing(fitted.encoder, columns),
-        "measured": {where: fitted.intervals_},
-        "notes": fitted.notes_,
+        "measured": {"labeled and unlabeled rows": {**fitted.intervals_, "basis": found.expected.basis}},
+        "notes": [*fitted.notes_, *found.notes],
     }
     names = tuple(str(name) for name in fitted.classes_)
     example = torch.randn(3, columns.width, generator=torch.Generator().manual_seed(0))
-    return Exportable(found.model, example, names, rule, card)
+    model = PortfolioScores(found.portfolio) if isinstance(found, MembersFit) else found.model
+    return Exportable(model, example, names, found.rule, card)
+
+
+class LinearScores(nn.Module):
+    """One linear member: T (log softmax(W x' + b) - log pi) + a on standardized columns x'."""
+
+    def __init__(self, model: FittedLinear, calibration: Calibration, prior: np.ndarray) -> None:
+        super().__init__()
+        self.input = TableInput(list(model.table.sizes)).fit(model.table.mean, model.table.std)
+        numbers = {
+            "weights": model.weights,
+            "bias": model.bias,
+            "prior": np.log(prior),
+            "shift": calibration.bias,
+            "temperature": np.array(calibration.temperature),
+        }
+        for name, value in numbers.items():
+            self.register_buffer(name, torch.from_numpy(np.asarray(value)).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        logs = torch.log_softmax(self.input(x) @ self.weights.T + self.bias, 1)
+        return self.temperature * (logs - self.prior) + self.shift  # type: ignore[operator]
+
+
+class PortfolioScores(nn.Module):
+    """The mean of linear members' scores; what other learners compute cannot be written as a graph here."""
+
+    def __init__(self, portfolio: Portfolio) -> None:
+        super().__init__()
+        members = []
+        for one in portfolio.members:
+            if not isinstance(one.model, FittedLinear):
+                raise InputError(
+                    f"the member {one.name} cannot be exported: fit with learner='linear' or learner='network' instead"
+                )
+            members.append(LinearScores(one.model, one.calibration, portfolio.prior))
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([member(x) for member in self.members]).mean(0)
 
 
 def preprocessing(encoder: Any, columns: Any) -> str:

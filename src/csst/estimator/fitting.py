@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.confusion import confusion_counts
 from csst.crossfit import CrossFit
 from csst.data.splits import split_hash
 from csst.data.table_views import Neighbourly, NumberNoise, Scarf
@@ -19,12 +18,17 @@ from csst.data.task import Labeled, Task, View
 from csst.errors import InputError
 from csst.estimator.inputs import as_examples, is_sparse, statistics
 from csst.evaluation import logits
+from csst.gain import Gain
+from csst.measuring import estimate_from_logits, evidence_from_logits
 from csst.models.table import TableInput
 from csst.objectives import Objective
-from csst.posthoc import CrossFit as Finished
-from csst.posthoc import cross_fit
 from csst.records import Record
+from csst.rules import DecisionRule, FittedRule, fit_evidence
+from csst.rules.fit import read_deployment_prior
+from csst.sampling import stream
 from csst.settings import Settings
+from csst.statistics.evidence import MOST_UNLABELED
+from csst.statistics.rates import RateEstimate
 from csst.training import Trainer
 
 #: rows from which the strong view draws values, and those among which it looks for neighbours
@@ -51,19 +55,20 @@ class Data:
 
 @dataclass
 class Fit:
-    """What one training gave: the selected model, how it did on validation, and the rule that finishes it, if any.
+    """What one training gave: the selected model, what is expected of it, and the decision rule, if any.
 
-    ended: the model at the end of training, which the rule is for. states: of the trainers, to go on from.
+    estimate: the rates that labels and unlabeled rows let one expect of the selected model. ended: the model at the end
+    of training, which the rule is for. states: of the trainers, to go on from.
     """
 
     method: str
     selected: nn.Module
     objective: Objective
-    counts: Tensor
+    estimate: RateEstimate
     multipliers: dict[str, float]
     gain: np.ndarray
     history: list[dict[str, Any]]
-    finished: Finished | None = None
+    finished: FittedRule | None = None
     ended: nn.Module | None = None
     states: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
@@ -73,9 +78,29 @@ class Fit:
         return self.ended if self.finished is not None and self.ended is not None else self.selected
 
     @property
-    def judged(self) -> Tensor:
-        """Counts on validation of what is used in the end: cross-fitted, where a rule was fitted there."""
-        return self.finished.chosen.counts if self.finished is not None else self.counts
+    def rule(self) -> DecisionRule | None:
+        return None if self.finished is None else self.finished.rule
+
+    @property
+    def notes(self) -> list[str]:
+        return [] if self.finished is None else list(self.finished.notes)
+
+    @property
+    def about(self) -> str:
+        """Who decides, in words."""
+        return f"network, {self.method}{' + post-hoc' if self.finished else ''}, for"
+
+    def logits(self, rows: Any) -> Tensor:
+        return logits(self.model, as_examples(rows), 8192)
+
+    def probs(self, rows: Any) -> np.ndarray:
+        """softmax of the logits, (N, K)."""
+        return torch.softmax(self.logits(rows).double(), 1).numpy()
+
+    @property
+    def expected(self) -> RateEstimate:
+        """The rates to expect of what is used in the end: cross-fitted, where a rule was fitted."""
+        return self.finished.estimate if self.finished is not None else self.estimate
 
 
 def task_of(data: Data, views: tuple[View, View] | str) -> Task:
@@ -128,10 +153,11 @@ def trained(
     seed: int,
     folds: int = 0,
     finishing: bool = False,
+    deployment_prior: Any = None,
     watch: Callable[[Trainer, Record], None] | None = None,
-    last: Fit | None = None,
+    before: Fit | None = None,
 ) -> Fit:
-    """Train; with folds, the multipliers follow out-of-fold predictions. `last` is the fit to go on from."""
+    """Train; with folds, the multipliers follow out-of-fold predictions. `before` is the fit to go on from."""
     threads = torch.get_num_threads()
     try:
         runner: Trainer | CrossFit
@@ -141,9 +167,9 @@ def trained(
         else:
             runner = trainer = Trainer(task, make(), objective, method, settings, seed)
             everyone = [trainer]
-        if last is not None:
-            _go_on(everyone, last)
-        history = [] if last is None else list(last.history)
+        if before is not None:
+            _go_on(everyone, before)
+        history = [] if before is None else list(before.history)
         for record in runner.run():
             history.append(record.as_dict())
             if watch is not None:
@@ -151,26 +177,32 @@ def trained(
         # Before the selected model takes the place of the averaged one, with which warm_start goes on.
         states = [_without_order(one.state_dict()) for one in everyone]
 
-        def scored(model: Callable[[Trainer], nn.Module]) -> tuple[Tensor, Tensor]:
-            if isinstance(runner, CrossFit):
-                return runner.out_of_fold(model)
-            batch = settings.training.evaluation_batch
-            found = logits(model(trainer), task.validation.inputs, batch, trainer.engine.device)
-            return found, task.validation.labels
+        some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:MOST_UNLABELED].sort().values
+        batch, device = settings.training.evaluation_batch, trainer.engine.device
 
-        goal, ended, finished = trainer.objective, None, None
+        def scored(model: Callable[[Trainer], nn.Module]) -> tuple[Tensor, Tensor, Tensor | None]:
+            own = model(trainer)
+            unlabeled = logits(own, task.unlabeled, batch, device, some) if len(some) else None
+            if isinstance(runner, CrossFit):
+                return (*runner.out_of_fold(model), unlabeled)
+            return logits(own, task.validation.inputs, batch, device), task.validation.labels, unlabeled
+
+        goal, ended, finished, gain = trainer.objective, None, None, trainer.multipliers.gain
         if finishing:
-            scores, labels = scored(lambda one: one.ema.module.eval())
-            finished = cross_fit(torch.softmax(scores.double(), 1), labels, goal, task.train_prior, seed=seed)
+            last = scored(lambda one: one.ema.module.eval())
+            evidence = evidence_from_logits(*last, gain, task.train_prior, task.class_names)
+            prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
+            finished = fit_evidence(evidence, goal, prior, gain.undoing, seed)
             ended = copy.deepcopy(trainer.ema.module).eval().cpu()
-        scores, labels = scored(Trainer.best_model)
+        kept = gain if trainer.best.gain is None else Gain(trainer.best.gain)
+        estimate = estimate_from_logits(*scored(Trainer.best_model), kept, task.train_prior, task.class_names)
     finally:
         torch.set_num_threads(threads)
     return Fit(
         method,
         trainer.best_model().cpu(),
         goal,
-        confusion_counts(labels, scores.argmax(1), task.classes),
+        estimate,
         dict(zip(trainer.multipliers.labels, trainer.multipliers.value.tolist(), strict=True)),
         trainer.multipliers.gain.matrix.cpu().numpy(),
         history,

@@ -28,6 +28,9 @@ from csst.runs import CHECKPOINT, Run
 from csst.selftraining import method as read_method
 from csst.training import Trainer
 
+#: settings of what comes after training, which may be changed later
+AFTER_TRAINING = ("finish", "deployment_prior")
+
 
 def execute(
     recipe: Recipe,
@@ -38,11 +41,9 @@ def execute(
 ) -> dict[str, Any]:
     """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
     old = opened(recipe, folder, resume)
-    if old is not None and old.finished and old.recipe().get("finish") == recipe.finish:
+    if old is not None and old.finished and _same_end(old, recipe):
         return old.metrics()
     first = assemble(recipe)
-    if recipe.finish != "none":
-        refuse_unfinishable(first.task)
     trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
     engine = trainer.engine
     if old is None and engine.first:
@@ -102,15 +103,22 @@ def execute(
         engine.barrier()
         return run.metrics()
     run.path("metrics.json").unlink(missing_ok=True)  # of another finish; model and numbers never contradict each other
-    run.save("model.pt", {"model": trainer.best.state, **({} if last is None else {"finished": last})})
+    kept = {"model": trainer.best.state, "gain": trainer.best.gain}
+    ended = {} if last is None else {"finished": last, "finished_gain": trainer.multipliers.entries.cpu()}
+    run.save("model.pt", {**kept, **ended})
     metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
     if outputs is not None:
         run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))
-    if run.recipe().get("finish") != recipe.finish:  # all else is the same, or it would have been refused
+    if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
+
+
+def _same_end(run: Run, recipe: Recipe) -> bool:
+    """Whether what comes after training is the same in a run's folder."""
+    return all(run.recipe().get(name) == getattr(recipe, name) for name in AFTER_TRAINING)
 
 
 def _shared(trainer: Generations) -> list[bool]:
@@ -140,19 +148,9 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
 
 
 def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
-    """Where a run's settings differ from these; `finish` may, as it comes after training."""
-    return differences({**known, "finish": recipe.finish}, recipe.as_dict())
-
-
-def refuse_unfinishable(task: Task) -> None:
-    """Stop before training if no rule can be cross-fitted after it."""
-    few = (task.validation.labels.bincount(minlength=task.classes) < 2).nonzero().flatten().tolist()
-    if few:
-        names = ", ".join(str(task.class_names[c]) for c in few[:10])
-        raise InputError(
-            f"post-hoc adjustment is cross-fitted and needs at least 2 validation examples of every class; found fewer "
-            f"of {names}: add some, or leave it out (--finish none; csst compare: --no_posthoc)"
-        )
+    """Where a run's settings differ from these; what comes after training may."""
+    after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
+    return differences({**known, **after}, recipe.as_dict())
 
 
 def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:

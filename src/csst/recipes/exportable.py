@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,8 @@ from torch import Tensor, nn
 from csst.data.image_files import ImageFolder
 from csst.errors import InputError
 from csst.exporting import Exportable
-from csst.intervals import intervals
 from csst.models.hf_text import HuggingFaceTexts
 from csst.models.wide_resnet import Pixels
-from csst.posthoc import Randomised
 from csst.recipes.restore import Classifier
 from csst.runs import Run
 
@@ -35,14 +34,12 @@ class TextGraph(nn.Module):
 
 def exportable(classifier: Classifier, folder: str | Path) -> Exportable:
     """The classifier of a finished run, with the run's numbers for its card."""
-    if isinstance(classifier.rule, Randomised):
-        raise InputError(f"the run {folder} decides by lot, which a graph cannot: finish it with a deterministic rule")
     metrics, model = Run.open(folder).metrics(), classifier.model
     example, words = example_of(classifier)
     finished = classifier.rule is not None
     numbers = metrics["posthoc"] if finished else metrics
     measured = {
-        part: numbers[part].get("intervals") or intervals(torch.tensor(numbers[part]["confusion"]))
+        part: {**numbers[part]["intervals"], **_basis(numbers[part])}
         for part in ("validation", "test")
         if part in numbers
     }
@@ -55,8 +52,12 @@ def exportable(classifier: Classifier, folder: str | Path) -> Exportable:
         "notes": metrics.get("warnings", []),
     }
     graph = TextGraph(model) if isinstance(model, HuggingFaceTexts) else model
-    matrix = classifier.rule.matrix if classifier.rule is not None else None
-    return Exportable(graph, example, classifier.class_names, matrix, card)
+    return Exportable(graph, example, classifier.class_names, classifier.rule, card)
+
+
+def _basis(numbers: dict[str, Any]) -> dict[str, str]:
+    """What an estimate is known from, where the numbers are one."""
+    return {"basis": numbers["estimate"]["basis"]} if "estimate" in numbers else {}
 
 
 def example_of(classifier: Classifier) -> tuple[Tensor, str]:

@@ -59,8 +59,8 @@ class Generations:
 
     def _consider(self) -> bool:
         """Keep the model that this generation has just selected, if it stands no worse than those before."""
-        found = self.trainer.best
-        if (-found.violation, found.value) < (-self.best.violation, self.best.value):
+        found, last = self.trainer.best, self.settings.selection.keep == "last"
+        if not last and (-found.violation, found.value) < (-self.best.violation, self.best.value):
             return False
         self.best = replace(found, step=self.before + found.step)
         return True

@@ -52,8 +52,10 @@ class Recipe:
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
             `model` is a head on those; else it is fine-tuned and is the model.
         frozen: whether the encoder stays as it is.
-        finish: posthoc also fits the decision rule argmax_j (G^T p)_j that is best for the objective on validation;
-            the run's predictions then follow it. With randomised it may be a lottery between a few rules.
+        finish: posthoc also fits the decision rule for the objective, on validation and unlabeled examples; the run's
+            predictions then follow it.
+        deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
+            (as estimated), uniform, or one number per class, such as 0.9,0.1.
     """
 
     name: str
@@ -63,7 +65,8 @@ class Recipe:
     seed: int = 0
     encoder: str = ""
     frozen: bool = False
-    finish: Literal["none", "posthoc", "randomised"] = "none"
+    finish: Literal["none", "posthoc"] = "none"
+    deployment_prior: str = "validation"
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -73,8 +76,14 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.finish not in ("none", "posthoc", "randomised"):
-            raise InputError(f"finish must be none, posthoc or randomised; found {self.finish!r}")
+        if self.finish not in ("none", "posthoc"):
+            raise InputError(f"finish must be none or posthoc; found {self.finish!r}")
+        words = ("validation", "labeled", "unlabeled", "uniform")
+        if self.deployment_prior not in words and "," not in self.deployment_prior:
+            raise InputError(
+                f"deployment_prior is {', '.join(words)} or one number per class, such as 0.9,0.1; "
+                f"found {self.deployment_prior!r}"
+            )
         if self.frozen and not self.encoder:
             raise InputError("--frozen needs an encoder: --encoder words, hf:NAME_OR_FOLDER or package.module:name")
         if self.encoder and not self.frozen and not self.encoder.startswith("hf:"):

@@ -22,8 +22,8 @@ from csst.errors import InputError
 from csst.evaluation import logits
 from csst.models import build
 from csst.models.encoders import encoder
-from csst.posthoc import DecisionRule, Randomised, rule_from_dict
 from csst.recipes.recipe import Recipe
+from csst.rules import DecisionRule, rule_from_dict
 from csst.runs import Run
 
 
@@ -37,12 +37,10 @@ class Classifier:
     kind: str
     input_shape: tuple[int, ...]
     fingerprint: str = ""  # of the encoder that the head was trained on
-    rule: DecisionRule | Randomised | None = None
+    rule: DecisionRule | None = None
 
     def predict(self, probs: Tensor) -> Tensor:
         """The class of every example: by the post-hoc rule where there is one, else the most probable."""
-        if isinstance(self.rule, Randomised):
-            return self.rule.predict(probs, self.recipe.seed)
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
 
     def read(self, path: str, column: str = "") -> tuple[Examples, list[str]]:

@@ -4,34 +4,62 @@ from __future__ import annotations
 
 import io
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from csst.confusion import confusion_counts
 from csst.data.arrays import read_npz
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.evaluation import logits, summary
-from csst.intervals import too_small
+from csst.gain import Gain
+from csst.measuring import estimate_from_logits, evidence_from_logits
 from csst.objectives import Objective
-from csst.posthoc import cross_fit, frontier
-from csst.priors import estimate_prior
 from csst.recipes.generations import Generations
 from csst.recipes.recipe import Recipe
 from csst.resampling import all_intervals
+from csst.rules import FittedRule, fit_evidence, trace_frontier
+from csst.rules.fit import read_deployment_prior
 from csst.sampling import stream
+from csst.statistics.evidence import Evidence
+from csst.statistics.expectation import describe_minimum, estimate_intervals
+from csst.statistics.rates import RateEstimate
 
-#: total variation between labeled and estimated unlabeled class shares above which a run warns
+#: total variation between labeled and estimated unlabeled class fractions above which a run warns
 PRIOR_GAP = 0.15
-#: unlabeled examples from which their class shares are estimated: within a hundredth, and no second pass over a million
-PRIOR_EXAMPLES = 5000
+#: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
+UNLABELED_ROWS = 5000
 #: outputs of more numbers than this are not kept
 MOST_OUTPUTS = 50_000_000
-Outputs = dict[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """A model's logits: of validation and test examples with their labels, of some unlabeled examples, and its gain.
+
+    parts: "validation" and, where there is one, "test". unlabeled: (m, K), m may be 0. gain: the gain that was in force
+    when the weights were trained.
+    """
+
+    parts: dict[str, tuple[Tensor, Tensor]]
+    unlabeled: Tensor
+    gain: Gain
+
+    def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> Evidence:
+        """What a decision rule is fitted on."""
+        return evidence_from_logits(*self.parts["validation"], self.unlabeled, self.gain, train_prior, class_names)
+
+    def counts(self, part: str, rule: FittedRule | None = None) -> Tensor:
+        """Confusion counts (K, K) of the plain argmax, or of a rule."""
+        scores, labels = self.parts[part]
+        if rule is not None:
+            return rule.rule.counts(torch.softmax(scores.double(), 1), labels)
+        return confusion_counts(labels, scores.argmax(1), scores.shape[1])
 
 
 def results(
@@ -39,24 +67,28 @@ def results(
 ) -> tuple[dict[str, Any], bytes | None]:
     """metrics.json: the selected model on validation and, for the first time, on test; and outputs.npz.
 
-    outputs.npz has the outputs of the model that a decision rule is for: the last one of a finished run.
+    outputs.npz has the outputs of the model that a decision rule is for: the last one of a run with a rule.
 
     said: warnings that were given during training.
-    last: weights of the model at the end of training, which post-hoc adjustment is fitted to: the validation examples
+    last: weights of the model at the end of training, which the decision rule is fitted to: the validation examples
     have not chosen it, so that cross-fitting on them is not flattered by the choice.
     """
     task, model = trainer.task, trainer.best_model()
     batch, device = recipe.training.evaluation_batch, trainer.engine.device
     parts: dict[str, Labeled] = {"validation": task.validation, **({"test": task.test} if task.test else {})}
+    some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:UNLABELED_ROWS].sort().values
 
-    def given() -> Outputs:
-        return {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
+    def score(model: nn.Module, gain: Gain) -> Outputs:
+        scored = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
+        unlabeled = logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        return Outputs(scored, unlabeled, gain)
 
-    outputs, ended = given(), None
+    gain = trainer.multipliers.gain
+    outputs, ended = score(model, gain if trainer.best.gain is None else Gain(trainer.best.gain)), None
     if last is not None:
         model.load_state_dict(last)
-        ended = given()
-        model = trainer.best_model()
+        ended = score(model, gain)
+        trainer.best_model()
     notes: list[str] = []
     found: dict[str, Any] = {
         "recipe": recipe.name,
@@ -77,25 +109,23 @@ def results(
         "pseudo_labeled_counts": torch.bincount(trainer.labels, minlength=task.classes).tolist(),
         "facts": task.facts,
     }
-    for name, (scores, labels) in outputs.items():
-        found[name] = measured(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
-    small = too_small(torch.tensor(found["validation"]["confusion"]))
-    notes += [f"on validation {small}"] if small else []
+    scores, labels = outputs.parts["validation"]
+    estimate = estimate_from_logits(scores, labels, outputs.unlabeled, outputs.gain, task.train_prior, task.class_names)
+    deployment = read_deployment_prior(recipe.deployment_prior, outputs.evidence(task.train_prior, task.class_names))
+    estimate = estimate.with_prior(deployment)
+    found["validation"] = estimated(outputs.counts("validation"), trainer.objective, estimate)
+    if "test" in outputs.parts:
+        found["test"] = measured(outputs.counts("test"), trainer.objective)
     if ended is not None:
-        found["posthoc"] = posthoc(
-            ended, trainer.objective, task.train_prior, recipe.seed, randomised=recipe.finish == "randomised"
-        )
-        found["posthoc"]["unadjusted"] = {
-            name: summary(confusion_counts(labels, scores.argmax(1), task.classes), trainer.objective)
-            for name, (scores, labels) in ended.items()
-        }
+        found["posthoc"] = fit_posthoc(ended, trainer.objective, task.train_prior, task.class_names, recipe)
+        found["posthoc"]["unadjusted"] = {name: summary(ended.counts(name), trainer.objective) for name in ended.parts}
+        notes += found["posthoc"]["notes"]
+    small = describe_minimum((found.get("posthoc") or found["validation"])["intervals"], task.class_names)
+    notes += [small] if small else []
     if len(task.unlabeled):
-        some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:PRIOR_EXAMPLES]
-        estimate = estimate_prior(
-            logits(model, task.unlabeled, batch, device, some.sort().values), *outputs["validation"]
-        )
-        gap = float((estimate - task.train_prior).abs().sum() / 2)
-        found["prior"] = {"labeled": task.train_prior.tolist(), "unlabeled_estimate": estimate.tolist(), "gap": gap}
+        unlabeled = torch.from_numpy(estimate.unlabeled_prior)
+        gap = float((unlabeled - task.train_prior).abs().sum() / 2)
+        found["prior"] = {"labeled": task.train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
         if gap > PRIOR_GAP:
             notes.append(
                 f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
@@ -108,42 +138,51 @@ def results(
 
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
-    """The numbers of one part, with simultaneous confidence intervals."""
+    """The numbers of one part as counted, with simultaneous confidence intervals."""
     return {**summary(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
-def posthoc(
-    outputs: Outputs, objective: Objective, train_prior: Tensor, seed: int, randomised: bool = False
-) -> dict[str, Any]:
-    """The decision rule fitted on validation: cross-fitted there, measured on test; and what rules could trade off.
+def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> dict[str, Any]:
+    """The numbers of validation as counted, and what labels and unlabeled rows together let one expect."""
+    return {
+        **summary(counts, objective),
+        "intervals": estimate_intervals(objective, estimate),
+        "estimate": estimate.as_dict(),
+    }
 
-    randomised: it may be a lottery. Where it may not and a lottery does better on validation, the sentence says so.
-    """
-    probs = {name: torch.softmax(scores.double(), 1) for name, (scores, _) in outputs.items()}
-    labels = outputs["validation"][1]
-    made = cross_fit(probs["validation"], labels, objective, train_prior, randomised=randomised, seed=seed)
-    better = made.fitted.randomising_helps and not randomised
-    drawn = frontier(probs["validation"], labels, objective, train_prior, seed=seed)
+
+def fit_posthoc(
+    outputs: Outputs, objective: Objective, train_prior: Tensor, class_names: tuple[str, ...], recipe: Recipe
+) -> dict[str, Any]:
+    """The decision rule: what it is expected to give, measured on test; and what rules could trade off."""
+    evidence, undo = outputs.evidence(train_prior, class_names), outputs.gain.undoing
+    prior = read_deployment_prior(recipe.deployment_prior, evidence)
+    fitted = fit_evidence(evidence, objective, prior, undo, recipe.seed)
+    drawn = trace_frontier(evidence, prior, objective, undo)
     found = {
-        **made.as_dict(),
-        "sentence": made.sentence + (" --finish randomised may use a lottery between rules." if better else ""),
-        "validation": summary(made.chosen.counts, objective),
+        **fitted.as_dict(),
+        "agreement": fitted.estimate.agreement(class_names),
+        "validation": {
+            **summary(torch.from_numpy(fitted.estimate.counts), objective),
+            "intervals": fitted.intervals,
+            "estimate": fitted.estimate.as_dict(),
+        },
         "frontier": [point.as_dict() for point in drawn.points],
         "frontier_sentence": drawn.sentence,
     }
-    if "test" in outputs:
-        counts = made.rule.counts(probs["test"], outputs["test"][1])
-        found["test"] = measured(counts, objective)
+    if "test" in outputs.parts:
+        found["test"] = measured(outputs.counts("test", fitted), objective)
     return found
 
 
 def packed(outputs: Outputs) -> bytes | None:
-    """Logits and labels as an .npz file; None where they would be too large to keep."""
-    if sum(scores.numel() for scores, _ in outputs.values()) > MOST_OUTPUTS:
-        return None
-    arrays: dict[str, np.ndarray] = {}
-    for name, (scores, labels) in outputs.items():
+    """Logits, labels and gain as an .npz file; None where they would be too large to keep."""
+    arrays: dict[str, np.ndarray] = {"gain": outputs.gain.entries.cpu().numpy()}
+    for name, (scores, labels) in outputs.parts.items():
         arrays |= {f"{name}_logits": scores.numpy(), f"{name}_labels": labels.numpy()}
+    arrays["unlabeled_logits"] = outputs.unlabeled.numpy()
+    if sum(array.size for array in arrays.values()) > MOST_OUTPUTS:
+        return None
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
@@ -155,9 +194,10 @@ def read_outputs(folder: str | Path) -> Outputs:
     if not path.is_file():
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to keep")
     keys = tuple(f"{name}_{what}" for name in names for what in ("logits", "labels"))
-    stored = read_npz(str(path), keys, needed=("validation_logits", "validation_labels"))
-    return {
-        name: (torch.from_numpy(stored[f"{name}_logits"]), torch.from_numpy(stored[f"{name}_labels"]))
-        for name in names
-        if f"{name}_logits" in stored
+    needed = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
+    stored = {
+        name: torch.from_numpy(array)
+        for name, array in read_npz(str(path), (*keys, *needed[2:]), needed=needed).items()
     }
+    parts = {name: (stored[f"{name}_logits"], stored[f"{name}_labels"]) for name in names if f"{name}_logits" in stored}
+    return Outputs(parts, stored["unlabeled_logits"], Gain(stored["gain"]))

@@ -28,14 +28,15 @@ from csst.rules.smooth import SmoothObjective, unchecked
 from csst.selection import Standing, standing
 from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
 from csst.statistics.expectation import estimate_intervals, expected_value
+from csst.statistics.folds import deal_folds
 from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
 FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
 #: unlabeled rows that take part in judging
 JUDGING_ROWS = 2000
-#: a calibrated temperature below this means that labels and scores say different things
-CONTRADICTED = 0.1
+#: scores that take away less than this part of the uncertainty about the classes are contradicted by the labels
+CONTRADICTED = 0.02
 #: a constraint missed by no more than this counts as met
 TOLERANCE = 1e-3
 
@@ -150,7 +151,7 @@ def fit_rule(
         most_unlabeled: a random choice of so many unlabeled rows is used.
         seed: of that choice and of the folds.
     """
-    undo = None if gain is None else inverse_of(gain)
+    undo = None if gain is None else gain.undoing
     if undo is not None:
         probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
         probs = probs / probs.sum(1, keepdim=True)
@@ -167,14 +168,28 @@ def fit_rule(
         most_unlabeled=most_unlabeled,
         seed=seed,
     )
+    prior = read_deployment_prior(deployment_prior, evidence)
+    bound = bind(objective, evidence, class_names)
+    return fit_evidence(evidence, bound, prior, undo, seed)
+
+
+def read_deployment_prior(prior: Any, evidence: Evidence) -> np.ndarray:
+    """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
+
+    Numbers may be a text such as "0.9, 0.1".
+    """
     named = {"labels": evidence.fractions, "train": evidence.labeled_prior}
-    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+    named |= {"validation": named["labels"], "labeled": named["train"]}
+    if isinstance(prior, str) and prior == "unlabeled":
         if not evidence.has_unlabeled:
             raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: give the fractions")
         named["unlabeled"] = evidence.unlabeled_prior
-    prior = read_prior(deployment_prior, "deployment_prior", named, evidence.classes)
-    bound = bind(objective, evidence, class_names)
-    return fit_evidence(evidence, bound, prior, undo, seed)
+    if isinstance(prior, str) and "," in prior:
+        try:
+            prior = [float(part) for part in prior.split(",")]
+        except ValueError:
+            raise InputError(f"deployment_prior holds one number per class; found {prior!r}") from None
+    return read_prior(prior, "deployment_prior", named, evidence.classes)
 
 
 def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:
@@ -184,13 +199,6 @@ def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[s
     if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
         raise InputError(f"the gain matrix has {len(bound.constant_gain)} classes and probs {evidence.classes}")
     return bound
-
-
-def inverse_of(gain: Gain) -> torch.Tensor | None:
-    """What takes a network's softmax back to class probabilities, (K,) or (K, K); None for G = I."""
-    if gain.is_diagonal:
-        return None if bool((gain.entries == gain.entries[0]).all()) else 1 / gain.scaled
-    return gain.inverse
 
 
 def fit_evidence(
@@ -224,10 +232,10 @@ def doubts(evidence: Evidence) -> tuple[str, ...]:
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
     notes = []
-    if evidence.calibration.temperature < CONTRADICTED:
+    if evidence.information < CONTRADICTED:
         notes.append(
-            f"the labels contradict the scores (calibration shrinks them to {evidence.calibration.temperature:.2f} of "
-            "their size): check that labels and scores are of the same rows and classes"
+            "the labels contradict the scores: after calibration these say nothing about the classes; check that "
+            "labels and scores are of the same rows, with the classes in the same order"
         )
     unlabeled = len(evidence.unlabeled_scores)
     if 0 < unlabeled < evidence.classes:
@@ -302,12 +310,3 @@ def choose(judged: list[Judged]) -> int:
     """The pooled rule, unless a simpler one leads by more than the standard error of the difference."""
     better = [at for at, one in enumerate(judged[:-1]) if one.lead > one.error]
     return max(better, key=lambda at: judged[at].value) if better else len(judged) - 1
-
-
-def deal_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold for every row, each class dealt out evenly."""
-    rng, found = np.random.default_rng(seed), np.zeros(len(labels), dtype=np.int64)
-    for c in np.unique(labels):
-        rows = rng.permutation(np.flatnonzero(labels == c))
-        found[rows] = (np.arange(len(rows)) + rng.integers(folds)) % folds
-    return found

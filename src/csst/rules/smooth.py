@@ -84,17 +84,22 @@ class SmoothObjective:
         if not self.by_margins:
             return None
         generator = torch.Generator().manual_seed(0)
-        points = torch.rand(2, 2 * self.classes, generator=generator, dtype=torch.float64)
+        points = torch.rand(3, 2 * self.classes, generator=generator, dtype=torch.float64) + 0.1
 
-        def both(point: Tensor) -> Tensor:
+        @torch.no_grad()
+        def both(point: Tensor) -> np.ndarray:
             c = stand_in(point[: self.classes], point[self.classes :], self.prior)
-            return torch.cat([self.objective.utility(c)[None], self.objective.payoff(c)])
+            return torch.cat([self.objective.utility(c)[None], self.objective.payoff(c)]).numpy()
 
-        first, second = (torch.autograd.functional.jacobian(both, point) for point in points)
-        if not torch.allclose(first, second, rtol=1e-9, atol=1e-12):
+        # Of an affine function, the middle of two points is worth the middle of their values.
+        ends = [both(point) for point in points[:2]]
+        if not np.allclose(both(points[:2].mean(0)), (ends[0] + ends[1]) / 2, rtol=1e-9, atol=1e-12):
             return None
-        constant = both(points[0]) - first @ points[0]
-        return Affine(first.numpy(), constant.numpy())
+        base = both(torch.zeros(2 * self.classes, dtype=torch.float64))
+        matrix = np.stack([both(row) - base for row in torch.eye(2 * self.classes, dtype=torch.float64)], axis=1)
+        if not np.allclose(matrix @ points[2].numpy() + base, both(points[2]), rtol=1e-9, atol=1e-9):
+            return None
+        return Affine(matrix, base)
 
     @cached_property
     def has_constraints(self) -> bool:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.gain import Gain
-from csst.priors import em
 from csst.selftraining.memory import Memory, Setup, put
+from csst.statistics.shift import estimate_prior
 
 ROUNDS = 10  # of the coordinate ascent, as in DARP's experiments
+SMALLEST_SCORE = 1e-30  # a probability below this has no logarithm worth having
 SMALLEST = 1e-6  # what a removed entry is left with, so that an example that loses all becomes uniform
 
 
@@ -74,7 +75,10 @@ class Refinery(Memory):
             # On the CPU in float64: other devices may have none, and all processes must find the same.
             known = self.predictions.cpu().double()
             known = known / known.sum(1, keepdim=True)
-            expected = em(known, self.labeled_prior, 100) if self.prior == "estimated" else self.labeled_prior
+            expected = self.labeled_prior
+            if self.prior == "estimated":
+                scores = (known.clamp(min=SMALLEST_SCORE) / self.labeled_prior).log().numpy()
+                expected = torch.from_numpy(estimate_prior(scores, expected.numpy(), rounds=100, pseudo_rows=0))
             counts = expected * len(known)
             self.refined.copy_(aligned(trimmed(known, counts, self.delta), counts))
 

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from csst.confusion import as_float64, check_prior, refuse_empty_classes
 from csst.errors import InputError
-from csst.statistics.calibration import Calibration, fit_calibration
+from csst.statistics.calibration import Calibration, balanced_weights, calibration_loss, fit_calibration
 from csst.statistics.shift import estimate_prior
 
 #: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
@@ -125,6 +125,14 @@ class Evidence:
         return softmax(self.calibration.apply(self.scores) + np.log(fractions), axis=1)
 
     @property
+    def information(self) -> float:
+        """What part of the uncertainty about the classes calibrated scores take away: 1 - balanced log-loss / log K."""
+        weights = balanced_weights(self.labels, self.classes)
+        parameters = np.append(self.calibration.bias, np.log(self.calibration.temperature))
+        loss = calibration_loss(parameters, self.scores, self.labels, weights, 0.0)[0]
+        return float(1 - loss / (weights.sum() * np.log(self.classes)))
+
+    @property
     def is_constant(self) -> bool:
         """Whether all labeled rows have the same scores."""
         return bool(np.ptp(self.scores, axis=0).max() < 1e-9)
@@ -149,8 +157,8 @@ class Evidence:
 
     def thin(self, most: int) -> Evidence:
         """The same with every k-th unlabeled row, so that at most so many are left."""
-        step = -(-len(self.unlabeled_scores) // most) if most else 1
-        if step == 1:
+        step = -(-len(self.unlabeled_scores) // most)
+        if step <= 1:
             return self
         return replace(self, unlabeled_scores=self.unlabeled_scores[::step], start=self.calibration)
 

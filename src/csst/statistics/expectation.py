@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.stats import beta, norm
 
 from csst.confusion import Confusion
@@ -35,6 +36,8 @@ def expected_value(objective: Objective, estimate: RateEstimate) -> float:
     payoff = payoff_of(objective, estimate.confusion)
     if not bool(objective.domain.worst_cases(len(payoff)).any()):
         return float(objective.value(estimate.confusion))
+    if torch.equal(payoff, estimate.confusion.recall) and not float(objective.utility(estimate.confusion)):
+        return expected_minimum(estimate)  # max min(recall) itself: the same number as its interval has
     drawn = [float(objective.value(c)) for c in estimate.draw(number_of_draws(estimate), EXPECTING)]
     return float(np.mean(drawn))
 
@@ -109,6 +112,21 @@ def estimate_intervals(objective: Objective, estimate: RateEstimate, level: floa
             )
         ],
     }
+
+
+def describe_minimum(
+    intervals: dict[str, Any], class_names: Sequence[str] | None = None, half_width: float = 0.1
+) -> str | None:
+    """A sentence where the lowest recall is known worse than ± half_width; None where it is known well."""
+    lowest = intervals["min_recall"]
+    if max(lowest["estimate"] - lowest["low"], lowest["high"] - lowest["estimate"]) <= half_width:
+        return None
+    at = min(range(len(intervals["recall"])), key=lambda k: intervals["recall"][k]["estimate"])
+    name = at if class_names is None else repr(class_names[at])
+    return (
+        f"the lowest class recall is expected to be {lowest['estimate']:.2f}; its {intervals['level']:.0%} interval is "
+        f"{lowest['low']:.2f} to {lowest['high']:.2f}, as class {name}, for one, is judged by {lowest['n']} labels"
+    )
 
 
 def constraint_names(objective: Objective, c: Confusion, constraints: int) -> Sequence[str]:

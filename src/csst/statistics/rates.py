@@ -14,7 +14,7 @@ labels' own posterior takes the place of unlabeled rows where there are none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ from csst.statistics.evidence import Evidence
 
 #: how many labels the unlabeled rows are worth for a class; 10 to 30 do alike
 UNLABELED_WORTH = 20.0
+#: up to so many classes, decisions are counted by a matrix product instead of sorting
+FEW_CLASSES = 50
 #: dispersion above which labels and unlabeled rows are said to disagree
 DISAGREEMENT = 3.0
 #: standard errors between labels and unlabeled rows that no class should show
@@ -57,6 +59,15 @@ class RateEstimate:
     @property
     def classes(self) -> int:
         return len(self.n)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The confusion counts on the labels, (K, K), int64."""
+        return np.rint(self.labeled_rates * self.n[:, None]).astype(np.int64)
+
+    def with_prior(self, prior: np.ndarray) -> RateEstimate:
+        """The same rates under another deployment prior."""
+        return replace(self, confusion=self.confusion.with_prior(torch.from_numpy(prior)))
 
     @cached_property
     def differences(self) -> np.ndarray:
@@ -112,12 +123,15 @@ class RateEstimate:
             "prior": self.confusion.prior.tolist(),
             "n": self.n.tolist(),
             "unlabeled": self.unlabeled,
+            "basis": self.basis,
             "unlabeled_prior": self.unlabeled_prior.tolist(),
         }
 
 
 def decide_rates(weights: np.ndarray, decisions: np.ndarray, classes: int) -> np.ndarray:
     """sum_i W_ik 1[F(x_i) = j], (K, K), for weights W (N, K) and decisions (N,)."""
+    if classes <= FEW_CLASSES:
+        return weights.T @ (decisions[:, None] == np.arange(classes)).astype(float)
     table = np.zeros((classes, classes))
     order = np.argsort(decisions, kind="stable")
     names, first = np.unique(decisions[order], return_index=True)

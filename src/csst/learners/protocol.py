@@ -1,0 +1,49 @@
+"""What a learner is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+#: probabilities of a learner below this count as this
+SMALLEST_PROBABILITY = 1e-6
+
+
+class FittedLearner(Protocol):
+    """A learner that has learned."""
+
+    def log_probs(self, rows: Any) -> np.ndarray:
+        """Log-probabilities of every class for new rows, (N, K)."""
+        ...
+
+
+class Learner(Protocol):
+    """Learns classes from rows.
+
+    A learner must not take the class balance out by itself: it learns from rows as they are, unweighted, and the class
+    prior of its labels is taken out of its log-probabilities later.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedLearner:
+        """Learn from rows (n, D) with classes 0 .. K-1, (n,), each at least once; weights say how much a row counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known about the columns of a table before any label is looked at.
+
+    Args:
+        mean: of every column, (D,).
+        std: of every column, (D,); 1 where a column is constant.
+        sizes: number of categories of every column, 0 for numbers.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    sizes: tuple[int, ...]

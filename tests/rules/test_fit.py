@@ -1,0 +1,494 @@
+"""The fitted rule, on a toy whose best rule is known; and what is said, chosen and refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import csst
+from csst.confusion import Confusion
+from csst.domains import Simplex
+from csst.errors import InputError
+from csst.gain import ConstantGain, Gain
+from csst.objectives import Objective
+from csst.rules import fit as fitting
+from csst.rules import fit_rule
+from csst.rules.candidates import Candidate
+from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_deployment_prior
+from csst.rules.smooth import SmoothObjective
+from csst.selection import standing
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import count_labels, decide_rates
+
+from . import toys
+
+BEST = toys.best_lowest_recall()
+EVEN = np.full(3, 1 / 3)
+
+
+def fitted(goal="max min(recall)", n=300, m=2000, seed=0, unlabeled_prior=toys.PRIOR, **options):
+    x, labels = toys.sample(n, seed=seed)
+    unlabeled = toys.probs(toys.sample(m, unlabeled_prior, seed + 1000)[0]) if m else None
+    return fit_rule(toys.probs(x), labels, goal, unlabeled, **{"train_prior": toys.PRIOR, **options})
+
+
+def mean_lowest(seeds, *args, **options):
+    return float(np.mean([toys.lowest_recall(fitted(*args, seed=s, **options).rule.predict) for s in seeds]))
+
+
+def test_the_toy_is_what_it_says():
+    """Of all biases on a grid none is better than the exact minimax, and one comes near."""
+    logs, found = np.log(toys.probs(toys.GRID)), 0.0
+    for b in np.arange(0, 2.01, 0.05):
+        for c in np.arange(0, 3.01, 0.1):
+            decided = (logs + np.array([0, b, c])).argmax(1)
+            found = max(found, min(toys.DENSITY[decided == k, k].sum() for k in range(3)))
+    assert BEST - 0.01 < found < BEST + 0.001
+    assert toys.lowest_recall(toys.plain) < BEST - 0.1
+    assert toys.lowest_recall(lambda p: (p / toys.PRIOR).argmax(1)) < BEST - 0.07  # nor is 1/pi the best
+
+
+def test_the_rule_nears_the_minimax_rule_as_rows_grow():
+    few, some, many = (mean_lowest(range(6), n=n, m=m) for n, m in ((30, 300), (300, 2000), (3000, 20_000)))
+    assert few < some + 0.005 < many
+    assert few > toys.lowest_recall(toys.plain) + 0.03
+    assert many > BEST - 0.01
+    assert many < BEST + 0.001
+
+
+def test_labels_alone_do():
+    assert mean_lowest(range(4), n=3000, m=0) > BEST - 0.012
+    found = fitted(n=60, m=0)
+    assert found.estimate.unlabeled == 0
+    assert toys.lowest_recall(found.rule.predict) > toys.lowest_recall(toys.plain) + 0.02
+
+
+def test_unlabeled_rows_help_where_labels_are_few():
+    alone, pooled = (mean_lowest(range(10), n=30, m=m) for m in (0, 3000))
+    assert pooled > alone
+
+
+def test_a_reversed_class_balance_does_not_break_it():
+    seeds = range(3)
+    usual = mean_lowest(seeds, n=150, m=3000)
+    for balance in (toys.PRIOR[::-1], EVEN):
+        assert mean_lowest(seeds, n=150, m=3000, unlabeled_prior=balance) > usual - 0.03
+    found = fitted(n=150, m=5000, unlabeled_prior=toys.PRIOR[::-1])
+    assert found.evidence.unlabeled_prior == pytest.approx(toys.PRIOR[::-1], abs=0.05)
+
+
+def test_two_classes():
+    rng = np.random.default_rng(0)
+    labels = rng.choice(2, 400, p=[0.9, 0.1])
+    given = 1 / (1 + np.exp(-(labels * 2 - 1 + rng.normal(size=400) - 2.2)))
+    given = np.stack([1 - given, given], 1)
+    found = fit_rule(given, labels, "max min(recall)", given)
+    recall = found.rule.confusion(given, labels).recall
+    plain = Confusion.from_predictions(labels, given.argmax(1), 2).recall
+    assert float(plain.min()) < 0.4
+    assert float(recall.min()) > 0.7
+
+
+class Careful(Objective):
+    """Class 0 must not be taken for class 1; taking it for class 2 is no matter."""
+
+    def utility(self, c):
+        return c.recall.mean() - 3 * c.rates[0, 1]
+
+
+class Whole(Objective):
+    """A worst case over single mistakes."""
+
+    domain = Simplex()
+
+    def utility(self, c):
+        return c.recall.mean()
+
+    def payoff(self, c):
+        return -torch.stack([c.rates[1, 0], c.rates[1, 2], c.rates[2, 1]])
+
+
+GOALS = [
+    "max min(recall)",
+    "max accuracy",
+    "max 0.5*mean(recall) + 0.5*min(recall)",
+    "max mean(recall) s.t. coverage >= 0.9/K, coverage <= 1.1/K",
+    "max min(recall) s.t. coverage >= 0.9/K",
+    "max mean(recall) s.t. recall >= 0.78",
+    "max mean(recall) s.t. precision >= 0.7",
+    "max accuracy s.t. recall[2] >= 0.9, precision[1] >= 0.5",
+    "max min(recall[head], recall[tail])",
+    "max mean(recall) s.t. coverage[head] >= 0.9/K, coverage[tail] >= 0.9/K",
+    "max gmean(recall)",
+    "max hmean(recall)",
+    "max qmean(recall)",
+    "max mean(f1)",
+    "max min(f1)",
+    "max mean(jaccard)",
+    ConstantGain(np.array([[1.0, 0, 0], [0, 3, 0], [0, 0, 9]])),
+    ConstantGain(np.array([[2.0, 0, 1], [1, 5, 0], [0, 0, 5]])),
+    Careful(),
+    Whole(),
+]
+
+
+def score(goal, decide, prior):
+    """Value, less ten times the largest miss: exact, under the deployment prior."""
+    bound = csst.objective(goal).bound_to(torch.from_numpy(toys.PRIOR))
+    return standing(bound, toys.confusion_of(decide, prior), 1e-3).score
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: str(goal) if isinstance(goal, str) else type(goal).__name__)
+@pytest.mark.parametrize("even", [False, True], ids=["labels", "uniform"])
+def test_every_objective_is_served(goal, even):
+    prior = EVEN if even else toys.PRIOR
+    found = fitted(goal, n=1500, m=4000, deployment_prior=prior)
+    assert found.notes == ()
+    own, plain = (score(goal, decide, prior) for decide in (found.rule.predict, toys.plain))
+    assert own > plain - 0.015
+    if even and not isinstance(goal, ConstantGain):  # the plain argmax is for 0.6, 0.3, 0.1
+        assert own > plain + 0.005
+
+
+def test_constraints_are_met():
+    found = fitted(
+        "max mean(recall) s.t. coverage >= 0.95/K, coverage <= 1.05/K", 3000, 5000, deployment_prior="uniform"
+    )
+    coverage = toys.confusion_of(found.rule.predict, EVEN).coverage
+    assert coverage.numpy() == pytest.approx(EVEN, abs=0.025)
+    assert found.expected.violation == 0
+    assert "missed" not in found.sentence.split(" instead of ")[0]
+    assert "(a constraint missed by 0." in found.sentence.split(" instead of ")[1]
+    bound = fitted("max accuracy s.t. recall[2] >= 0.95", n=3000, m=5000)
+    assert float(toys.confusion_of(bound.rule.predict).recall[2]) > 0.93
+    assert float(toys.confusion_of(fitted("max accuracy", n=3000, m=5000).rule.predict).recall[2]) < 0.9
+
+
+def test_an_impossible_constraint_is_said():
+    found = fitted("max mean(recall) s.t. recall >= 0.99")
+    assert "(a constraint missed by 0." in found.sentence
+    assert found.as_dict()["violation"] > 0.05
+
+
+@pytest.mark.parametrize("goal", [Careful(), GOALS[17]], ids=["own", "gain"])
+def test_single_mistakes_get_a_matrix_rule(goal):
+    found = fitted(goal, n=1500, m=4000)
+    assert found.rule.scale.shape == (3, 3)
+    confusion = toys.confusion_of(found.rule.predict)
+    own, plain = float(goal.value(confusion)), float(goal.value(toys.confusion_of(toys.plain)))
+    assert own > plain + 0.02
+    logs = np.log(toys.probs(toys.GRID))
+    biased = max(
+        float(goal.value(toys.confusion_of(lambda _, b=b, c=c: (logs + np.array([0, b, c])).argmax(1))))
+        for b in np.arange(-4, 4, 0.5)
+        for c in np.arange(-4, 6, 0.5)
+    )
+    assert own > biased - 0.02
+
+
+def test_the_rule_of_a_constant_gain_is_bayes():
+    """argmax_j sum_i q_i G_ij, exactly: the toy's posteriors are right."""
+    gain = np.array([[2.0, 0, 1], [1, 5, 0], [0, 0, 5]])
+    found = fitted(ConstantGain(gain), n=3000, m=4000, deployment_prior=toys.PRIOR)
+    best = float(ConstantGain(gain).value(toys.confusion_of(lambda p: (p @ gain).argmax(1))))
+    assert float(ConstantGain(gain).value(toys.confusion_of(found.rule.predict))) > best - 0.003
+    assert found.rule.scale.numpy() == pytest.approx(gain / 5)
+    assert found.rule.offset.tolist() == [0, 0, 0]
+
+
+def test_deployment_priors_change_what_is_reported():
+    x, labels = toys.sample(400, [0.3, 0.3, 0.4], seed=5)
+    unlabeled = toys.probs(toys.sample(3000, toys.PRIOR[::-1], 6)[0])
+    given = [0.2, 0.2, 0.6]
+    found = {
+        str(prior): fit_rule(
+            toys.probs(x), labels, "max accuracy", unlabeled, train_prior=toys.PRIOR, deployment_prior=prior
+        )
+        for prior in ("labels", "train", "unlabeled", "uniform", given)
+    }
+    fractions = np.bincount(labels) / 400
+    for name, prior in (("labels", fractions), ("train", toys.PRIOR), ("uniform", EVEN), (str(given), given)):
+        assert found[name].estimate.confusion.prior.numpy() == pytest.approx(prior)
+    assert found["unlabeled"].estimate.confusion.prior.numpy() == pytest.approx(toys.PRIOR[::-1], abs=0.05)
+    recalls = {name: toys.confusion_of(one.rule.predict).recall for name, one in found.items()}
+    assert recalls["train"][0] > recalls["unlabeled"][0] + 0.05
+    assert len({round(one.value, 4) for one in found.values()}) == 5
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("flat", "deployment_prior is 'labels', 'train'.*found 'flat'"),
+        ([0.5, 0.5], "deployment_prior has 2 classes and the scores 3"),
+        ([0.5, 0.5, 0.5], "deployment_prior must sum to 1"),
+        ("0.5, half, 0", "deployment_prior holds one number per class; found '0.5, half, 0'"),
+    ],
+)
+def test_other_deployment_priors_are_refused(prior, message):
+    with pytest.raises(InputError, match=message):
+        fitted(n=30, m=30, deployment_prior=prior)
+
+
+def test_deployment_priors_have_other_names():
+    x, labels = toys.sample(60, [0.3, 0.3, 0.4])
+    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    assert read_deployment_prior("validation", evidence).tolist() == (np.bincount(labels) / 60).tolist()
+    assert read_deployment_prior("labeled", evidence).tolist() == toys.PRIOR.tolist()
+    assert read_deployment_prior("0.2, 0.3,0.5", evidence).tolist() == [0.2, 0.3, 0.5]
+
+
+def test_the_unlabeled_prior_needs_unlabeled_rows():
+    with pytest.raises(InputError, match="needs unlabeled rows; there are none"):
+        fitted(n=30, m=0, deployment_prior="unlabeled")
+
+
+def test_bad_input_is_one_sentence():
+    x, labels = toys.sample(30)
+    given = toys.probs(x)
+    with pytest.raises(InputError, match=r"classes \['rare'\] have none in the labeled rows"):
+        fit_rule(given, np.minimum(labels, 1), "max min(recall)", class_names=["a", "b", "rare"])
+    with pytest.raises(InputError, match="NaN"):
+        fit_rule(given * np.nan, labels, "max min(recall)")
+    with pytest.raises(InputError, match=r"shape \(N, 3\).*found \(30, 2\)"):
+        fit_rule(given, labels, "max min(recall)", np.full((30, 2), 0.5))
+    with pytest.raises(InputError, match="the gain matrix has 4 classes and probs 3"):
+        fit_rule(given, labels, ConstantGain(np.eye(4)))
+    with pytest.raises(csst.ObjectiveError):
+        fit_rule(given, labels, "max min(recal)")
+
+
+def test_constant_scores_fall_back_to_the_closed_form():
+    given, labels = np.tile([0.5, 0.3, 0.2], (30, 1)), np.arange(30) % 3
+    for unlabeled in (None, given[:7]):
+        found = fit_rule(given, labels, "max min(recall)", unlabeled)
+        assert found.chosen == "closed form"
+        assert len(found.notes) == 1
+        assert "the scores are the same for every row" in found.notes[0]
+        assert "closed form" in found.sentence
+
+
+def test_labels_that_contradict_the_scores_are_noted():
+    x, labels = toys.sample(600)
+    found = fit_rule(toys.probs(x), 2 - labels, "max min(recall)", train_prior=toys.PRIOR)
+    assert any("the labels contradict the scores" in note for note in found.notes)
+    assert not any("contradict" in note for note in fitted().notes)
+
+
+def test_one_unlabeled_row_is_noted():
+    found = fitted(n=60, m=3)  # as many as classes: enough not to be told
+    assert found.notes == ()
+    x, labels = toys.sample(60)
+    found = fit_rule(toys.probs(x), labels, "max min(recall)", toys.probs(x[:1]), train_prior=toys.PRIOR)
+    assert found.notes == ("only 1 unlabeled rows for 3 classes: they hardly count",)
+    assert found.estimate.worth.sum() <= 1 + 1e-9
+    assert toys.lowest_recall(found.rule.predict) > toys.lowest_recall(toys.plain)
+
+
+def judged(value, lead=0.0, error=0.0):
+    nothing = np.zeros(0)
+    return Judged(nothing, nothing, nothing, nothing, value, lead, error)
+
+
+def test_the_pooled_rule_is_kept_unless_a_simpler_one_leads_by_its_error():
+    pooled = judged(0.6)
+    assert choose([judged(0.5, -0.1, 0.01), judged(0.55, -0.05, 0.01), pooled]) == 2
+    assert choose([judged(0.62, 0.02, 0.03), judged(0.63, 0.03, 0.03), pooled]) == 2
+    assert choose([judged(0.65, 0.05, 0.03), judged(0.62, 0.02, 0.03), pooled]) == 0
+    assert choose([judged(0.65, 0.05, 0.03), judged(0.66, 0.06, 0.03), pooled]) == 1
+    assert choose([judged(0.66, 0.06, 0.03), judged(0.65, 0.05, 0.03), pooled]) == 0
+
+
+def test_the_lead_and_its_error_by_loops():
+    """Delta method, row by row: the derivative's difference squared, over n_k labels and kappa_k posterior rows."""
+    x, labels = toys.sample(40, seed=3)
+    unlabeled = toys.probs(toys.sample(90, seed=4)[0])
+    evidence = Evidence.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR)
+    few = evidence.thin(50)
+    smooth = SmoothObjective(bind("max min(recall)", evidence), toys.PRIOR, 8.0)
+    both = []
+    for bias in (np.array([0.5, 0, 0]), np.array([0.0, 0.3, 0])):
+        decided, soft = ((scores + bias).argmax(1) for scores in (evidence.scores, few.unlabeled_scores))
+        counts, mass = count_labels(labels, decided, 3), decide_rates(few.posterior, soft, 3)
+        both.append(Judged(decided, soft, counts, mass, float(bias.sum())))
+    found = compare(smooth, evidence, few, *both)
+    assert found.lead == pytest.approx(0.2)
+
+    def pooled(one):
+        totals = np.minimum(20, one.soft.sum(1))
+        shares = one.soft / one.soft.sum(1, keepdims=True)
+        return (one.counts + totals[:, None] * shares) / (one.counts.sum(1) + totals)[:, None]
+
+    middle = (pooled(both[0]) + pooled(both[1])) / 2
+    gradient, step = np.zeros((3, 3)), 1e-6
+    for k in range(3):
+        ends = []
+        for sign in (1, -1):
+            r = np.diag(middle).copy()
+            r[k] += sign * step
+            ends.append(-np.log(np.exp(-8 * r).mean()) / 8)
+        gradient[k, k] = (ends[0] - ends[1]) / (2 * step)
+    variance = 0.0
+    for k in range(3):
+        n, kappa, mass = sum(labels == k), min(20, few.posterior[:, k].sum()), few.posterior[:, k].sum()
+        own = sum(
+            (gradient[k, a] - gradient[k, b]) ** 2
+            for y, a, b in zip(labels, both[0].decisions, both[1].decisions, strict=True)
+            if y == k
+        )
+        soft = sum(
+            q[k] * (gradient[k, a] - gradient[k, b]) ** 2 / mass
+            for q, a, b in zip(few.posterior, both[0].soft_decisions, both[1].soft_decisions, strict=True)
+        )
+        variance += (own + kappa * soft) / (n + kappa) ** 2
+    assert found.error == pytest.approx(variance**0.5, rel=1e-5)
+    assert found.error > 0
+    assert compare(smooth, evidence, few, both[1], both[1]) is both[1]
+
+
+@pytest.mark.parametrize("m", [0, 80])
+def test_rows_are_judged_by_rules_that_have_not_seen_them(monkeypatch, m):
+    seen, checked = {}, []
+    original, decide = fitting.all_candidates, Candidate.decide
+
+    def spying(smooth, evidence):
+        found = original(smooth, evidence)
+        for one in found:
+            seen[id(one)] = (one, {tuple(row) for row in evidence.scores})
+        return found
+
+    def checking(self, scores):
+        if id(self) in seen and len(seen[id(self)][1]) < 60:  # one fitted on a fold
+            checked.extend(tuple(row) in seen[id(self)][1] for row in scores)
+        return decide(self, scores)
+
+    monkeypatch.setattr(fitting, "all_candidates", spying)
+    monkeypatch.setattr(Candidate, "decide", checking)
+    fitted(n=60, m=m)
+    assert len(checked) == 3 * 60
+    assert not any(checked)
+
+
+def test_random_labels_are_expected_to_be_found_by_chance_only():
+    recalls, lowest = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        labels = np.arange(40) % 4
+        found = fit_rule(rng.dirichlet(np.ones(4), 40), labels, "max min(recall)", train_prior="uniform")
+        counted = np.diag(found.estimate.labeled_rates)
+        recalls.append(counted.mean())
+        lowest.append(float(found.estimate.confusion.recall.min()))
+    assert np.mean(recalls) == pytest.approx(0.25, abs=0.07)
+    assert np.mean(lowest) < 0.26
+
+
+def test_the_estimate_is_honest():
+    """The expected lowest recall against the exact one: no more than noise too high on average."""
+    errors = []
+    for seed in range(8):
+        found = fitted(n=90, m=1000, seed=seed)
+        errors.append(found.value - toys.lowest_recall(found.rule.predict))
+    assert abs(np.mean(errors)) < 0.04
+    assert np.abs(errors).max() < 0.15
+
+
+def test_intervals_hold_the_truth():
+    held = 0
+    for seed in range(5):
+        found = fitted(n=90, m=1000, seed=seed)
+        interval = found.intervals["min_recall"]
+        held += interval["low"] <= toys.lowest_recall(found.rule.predict) <= interval["high"]
+    assert held >= 4
+
+
+def test_the_same_seed_gives_the_same_rule():
+    one, two = (fitted(n=60, m=500, most_unlabeled=200) for _ in range(2))
+    assert one.as_dict() == two.as_dict()
+    other = fit_rule(
+        toys.probs(toys.sample(60)[0]),
+        toys.sample(60)[1],
+        "max min(recall)",
+        toys.probs(toys.sample(500, seed=1000)[0]),
+        train_prior=toys.PRIOR,
+        most_unlabeled=200,
+        seed=1,
+    )
+    assert other.estimate.unlabeled == one.estimate.unlabeled == 200
+    assert other.rule.as_dict() != one.rule.as_dict()
+
+
+def test_the_sentence_says_what_is_expected_and_from_what():
+    found = fitted(n=120, m=1500)
+    counts = np.bincount(toys.sample(120)[1])
+    assert found.chosen == "pooled"
+    assert found.sentence.startswith(
+        "max min(recall): the rule weighs classes by a rule fitted on labeled and unlabeled rows; "
+        f"expected {found.value:.3f} instead of 0."
+    )
+    assert found.sentence.endswith(
+        f", estimated from 120 labels ({counts.min()} to {counts.max()} per class) and 1,500 unlabeled rows."
+    )
+    alone = fitted(n=120, m=0).sentence
+    assert "fitted on the labeled rows;" in alone
+    assert "unlabeled" not in alone
+    assert replace(found, chosen="calibrated").sentence.count("closed form on calibrated probabilities") == 1
+
+
+def test_the_unadjusted_rates_are_those_of_the_plain_argmax():
+    found = fitted(n=2000, m=2000)
+    assert found.unadjusted.confusion.recall.numpy() == pytest.approx(np.diag(toys.rates_of(toys.plain)), abs=0.06)
+    decided = toys.probs(toys.sample(2000)[0]).argmax(1)
+    labels = toys.sample(2000)[1]
+    assert found.unadjusted.labeled_rates[0, 0] == pytest.approx((decided[labels == 0] == 0).mean())
+
+
+def test_plain_values_for_json():
+    found = fitted(n=60, m=200)
+    stored = found.as_dict()
+    assert stored["rule"] == found.rule.as_dict()
+    assert stored["chosen"] == found.chosen
+    assert stored["value"] == found.value
+    assert set(stored["candidates"]) == {"closed form", "calibrated", "pooled"}
+    assert stored["estimate"]["n"] == np.bincount(toys.sample(60)[1]).tolist()
+    assert stored["intervals"] == found.intervals
+    assert stored["sentence"] == found.sentence
+    assert stored["notes"] == []
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_gain_is_undone_first(full):
+    """A network trained under G says norm(G^T p): with G given, the rule decides as on p."""
+    matrix = torch.diag(torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)) + (0.3 if full else 0.0)
+    gain = Gain(matrix)
+    x, labels = toys.sample(300)
+    unlabeled = toys.sample(1000, seed=9)[0]
+
+    def trained(places):
+        return gain.optimal_prediction(torch.from_numpy(toys.probs(places)))
+
+    with_gain = fit_rule(trained(x), labels, "max min(recall)", trained(unlabeled), train_prior=toys.PRIOR, gain=gain)
+    without = fit_rule(toys.probs(x), labels, "max min(recall)", toys.probs(unlabeled), train_prior=toys.PRIOR)
+    ours, theirs = with_gain.rule.predict(trained(toys.GRID)), without.rule.predict(toys.probs(toys.GRID))
+    assert (ours != theirs).double().mean() < 0.005
+    assert without.rule.undo is None
+    assert with_gain.rule.undo.shape == ((3, 3) if full else (3,))
+
+
+def test_evidence_and_probabilities_lead_to_the_same_rule():
+    x, labels = toys.sample(60)
+    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    goal = bind("max min(recall)", evidence)
+    one = fit_evidence(evidence, goal, evidence.fractions)
+    two = fit_rule(toys.probs(x), labels, "max min(recall)", train_prior=toys.PRIOR)
+    assert one.rule.as_dict() == two.rule.as_dict()
+
+
+def test_named_classes_and_groups_are_bound():
+    """Head and tail come from the labels that were learned from, not from those the rule is fitted on."""
+    x, labels = toys.sample(90, [0.1, 0.3, 0.6])
+    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    assert bind("max min(recall[head], recall[tail])", evidence).binding.group("tail") == (2,)
+    named = bind("max recall['owl']", evidence, ["cat", "dog", "owl"])
+    assert float(named.value(Confusion(torch.eye(3), torch.from_numpy(EVEN)))) == 1

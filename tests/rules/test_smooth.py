@@ -1,0 +1,379 @@
+"""Smooth objectives: values by plain loops, gradients by finite differences, what an objective is seen to read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import csst
+from csst.confusion import Confusion
+from csst.domains import Domain, NonNegative, Simplex
+from csst.errors import InputError
+from csst.gain import ConstantGain
+from csst.objectives import Objective
+from csst.rules.smooth import FIRST_PENALTY, MISS_COST, MOST_PENALTY, SmoothObjective, soft_minimum
+
+PRIOR = np.array([0.5, 0.3, 0.15, 0.05])
+K = 4
+
+AFFINE = [
+    "max mean(recall)",
+    "max accuracy",
+    "max min(recall)",
+    "max min(coverage)",
+    "max 0.7*mean(recall) + 0.3*min(recall)",
+    "max min(recall[0], recall[1]) + 0.5*min(recall) - 0.2*coverage[2]",
+    "max min(recall) s.t. coverage >= 0.9/K, coverage <= 1.1/K",
+    "max mean(recall) s.t. recall[3] >= 0.8",
+    "max min(recall[head], recall[tail]) s.t. coverage[tail] >= 0.1",
+]
+CURVED = [
+    "max gmean(recall)",
+    "max hmean(recall)",
+    "max qmean(recall)",
+    "max mean(f1)",
+    "max min(f1)",
+    "max mean(jaccard)",
+    "max mean(recall) s.t. precision >= 0.6",
+    "max gmean(recall) s.t. f1[3] >= 0.5, coverage >= 0.9/K",
+]
+
+
+def smooth(text, beta=7.0, prior=PRIOR):
+    goal = csst.objective(text) if isinstance(text, str) else text
+    return SmoothObjective(goal.bound_to(torch.from_numpy(PRIOR)), prior, beta)
+
+
+def random_rates(seed=0):
+    return np.random.default_rng(seed).dirichlet(np.ones(K) * 2, K) * 0.5 + 0.5 * np.eye(K)
+
+
+def margins(rates, prior=PRIOR):
+    return np.diag(rates).copy(), prior @ rates
+
+
+def priced(one, seed=0):
+    """Prices and a penalty as in the middle of a search."""
+    rng = np.random.default_rng(seed)
+    for domain, at in one.blocks:
+        if isinstance(domain, NonNegative):
+            one.prices[at] = rng.uniform(0, 3, at.stop - at.start)
+    one.penalty = 13.0
+    return one
+
+
+def plain_soft_minimum(values, beta):
+    return -math.log(sum(math.exp(-beta * v) for v in values) / len(values)) / beta
+
+
+@pytest.mark.parametrize("beta", [0.5, 4.0, 30.0])
+def test_soft_minimum_is_the_formula(beta):
+    values = [0.3, 0.9, 0.35, 0.6]
+    found = soft_minimum(torch.tensor(values, dtype=torch.float64), beta)
+    assert float(found) == pytest.approx(plain_soft_minimum(values, beta), abs=1e-12)
+
+
+def test_soft_minimum_goes_from_the_mean_to_the_minimum():
+    values = torch.tensor([0.3, 0.9, 0.35, 0.6], dtype=torch.float64)
+    assert float(soft_minimum(values, 1e-6)) == pytest.approx(0.5375, abs=1e-6)
+    assert float(soft_minimum(values, 1e5)) == pytest.approx(0.3, abs=1e-4)
+    between = [float(soft_minimum(values, beta)) for beta in (0.1, 1, 10, 100)]
+    assert between == sorted(between, reverse=True)
+    assert 0.3 < between[-1] < between[0] < 0.5375
+
+
+def test_worst_cases_are_measured_in_their_own_span():
+    """min(coverage) moves by 1/K or less between chance and perfection; beta counts in such units."""
+    one, recall, coverage = smooth("max min(coverage)", beta=6.0), *margins(random_rates())
+    span = sum(abs(p - 1 / K) for p in PRIOR) / K * K / (K - 1)
+    assert one.spans == [pytest.approx(span)]
+    assert one.from_margins(recall, coverage).value == pytest.approx(plain_soft_minimum(coverage, 6.0 / span), abs=1e-9)
+    assert smooth("max min(recall)").spans == [pytest.approx(1.0)]
+    assert smooth("max 0.3*min(recall)").spans == [pytest.approx(0.3)]
+    uniform = smooth("max min(coverage)", prior=np.full(K, 1 / K))
+    assert uniform.spans == [1.0]  # perfection covers as chance does: the span would be 0
+
+
+def plain_values():
+    """What the sentences above mean at a recall r and coverage q, by hand: utility, worst cases, constraints."""
+
+    def f1(r, q):
+        return [2 * PRIOR[k] * r[k] / (PRIOR[k] + q[k]) for k in range(K)]
+
+    return {
+        "max min(recall)": lambda r, q: (0, [list(r)], []),
+        "max 0.7*mean(recall) + 0.3*min(recall)": lambda r, q: (0.7 * sum(r) / K, [[0.3 * x for x in r]], []),
+        "max min(recall) s.t. coverage >= 0.9/K, coverage <= 1.1/K": lambda r, q: (
+            0,
+            [list(r)],
+            [x - 0.9 / K for x in q] + [1.1 / K - x for x in q],
+        ),
+        "max min(recall[head], recall[tail]) s.t. coverage[tail] >= 0.1": lambda r, q: (
+            0,
+            [[sum(r[:3]) / 3, r[3]]],
+            [q[3] - 0.1],
+        ),
+        "max gmean(recall)": lambda r, q: (math.prod(r) ** (1 / K), [], []),
+        "max mean(f1)": lambda r, q: (sum(f1(r, q)) / K, [], []),
+        "max min(f1)": lambda r, q: (0, [f1(r, q)], []),
+        "max mean(recall) s.t. precision >= 0.6": lambda r, q: (
+            sum(r) / K,
+            [],
+            [PRIOR[k] * r[k] / q[k] - 0.6 for k in range(K)],
+        ),
+        "max gmean(recall) s.t. f1[3] >= 0.5, coverage >= 0.9/K": lambda r, q: (
+            math.prod(r) ** (1 / K),
+            [],
+            [f1(r, q)[3] - 0.5] + [x - 0.9 / K for x in q],
+        ),
+    }
+
+
+def plain_value(text, one, recall, coverage):
+    """utility + soft minima - sum (max(0, mu - rho psi)^2 - mu^2) / (2 rho)."""
+    total, worst, constraints = plain_values()[text](recall, coverage)
+    spans = [span for (domain, _), span in zip(one.blocks, one.spans, strict=True) if isinstance(domain, Simplex)]
+    for values, span in zip(worst, spans, strict=True):
+        total += plain_soft_minimum(values, one.beta / span)
+    prices = one.prices[len(one.prices) - len(constraints) :]
+    for psi, mu in zip(constraints, prices, strict=True):
+        total -= (max(0.0, mu - one.penalty * psi) ** 2 - mu**2) / (2 * one.penalty)
+    return total, constraints
+
+
+@pytest.mark.parametrize("text", plain_values())
+def test_the_augmented_lagrangian_by_hand(text):
+    one, (recall, coverage) = priced(smooth(text)), margins(random_rates(1))
+    expected, constraints = plain_value(text, one, recall, coverage)
+    found = one.from_margins(recall, coverage)
+    assert found.value == pytest.approx(expected, abs=1e-9)
+    assert found.slack == pytest.approx(constraints, abs=1e-9)
+    step = 1e-6
+    for given, derivative in ((recall, found.by_recall), (coverage, found.by_coverage)):
+        for k in range(K):
+            ends = []
+            for sign in (1, -1):
+                given[k] += sign * step
+                ends.append(plain_value(text, one, recall, coverage)[0])
+                given[k] -= sign * step
+            assert derivative[k] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("text", AFFINE)
+def test_the_fast_path_is_the_slow_one(text):
+    fast, slow = priced(smooth(text)), priced(smooth(text))
+    assert fast.affine is not None
+    vars(slow)["affine"] = None
+    for seed in range(3):
+        recall, coverage = margins(random_rates(seed))
+        one, two = fast.from_margins(recall, coverage), slow.from_margins(recall, coverage)
+        assert one.value == pytest.approx(two.value, abs=1e-10)
+        assert one.by_recall == pytest.approx(two.by_recall, abs=1e-10)
+        assert one.by_coverage == pytest.approx(two.by_coverage, abs=1e-10)
+        assert one.slack == pytest.approx(two.slack, abs=1e-10)
+
+
+@pytest.mark.parametrize("text", CURVED)
+def test_curved_objectives_are_not_taken_for_affine(text):
+    assert smooth(text).affine is None
+
+
+@pytest.mark.parametrize("text", AFFINE + CURVED)
+def test_margins_say_as_much_as_all_rates(text):
+    """The same value, and d/dR_ij = [i = j] by_recall_i + pi_i by_coverage_j."""
+    one, rates = priced(smooth(text)), random_rates(2)
+    whole, short = one.from_rates(rates.copy()), one.from_margins(*margins(rates))
+    assert whole.value == pytest.approx(short.value, abs=1e-9)
+    assert whole.slack == pytest.approx(short.slack, abs=1e-9)
+    expected = np.diag(short.by_recall) + PRIOR[:, None] * short.by_coverage[None]
+    assert whole.by_rates == pytest.approx(expected, abs=1e-8)
+
+
+def test_what_is_read_is_the_deployment_prior():
+    flat = smooth("max mean(f1)", prior=np.full(K, 0.25))
+    rates = random_rates()
+    recall, coverage = margins(rates, np.full(K, 0.25))
+    expected = sum(2 * 0.25 * recall[k] / (0.25 + coverage[k]) for k in range(K)) / K
+    assert flat.from_margins(recall, coverage).value == pytest.approx(expected)
+
+
+class Costly(Objective):
+    """Mistaking class 0 for class 1 costs."""
+
+    def utility(self, c):
+        return c.recall.mean() - 2 * c.rates[0, 1]
+
+
+class Columns(Objective):
+    """Reads predictions of class 0, whatever the truth."""
+
+    def utility(self, c):
+        return c.recall.mean() - c.coverage[0] ** 2
+
+
+class Own(Objective):
+    domain = Simplex()
+
+    def utility(self, c):
+        return c.rates.new_zeros(())
+
+    def payoff(self, c):
+        return c.recall**2
+
+
+READS = [
+    ("max min(recall)", False, False),
+    ("max accuracy", False, False),
+    ("max gmean(recall)", False, False),
+    ("max min(recall) s.t. coverage >= 0.9/K", True, False),
+    ("max mean(f1)", True, False),
+    ("max mean(recall) s.t. precision[1] >= 0.5", True, False),
+    (Own(), False, False),
+    (Columns(), True, False),
+    (Costly(), True, True),
+    (ConstantGain(np.diag([1.0, 2.0, 3.0, 4.0])), False, False),
+    (ConstantGain(np.eye(K) + 0.5 * np.eye(K)[[1, 0, 2, 3]]), True, True),
+]
+
+
+@pytest.mark.parametrize(("goal", "coverage", "entries"), READS, ids=lambda x: str(x)[:40])
+def test_what_an_objective_reads(goal, coverage, entries):
+    one = smooth(goal)
+    assert one.reads_coverage is coverage
+    assert one.reads_entries is entries
+    assert one.by_margins is isinstance(goal, str)
+    assert one.has_constraints is (isinstance(goal, str) and "s.t." in goal)
+
+
+def finite_difference(function, rates, step=1e-6):
+    found = np.zeros_like(rates)
+    for i in range(K):
+        for j in range(K):
+            ends = []
+            for sign in (1, -1):
+                moved = rates.copy()
+                moved[i, j] += sign * step
+                ends.append(function(moved))
+            found[i, j] = (ends[0] - ends[1]) / (2 * step)
+    return found
+
+
+def test_the_gradient_of_the_game_is_taken_at_smoothed_rates():
+    one, rates, multipliers = smooth("max gmean(recall) s.t. coverage >= 0.9/K"), random_rates(3), [0.3, 0.0, 2.0, 0.1]
+
+    def game(r):
+        own = math.prod(r[k, k] for k in range(K)) ** (1 / K)
+        return own + sum(m * (PRIOR @ r)[k] for k, m in enumerate(multipliers))
+
+    at = (1 - 1e-3) * rates + 1e-3 / K
+    found = one.gradient(torch.from_numpy(rates), torch.tensor(multipliers, dtype=torch.float64))
+    assert found == pytest.approx(finite_difference(game, at), abs=1e-7)
+
+
+def test_first_weights():
+    own, price = smooth("max min(recall)").first_weights
+    assert own == pytest.approx([1 / K] * K)
+    assert price == pytest.approx(np.zeros(K))
+    own, price = smooth("max accuracy").first_weights
+    assert own == pytest.approx(PRIOR)
+    assert price == pytest.approx(np.zeros(K))
+    # mean 2 pi r / (pi + q) / K at r = 1/K and q = 1/K
+    own, price = smooth("max mean(f1)").first_weights
+    expected = [2 * p / (p + 1 / K) / K for p in PRIOR]
+    assert own == pytest.approx(expected)
+    assert price == pytest.approx([-2 * p / K / (p + 1 / K) ** 2 / K for p in PRIOR])
+
+
+def test_prices_rise_by_the_penalty():
+    one = smooth("max min(recall) s.t. coverage >= 0.9/K")
+    assert (one.penalty, one.prices.tolist()) == (FIRST_PENALTY, [0] * 8)
+    slack = np.array([0.1, -0.02, 0.0, -0.05])
+    assert one.raise_prices(slack, float("inf")) == 0.05
+    assert one.prices == pytest.approx([0, 0, 0, 0, 0, 0.4, 0, 1.0])
+    assert one.penalty == 20  # it fell by half, from infinity
+    assert one.raise_prices(np.array([0.1, 0.01, 0.0, -0.03]), 0.05) == 0.03
+    assert one.prices == pytest.approx([0, 0, 0, 0, 0, 0.2, 0, 1.6])
+    assert one.penalty == 80
+    for _ in range(10):
+        one.raise_prices(slack, 0.0)
+    assert one.penalty == MOST_PENALTY
+    one.restart()
+    assert (one.penalty, one.prices.tolist()) == (FIRST_PENALTY, [0] * 8)
+
+
+def test_multipliers_are_the_weights_of_the_soft_minimum_and_the_prices():
+    one, rates = priced(smooth("max min(recall) s.t. coverage >= 0.9/K", beta=5.0)), random_rates(4)
+    found = one.multipliers(Confusion(torch.from_numpy(rates), torch.from_numpy(PRIOR))).numpy()
+    raised = [math.exp(-5 * rates[k, k]) for k in range(K)]
+    assert found[:K] == pytest.approx([x / sum(raised) for x in raised])
+    assert found[K:] == pytest.approx(one.prices[K:])
+    assert one.prices[:K].tolist() == [0] * K
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_judging_by_soft_minima_less_the_largest_miss(seed):
+    one, rates = smooth("max min(recall) s.t. coverage >= 0.9/K, recall[0] >= 0.2", beta=9.0), random_rates(seed)
+    one.prices[:] = 7.0  # of no matter
+
+    def plain(r):
+        miss = max(0.0, *(0.9 / K - q for q in PRIOR @ r), 0.2 - r[0, 0])
+        return plain_soft_minimum(np.diag(r), 9.0) - 10 * miss
+
+    c = Confusion(torch.from_numpy(rates), torch.from_numpy(PRIOR))
+    assert MISS_COST == 10
+    assert float(one.judge(c)) == pytest.approx(plain(rates), abs=1e-10)
+    value, gradient = one.judge_gradient(c)
+    assert value == pytest.approx(plain(rates), abs=1e-10)
+    assert gradient == pytest.approx(finite_difference(plain, rates), abs=1e-6)
+
+
+def test_a_met_constraint_costs_nothing():
+    one, c = smooth("max mean(recall) s.t. recall >= 0.1"), Confusion(torch.eye(K), torch.from_numpy(PRIOR))
+    assert float(one.judge(c)) == pytest.approx(1.0)
+
+
+class Free(Domain):
+    """Neither a worst case nor a constraint."""
+
+    def start(self, size, classes):
+        return torch.zeros(size)
+
+    def step(self, multipliers, payoff, step_size):
+        return multipliers
+
+    def contains(self, multipliers):
+        return True
+
+    def worst(self, payoff):
+        return payoff.new_zeros(())
+
+    def slack(self, payoff):
+        return payoff[:0]
+
+
+class Strange(Own):
+    domain = Free()
+
+
+class Idle(Objective):
+    def utility(self, c):
+        return c.rates.new_ones(())
+
+
+class Sharp(Objective):
+    epsilon = 0.0
+
+    def utility(self, c):
+        return (c.recall - c.recall.detach()).abs().sqrt().sum()
+
+
+def test_what_no_rule_can_serve_is_refused():
+    with pytest.raises(InputError, match="needs worst cases"):
+        smooth(Strange())
+    with pytest.raises(InputError, match="Idle does not depend on the predictions"):
+        _ = smooth(Idle()).first_weights
+    with pytest.raises(InputError, match="Sharp has a non-finite gradient"):
+        _ = smooth(Sharp()).first_weights
