@@ -17,6 +17,6 @@ X_train, y_train = X_rest[keep], y_rest[keep].astype(object)
 y_train[rng.random(len(y_train)) > 1 / 3] = None
 
 # "auto" trains on labels alone, too, and keeps what does better on out-of-fold predictions.
-clf = CSSTClassifier("max min(recall)", "auto", validation="cross-fit", steps=200).fit(X_train, y_train)
+clf = CSSTClassifier("max min(recall)", "auto", steps=200).fit(X_train, y_train)
 print(clf.summary())
 print(f"min recall on test: {clf.score(X_test, y_test):.2f}")

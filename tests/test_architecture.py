@@ -18,7 +18,7 @@ LAYERS = [
     {"rules"},
     {"selftraining", "data", "models", "exporting"},
     {"evaluation", "runs", "batches", "measuring"},
-    {"training", "theory"},
+    {"training", "theory", "learners"},
     {"crossfit"},
     {"recipes"},
     {"report", "estimator"},

@@ -1,7 +1,7 @@
 """A trained classifier for use elsewhere: ONNX, torch.export or safetensors, with its decision rule and a model card.
 
-The graph takes what the model takes (see the card) and gives `probabilities` (N, K) and `label` (N,), the class that
-the decision rule chooses, else the most probable.
+The graph takes what the model takes (see the card) and gives `probabilities` (N, K), calibrated where there is a rule,
+and `label` (N,), the class that the decision rule chooses, else the most probable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Decision(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         probs = torch.softmax(self.model(x), 1)
         posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
-        return probs, rule_scores(posterior, self.scale, self.offset).argmax(1)
+        return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,6 @@ def test_fit_says_what_is_wrong(rows, labels, said):
         ({"validation": 0.0}, "held-out fraction must lie between 0 and 1"),
         ({"validation": 1.5}, "held-out fraction must lie between 0 and 1"),
         ({"validation": "half"}, "None, a fraction, indices or a pair"),
-        ({"validation": None}, "None, a fraction, indices or a pair"),
         ({"validation": [0.5, 0.5]}, "None, a fraction, indices or a pair"),
         ({"validation": [0, 0, 1, 2]}, "labeled rows of X, each once"),
         ({"validation": [0, 1, 2, 3]}, "labeled rows of X, each once"),

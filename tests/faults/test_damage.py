@@ -136,7 +136,7 @@ def test_another_version_is_said(cut):
     old = io.BytesIO()
     torch.save({"version": 2, "trainer": {}}, old)
     (cut / CHECKPOINT).write_bytes(old.getvalue())
-    with pytest.raises(csst.InputError, match=r"has format 2, and csst .* reads format 4: use the csst that"):
+    with pytest.raises(csst.InputError, match=r"has format 2, and csst .* reads format 5: use the csst that"):
         execute(QUICK, cut, resume=True)
 
 

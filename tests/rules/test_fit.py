@@ -282,7 +282,7 @@ def test_one_unlabeled_row_is_noted():
     assert found.notes == ()
     x, labels = toys.sample(60)
     found = fit_rule(toys.probs(x), labels, "max min(recall)", toys.probs(x[:1]), train_prior=toys.PRIOR)
-    assert found.notes == ("only 1 unlabeled rows for 3 classes: they hardly count",)
+    assert found.notes == ("only 1 unlabeled row for 3 classes: they hardly count",)
     assert found.estimate.worth.sum() <= 1 + 1e-9
     assert toys.lowest_recall(found.rule.predict) > toys.lowest_recall(toys.plain)
 

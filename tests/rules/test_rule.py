@@ -316,7 +316,8 @@ def test_softness_and_sharpness_follow_the_labels():
     assert softness(bound, labeled(40, 16, 3)) == pytest.approx(0.1)
     assert sharpness(labeled(40, 16, 3)) == pytest.approx(10.0)
     assert sharpness(labeled(1, 1, 1)) == pytest.approx(2.5)
-    assert sharpness(labeled(400, 400, 3)) == pytest.approx(30.0)
+    assert sharpness(labeled(400, 400, 3)) == pytest.approx(50.0)
+    assert sharpness(labeled(9000, 9000, 3)) == pytest.approx(200.0)
 
 
 def test_hard_rates_by_loops():

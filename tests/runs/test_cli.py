@@ -201,8 +201,8 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path):
     words = ["train", "digits", "--out", "r", *FAST]
     done = subprocess.run([sys.executable, "-m", "csst", *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0
-    warned = [line for line in done.stderr.splitlines() if "per class are needed" in line]
+    warned = [line for line in done.stderr.splitlines() if "differently balanced" in line]
     assert len(warned) == 1
-    assert warned[0].startswith("csst: on validation the least recall")
+    assert warned[0].startswith("csst: the unlabeled data looks differently balanced")
     assert "UserWarning" not in done.stderr
     assert "results(" not in done.stderr

@@ -14,13 +14,13 @@ import torch
 import csst
 from csst.cli import main
 from csst.errors import InputError
-from csst.posthoc import rule_from_dict
 from csst.recipes import execute, recipe
 from csst.recipes.compare import Line, Outcome, compare, lines
 from csst.recipes.restore import restored
 from csst.recipes.results import read_outputs
 from csst.recipes.rows import PRESETS, Row, preset, rows
 from csst.report.tables import as_csv, cells, markdown
+from csst.rules import rule_from_dict
 from csst.runs import Run
 
 FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
@@ -196,7 +196,7 @@ def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, m
     assert "+ post-hoc" in capsys.readouterr().out
     metrics = json.loads(Path("r/metrics.json").read_text())
     finished = metrics["posthoc"]
-    logits, labels = read_outputs("r")["test"]
+    logits, labels = read_outputs("r").parts["test"]
     probs = torch.softmax(logits.double(), 1)
     rule = rule_from_dict(finished["rule"])
     recall = csst.Confusion.from_predictions(labels, rule.predict(probs), 10).recall
@@ -231,7 +231,7 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     assert any(not torch.equal(kept["finished"][name], value) for name, value in kept["model"].items())
     found, test = restored(tmp_path / "r", made), made.data.load(0).test
     ended = found.logits(test.inputs)
-    torch.testing.assert_close(ended, read_outputs(tmp_path / "r")["test"][0])
+    torch.testing.assert_close(ended, read_outputs(tmp_path / "r").parts["test"][0])
     predicted = found.predict(torch.softmax(ended.double(), 1))
     recall = csst.Confusion.from_predictions(test.labels, predicted, 3).recall
     assert metrics["posthoc"]["test"]["recall"] == pytest.approx(recall.tolist())
@@ -257,7 +257,9 @@ def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
     found = metrics["test"]["intervals"]
     assert found["min_recall"]["low"] <= metrics["test"]["min_recall"] <= found["min_recall"]["high"]
     assert found["constraints"] == []
-    assert any("per class are needed" in note for note in metrics["warnings"])
+    expected = metrics["validation"]["intervals"]["min_recall"]
+    assert expected["low"] <= expected["estimate"] <= expected["high"]
+    assert "unlabeled rows" in metrics["validation"]["estimate"]["basis"]
 
 
 def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
@@ -265,9 +267,10 @@ def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
     words = ["--finish", "posthoc", "--objective", "max mean(recall) s.t. coverage >= 0.05, recall[3] >= 0.2"]
     assert main(["train", "digits", "--out", "r", *FAST, *words]) == 0
     metrics = json.loads(Path("r/metrics.json").read_text())
-    for part in (metrics["validation"], metrics["test"], metrics["posthoc"]["test"]):
+    for part in (metrics["validation"], metrics["test"], metrics["posthoc"]["test"], metrics["posthoc"]):
         found = part["intervals"]["constraints"]
-        assert [one["slack"] for one in found] == part["constraint_slack"]
+        if part in (metrics["test"], metrics["posthoc"]["test"]):  # counted, and not estimated
+            assert [one["slack"] for one in found] == part["constraint_slack"]
         assert all(one["low"] <= one["slack"] <= one["high"] for one in found)
         assert len({one["constraint"] for one in found}) == 11
         assert "recall[3]" in found[-1]["constraint"]
@@ -280,7 +283,7 @@ def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
 
 
 def test_finish_is_checked(short):
-    with pytest.raises(InputError, match="none, posthoc or randomised"):
+    with pytest.raises(InputError, match="finish must be none or posthoc"):
         replace(short, finish="later")
 
 
@@ -291,12 +294,11 @@ def test_without_finish_nothing_is_fitted(short, tmp_path):
 def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
     from csst.recipes import results
 
-    seen = []
-    usual = results.estimate_prior
-    monkeypatch.setattr(results, "estimate_prior", lambda u, *held: (seen.append(len(u)), usual(u, *held))[1])
-    monkeypatch.setattr(results, "PRIOR_EXAMPLES", 50)
-    execute(short, tmp_path / "r")
-    assert seen == [50]
+    monkeypatch.setattr(results, "UNLABELED_ROWS", 50)
+    metrics = execute(short, tmp_path / "r")
+    assert metrics["validation"]["estimate"]["unlabeled"] == 50
+    assert metrics["prior"]["unlabeled_estimate"] == metrics["validation"]["estimate"]["unlabeled_prior"]
+    assert len(read_outputs(tmp_path / "r").unlabeled) == 50
 
 
 def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
@@ -305,8 +307,7 @@ def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
     assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "erm", *FAST]) == 0
     path = Path("r/metrics.json")
     metrics = json.loads(path.read_text())
-    only = [[1.0 if j == 3 else 0.0 for j in range(10)] for _ in range(10)]
-    metrics["posthoc"]["rule"] = {"kind": "deterministic", "matrix": only}
+    metrics["posthoc"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]
     path.write_text(json.dumps(metrics))
     np.savez("new.npz", x=recipe("digits").data.load(0).test.inputs[:20].numpy())
     assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0

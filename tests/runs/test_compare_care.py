@@ -206,20 +206,29 @@ def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, mo
     assert without_time(execute(finishing, tmp_path, resume=True)) == without_time(known)
 
 
-def test_a_rule_that_cannot_be_fitted_is_refused_before_training(short, tmp_path):  # noqa: F811
+def test_one_validation_example_per_class_is_enough_for_a_rule(short, tmp_path):  # noqa: F811
     few = replace(short, finish="posthoc", data=replace(short.data, validation=1))
-    with pytest.raises(
-        InputError, match=r"at least 2 validation examples of every class; found fewer of .*--finish none"
-    ):
-        execute(few, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    found = execute(few, tmp_path / "run")
+    assert found["posthoc"]["estimate"]["n"] == [1, 1, 1]
+    assert "its 95% interval is" in found["warnings"][-1] or "its 95% interval is" in " ".join(found["warnings"])
+
+
+def test_the_deployment_prior_can_be_changed_later(short, tmp_path):  # noqa: F811
+    first = execute(replace(short, finish="posthoc"), tmp_path / "run")
+    later = replace(short, finish="posthoc", deployment_prior="0.8,0.1,0.1")
+    second = execute(later, tmp_path / "run", resume=True)
+    assert first["posthoc"]["estimate"]["prior"] == pytest.approx([1 / 3] * 3)
+    assert second["posthoc"]["estimate"]["prior"] == pytest.approx([0.8, 0.1, 0.1])
+    assert second["validation"]["confusion"] == first["validation"]["confusion"]
+    with pytest.raises(InputError, match="deployment_prior is validation, labeled, unlabeled, uniform or one number"):
+        replace(short, deployment_prior="even")
 
 
 def test_the_last_model_without_a_rule_is_stored(short, tmp_path):  # noqa: F811
     found = execute(replace(short, finish="posthoc"), tmp_path)["posthoc"]
     assert set(found["unadjusted"]) == {"validation", "test"}
-    unadjusted = next(option for option in found["options"] if option["strength"] == 0)
-    assert found["unadjusted"]["validation"]["objective_value"] == pytest.approx(unadjusted["value"])
+    assert found["chosen"] in ("closed form", "calibrated", "pooled")
+    assert set(found["candidates"]) == {"closed form", "calibrated", "pooled"}
     assert math.isfinite(found["unadjusted"]["test"]["mean_recall"])
 
 

@@ -11,12 +11,13 @@ import torch
 from csst.crossfit import CrossFit, folds_of
 from csst.data.task import make
 from csst.errors import InputError
-from csst.intervals import certainty, shrunk
+from csst.evaluation import logits
+from csst.measuring import estimate_from_logits
 from csst.models import mlp
 from csst.settings import Dual, Settings, Training
 from tests.estimator.samples import blobs
 
-SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, shrinkage=True))
+SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, rates="pooled"))
 
 
 def noise(batch, generator):
@@ -78,25 +79,30 @@ def test_all_trainers_follow_the_same_multipliers_and_select_at_the_same_step():
 
 
 def test_pooled_counts_and_the_dual_step_by_hand():
-    """Counts add up over the folds by a plain loop; then one exponentiated step on the shrunk recalls."""
+    """Each labeled row by its fold's model, unlabeled ones by the kept one; then one exponentiated step on the rates."""
     found = crossed()
     updates = found.run()
     next(updates)
-    before = found.trainer.multipliers.value.clone()
+    before, gain = found.trainer.multipliers.value.clone(), found.trainer.multipliers.gain
     record = next(updates)  # its models are still those that were measured
-    counts = torch.zeros(3, 3, dtype=torch.int64)
+    rows, labels = [], []
     for fold in found.folds:
         fold.ema.module.eval()
         with torch.no_grad():
             for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
-                counts[int(label), int(fold.ema.module(row[None]).argmax())] += 1
+                rows.append(fold.ema.module(row[None])[0])
+                labels.append(int(label))
         fold.ema.module.train()
-    assert int(counts.sum()) == 90
-    recall = shrunk(counts).recall
-    assert record.recall == pytest.approx(recall.tolist())
-    size = SETTINGS.dual.step_size * certainty(counts)
+    assert len(rows) == 90
+    kept = found.trainer
+    watched = logits(kept.ema.module, kept.task.unlabeled, index=kept.watched)
+    assert 0 < len(watched) <= 0.2 * len(kept.task.unlabeled)
+    prior = kept.task.train_prior
+    recall = estimate_from_logits(torch.stack(rows), torch.tensor(labels), watched, gain, prior).confusion.recall
+    assert record.recall == pytest.approx(recall.tolist(), abs=1e-5)
+    size = SETTINGS.dual.step_size
     expected = before * torch.exp(-size * recall)
-    assert record.multipliers == pytest.approx((expected / expected.sum()).tolist(), rel=1e-6)
+    assert record.multipliers == pytest.approx((expected / expected.sum()).tolist(), rel=1e-4)
     assert record.step_size == pytest.approx(size)
 
 

@@ -114,7 +114,7 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
     with torch.no_grad():
         for parameter in made.model.parameters():
             parameter.zero_()
-        again = Decision(made.model, None, 10)
+        again = Decision(made.model, made.rule, 10)
         again.load_state_dict(load_file(path))
         out, label = again(x)
     np.testing.assert_allclose(out, probs, atol=1e-5)
@@ -128,7 +128,7 @@ def test_the_card_of_a_run(digits):
     said = model_card(exportable(made, digits), "digits.onnx", "onnx")
     assert metrics["split_hash"] in said
     assert metrics["objective"] in said
-    assert "argmax_j (G^T p)_j" in said
+    assert "argmax_j m_j softmax(T log p + d)_j + c_j" in said
     test = metrics["posthoc"]["test"]
     least = test["intervals"]["min_recall"]
     row = f"| min recall | {least['estimate']:.3f} | {least['low']:.3f}–{least['high']:.3f} | {least['n']} |"

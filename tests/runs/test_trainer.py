@@ -134,14 +134,18 @@ def test_selection_is_by_constraints_first_then_value():
     assert now.score == pytest.approx(0.7 - 0.5)
     assert standing(goal, c, 0.06).score == pytest.approx(0.7)
     best, model = Best(), dict
-    assert not best.consider(Standing(0.9, [], 0.0), 0, model)  # untrained
-    assert best.consider(Standing(0.9, [-0.2], 0.2), 1, model)
-    assert best.consider(Standing(0.2, [-0.1], 0.1), 2, model)  # closer to feasible beats a higher value
-    assert best.consider(Standing(0.1, [0.0], 0.0), 3, model)
-    assert not best.consider(Standing(0.9, [-0.1], 0.1), 4, model)
-    assert best.consider(Standing(0.1, [0.0], 0.0), 5, model)  # a tie: trained longer
+    gain = torch.ones(2)
+    assert not best.consider(Standing(0.9, [], 0.0), 0, model, gain)  # untrained
+    assert best.consider(Standing(0.9, [-0.2], 0.2), 1, model, gain)
+    assert best.consider(Standing(0.2, [-0.1], 0.1), 2, model, gain)  # closer to feasible beats a higher value
+    assert best.consider(Standing(0.1, [0.0], 0.0), 3, model, gain)
+    assert not best.consider(Standing(0.9, [-0.1], 0.1), 4, model, gain)
+    assert best.consider(Standing(0.1, [0.0], 0.0), 5, model, gain)  # a tie: trained longer
     assert best.step == 5
     assert best.stale == 2
+    assert best.consider(Standing(0.0, [0.0], 0.0), 6, model, 2 * gain, any_standing=True)  # the last is kept
+    assert best.step == 6
+    assert best.gain.tolist() == [2, 2]
 
 
 def test_early_stopping_waits_for_patience_and_keeps_the_best():

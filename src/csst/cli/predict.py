@@ -28,12 +28,13 @@ def main(words: Sequence[str]) -> int:
     classifier = restored(given.run, from_dict(Run.open(given.run).recipe()))
     inputs, called = classifier.read(given.input, given.column)
     probs = torch.softmax(classifier.logits(inputs).double(), 1)
+    labels, shown = classifier.predict(probs).tolist(), classifier.posterior(probs).tolist()
     names = [plain(name) for name in classifier.class_names]
     try:
         with open(given.output, "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
             out.writerow(["row", "label", *(f"p({name})" for name in names)])
-            for name, best, each in zip(called, classifier.predict(probs).tolist(), probs.tolist(), strict=True):
+            for name, best, each in zip(called, labels, shown, strict=True):
                 out.writerow([plain(name), names[best], *(f"{p:.6f}" for p in each)])
     except OSError as error:
         raise InputError(f"{given.output} cannot be written: {error}") from None

@@ -43,6 +43,10 @@ class Classifier:
         """The class of every example: by the post-hoc rule where there is one, else the most probable."""
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
 
+    def posterior(self, probs: Tensor) -> Tensor:
+        """Calibrated probabilities where there is a rule, else those of the model."""
+        return probs if self.rule is None else self.rule.posterior(probs)
+
     def read(self, path: str, column: str = "") -> tuple[Examples, list[str]]:
         """New examples from a file or folder, and how each is called: its row, or an image's file name."""
         if self.kind == "text":

@@ -21,7 +21,7 @@ from csst.statistics.evidence import Evidence
 from csst.statistics.rates import decide_rates
 
 #: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean
-BETA, MOST_BETA = 2.5, 30.0
+BETA, MOST_BETA = 2.5, 200.0
 #: soft decisions: t = SOFTNESS, and less from SOFT_LABELS labels per class on
 SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet

@@ -239,7 +239,8 @@ def doubts(evidence: Evidence) -> tuple[str, ...]:
         )
     unlabeled = len(evidence.unlabeled_scores)
     if 0 < unlabeled < evidence.classes:
-        notes.append(f"only {unlabeled} unlabeled rows for {evidence.classes} classes: they hardly count")
+        rows = "1 unlabeled row" if unlabeled == 1 else f"{unlabeled} unlabeled rows"
+        notes.append(f"only {rows} for {evidence.classes} classes: they hardly count")
     return tuple(notes)
 
 

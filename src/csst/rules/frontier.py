@@ -89,6 +89,10 @@ def trace_frontier(
     coverage = [f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares]
     every = [plain, *walk(worst), *walk(coverage)]
     best = None if objective is None else measure(fit(objective))
+    if objective is not None and best is not None and any(find_missed(objective, best.estimate)):
+        # Soft decisions met what hard ones miss: another point of the frontier may do.
+        met = [point for point in every if not any(find_missed(objective, point.estimate))]
+        best = max(met, key=lambda point: float(objective.value(point.estimate.confusion)), default=best)
     kept = keep_undominated([*every, best] if best is not None else every)
     if objective is None or best is None or not len(objective.slack(best.estimate.confusion)):
         low, high = min(p.mean_recall for p in kept), max(p.mean_recall for p in kept)
