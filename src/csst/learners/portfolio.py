@@ -51,8 +51,8 @@ class Portfolio:
         return np.mean([one.calibration.apply(one.model.log_probs(rows) - prior) for one in self.members], axis=0)
 
     def probs(self, rows: Any) -> np.ndarray:
-        """softmax of the scores: probabilities under a uniform prior, (N, K)."""
-        return np.exp(log_softmax(self.scores(rows), axis=1))
+        """Calibrated probabilities under the class balance of the labels, (N, K)."""
+        return np.exp(log_softmax(self.scores(rows) + np.log(self.prior), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +115,8 @@ def fit_portfolio(
     if unlabeled.shape[0] > MOST_UNLABELED:
         some = unlabeled[np.sort(np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED])]
     more = portfolio.scores(some) if some.shape[0] else np.zeros((0, classes))
-    uniform = np.full(classes, 1 / classes)
-    # A softmax says the same and keeps scores in the range that probabilities have.
-    normal = [log_softmax(z, axis=1) + np.log(classes) for z in (scores, more)]
-    return portfolio, Evidence(normal[0], judge.labels, normal[1], uniform, prior)
+    probs = [np.exp(log_softmax(z + np.log(prior), axis=1)) for z in (scores, more)]
+    return portfolio, Evidence.from_probs(probs[0], judge.labels, probs[1], train_prior=prior)
 
 
 def _score(
