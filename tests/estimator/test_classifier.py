@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import csst
 from csst.confusion import Confusion
 from csst.data.table_views import Neighbourly, NumberNoise, Scarf
-from csst.estimator.inputs import statistics
+from csst.data.tables import statistics
 from csst.intervals import recall_intervals
 from csst.resampling import slack_intervals
 from csst.statistics.expectation import estimate_intervals
@@ -298,10 +298,11 @@ def test_images_with_a_function():
 
 
 def test_views_are_chosen_and_can_be_given():
-    from csst.estimator.fitting import Data, views_of
+    from csst.estimator.fitting import views_of
+    from csst.learners.fit import RowParts
 
     X, y = blobs(60)
-    data = Data(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
+    data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
     assert [type(v) for v in views_of(data, "table")] == [NumberNoise, Scarf]
     assert [type(v) for v in views_of(data, "embedding")] == [NumberNoise, Neighbourly]
     seen = []

@@ -36,5 +36,8 @@ def main(words: Sequence[str]) -> int:
     if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
         write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
-    print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
+    if "selected_step" in metrics:
+        print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
+    else:
+        print(f"{metrics['posthoc']['sentence']}\nresults: {out}/metrics.json, {page}")
     return 0

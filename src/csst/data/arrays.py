@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from csst.data.array_views import Corrupt, Noise
-from csst.data.splits import stratified
-from csst.data.task import Task, View, as_inputs, as_labels, make
+from csst.data.splits import split_hash, stratified
+from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make
 from csst.errors import InputError, nearest
 
 KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
@@ -38,11 +38,18 @@ class Arrays:
     strong_noise: float = 0.1
     strong_corruption: float = 0.2
 
-    def load(self, seed: int) -> Task:
+    def load_rows(self) -> RowTask:
+        """The rows of the file; no validation set is cut from them."""
+        return rows_from_arrays(self._read(), Path(self.path).stem)
+
+    def _read(self) -> dict[str, np.ndarray]:
         if not self.path:
             raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz")
+        return read_npz(self.path, KEYS, needed=("x", "y"))
+
+    def load(self, seed: int) -> Task:
         return from_arrays(
-            read_npz(self.path, KEYS, needed=("x", "y")),
+            self._read(),
             name=Path(self.path).stem,
             validation=self.validation,
             seed=seed,
@@ -85,6 +92,25 @@ def from_arrays(
     views: tuple[View, View] | None = None,
 ) -> Task:
     """A task from arrays under the names `KEYS`; y == -1 means unlabeled. `views` replaces the weak and strong view."""
+    rows = rows_from_arrays(arrays, name)
+    names, known_rows = rows.class_names, rows.labeled
+    labeled: tuple[Any, Any] = (known_rows.inputs, known_rows.labels)
+    if "x_validation" in arrays:
+        held = (arrays["x_validation"], _needed(arrays, "y_validation"))
+    else:
+        out = torch.from_numpy(stratified(labeled[1].numpy(), validation, seed, names))
+        keep = torch.ones(len(labeled[1]), dtype=torch.bool)
+        keep[out] = False
+        held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
+    test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
+    rest: Any = rows.unlabeled
+    scale = torch.cat([labeled[0], rest]).float().std(0)
+    weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
+    return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+
+
+def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
+    """The parts of arrays under the names `KEYS`; y == -1 means unlabeled."""
     x, y = as_inputs(arrays["x"], "x"), as_labels(arrays["y"], "y")
     if len(x) != len(y):
         raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
@@ -110,19 +136,19 @@ def from_arrays(
             f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
             f"{tuple(unlabeled[-1].shape[1:])}"
         )
-    labeled = (x[known], y[known])
-    if "x_validation" in arrays:
-        held = (arrays["x_validation"], _needed(arrays, "y_validation"))
-    else:
-        out = torch.from_numpy(stratified(labeled[1].numpy(), validation, seed, names))
-        keep = torch.ones(len(labeled[1]), dtype=torch.bool)
-        keep[out] = False
-        held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
-    test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
-    rest = torch.cat(unlabeled)
-    scale = torch.cat([labeled[0], rest]).float().std(0)
-    weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
-    return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+    rest, labeled = torch.cat(unlabeled), Labeled(x[known], y[known])
+
+    def part(key: str) -> Labeled | None:
+        if f"x_{key}" not in arrays:
+            return None
+        inputs = as_inputs(arrays[f"x_{key}"], f"{key} inputs")
+        return Labeled(inputs, as_labels(_needed(arrays, f"y_{key}"), f"{key} labels"))
+
+    validation, test = part("validation"), part("test")
+    parts = [one for one in (labeled, validation, test) if one is not None]
+    content = [np.asarray(values) for one in parts for values in (one.inputs, one.labels)]
+    digest = split_hash(*content, rest.numpy())
+    return RowTask(name, names, labeled, rest, validation, test, "array", digest)
 
 
 def _needed(arrays: dict[str, Any], key: str) -> Any:

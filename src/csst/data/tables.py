@@ -14,6 +14,7 @@ import numpy as np
 from csst.errors import InputError
 
 MOST_CATEGORIES = 1000
+CHUNK = 8192  # rows in float64 at once
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,24 @@ def _finite(rows: np.ndarray, columns: Columns, what: str) -> np.ndarray:
             "drop or impute them"
         )
     return rows
+
+
+def is_sparse(values: Any) -> bool:
+    return hasattr(values, "tocsr")
+
+
+def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, without a copy of the whole."""
+    count, width = rows.shape
+    total, squares, shift = np.zeros(width), np.zeros(width), np.zeros(width)
+    if is_sparse(rows):
+        total = np.asarray(rows.sum(0), dtype=np.float64).ravel()
+        squares = np.asarray(rows.multiply(rows).sum(0), dtype=np.float64).ravel()
+    else:
+        shift = np.asarray(rows[0], dtype=np.float64)  # so that large values with a small spread keep it
+        for start in range(0, count, CHUNK):
+            part = rows[start : start + CHUNK].astype(np.float64) - shift
+            total += part.sum(0)
+            squares += np.square(part).sum(0)
+    mean = total / count
+    return mean + shift, np.sqrt(np.maximum(squares / count - mean**2, 0))

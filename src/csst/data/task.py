@@ -98,6 +98,27 @@ class Task:
         return tuple(first.shape[1:]) if isinstance(first, Tensor) else ()
 
 
+@dataclass(frozen=True)
+class RowTask:
+    """Rows as a file has them, for learners that cut no validation set: `validation` is None where there is none."""
+
+    name: str
+    class_names: tuple[str, ...]
+    labeled: Labeled
+    unlabeled: Examples
+    validation: Labeled | None
+    test: Labeled | None
+    kind: Literal["array", "image", "text"]
+    split_hash: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_task(cls, task: Task) -> RowTask:
+        """The parts of a task, its validation set among them."""
+        parts = (task.labeled, task.unlabeled, task.validation, task.test)
+        return cls(task.name, task.class_names, *parts, task.kind, task.split_hash, task.facts)
+
+
 def as_inputs(values: Any, what: str) -> Tensor:
     """Inputs as a tensor: uint8 stays, everything else becomes float32; refuses NaN and infinity, saying where."""
     try:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from csst.data.splits import Split, halves, long_tail, stratified
-from csst.data.task import Labeled, Task
+from csst.data.task import Labeled, RowTask, Task
 from csst.data.text_files import HUGGING_FACE, Columns, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text_views import TextViews
 from csst.errors import InputError
@@ -73,7 +73,20 @@ class TextFile:
     validation: float = 0.2
     views: TextViews = field(default_factory=TextViews)
 
-    def load(self, seed: int) -> Task:
+    def load_rows(self) -> RowTask:
+        """The texts of the files; no validation set is cut from them."""
+        texts, names, known, y, unlabeled = self._read()
+        labeled = Labeled(Texts(texts).part(known), torch.from_numpy(y))
+        validation = self._held(self.validation_path, "validation", names) if self.validation_path else None
+        test = self._held(self.test_path, "test", names) if self.test_path else None
+        parts = [one for one in (labeled, validation, test) if one is not None]
+        listed = [one.inputs[torch.arange(len(one))] for one in parts] + [unlabeled]
+        labels = ["".join(f"{label}," for label in one.labels.tolist()) for one in parts]
+        name = Path(self.path).stem
+        return RowTask(name, names, labeled, Texts(unlabeled), validation, test, "text", texts_hash(*listed, labels))
+
+    def _read(self) -> tuple[list[str], tuple[str, ...], np.ndarray, np.ndarray, list[str]]:
+        """All texts, the class names, the places of labeled texts, their classes, and the texts without a label."""
         if not self.path:
             raise InputError("the text recipe needs a file: csst train text --data.path FILE.csv")
         texts, words = self._labeled(self.path, "train")
@@ -87,6 +100,10 @@ class TextFile:
         unlabeled = [text for text, word in zip(texts, words, strict=True) if word is None]
         if self.unlabeled_path:
             unlabeled += texts_of(read_table(self.unlabeled_path), self.text, self.unlabeled_path)
+        return texts, names, known, y, unlabeled
+
+    def load(self, seed: int) -> Task:
+        texts, names, known, y, unlabeled = self._read()
         pool, keep = Texts(texts).part(known), np.ones(len(known), dtype=bool)
         if self.validation_path:
             validation = self._held(self.validation_path, "validation", names)

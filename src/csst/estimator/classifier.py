@@ -13,16 +13,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from csst.confusion import Confusion, confusion_counts
-from csst.data.tables import Columns, encode, is_frame, learn_columns
+from csst.data.tables import Columns, encode, is_frame, is_sparse, learn_columns
 from csst.errors import InputError
 from csst.estimator.choosing import train_network
 from csst.estimator.dividing import divide
 from csst.estimator.exportable import exportable
-from csst.estimator.fitting import Fit, network, task_of
-from csst.estimator.inputs import embed, is_sparse, numbers_of, read_labels
-from csst.estimator.members import MembersFit, fit_members
+from csst.estimator.fitting import Fit, hash_rows, network, task_of
+from csst.estimator.inputs import embed, numbers_of, read_labels
 from csst.estimator.summary import summary
 from csst.exporting import Format, export
+from csst.learners.fit import MembersFit, fit_members
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 from csst.statistics.expectation import estimate_intervals
 
@@ -133,7 +133,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         read = partial(self._rows, reset=False)
         data = divide(rows, labels.astype(np.int64), known, extra, asked, classes, sizes, seed, read)
         if last is not None:
-            self._require_same(classes, data.hash)
+            self._require_same(classes, hash_rows(data))
         if by_network:
             task = task_of(data, self._views() if isinstance(self.views, str) else tuple(self.views))
             make = network(data, self.hidden, self.depth, seed)
@@ -147,7 +147,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.notes_ = []
         for note in self.fit_.notes:
             warnings.warn(note, stacklevel=2)
-        self.classes_, self.seed_, self.data_hash_ = classes, seed, data.hash
+        self.classes_, self.seed_, self.data_hash_ = classes, seed, hash_rows(data)
         self.labeled_counts_ = np.bincount(data.labels, minlength=len(classes)).tolist()
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         return self

@@ -10,8 +10,8 @@ import numpy as np
 
 from csst.data.splits import stratified
 from csst.errors import InputError
-from csst.estimator.fitting import Data
 from csst.estimator.inputs import numbers_of, read_labels, stacked
+from csst.learners.fit import RowParts
 
 
 def divide(
@@ -24,7 +24,7 @@ def divide(
     sizes: list[int],
     seed: int,
     read: Callable[[Any], Any],
-) -> Data:
+) -> RowParts:
     """The parts of a fit. labels: class numbers of the known rows; extra: rows without labels; read: X → rows."""
     names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
     held = np.zeros(len(labels), dtype=bool)
@@ -41,7 +41,7 @@ def divide(
     if held.any():
         pair = (rows[place[held]], labels[held])
     unlabeled = rows[np.flatnonzero(~known)]
-    return Data(
+    return RowParts(
         rows[place[~held]],
         labels[~held],
         unlabeled if extra is None else stacked(unlabeled, extra),

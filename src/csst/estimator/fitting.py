@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from csst.crossfit import CrossFit
 from csst.data.splits import split_hash
 from csst.data.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tables import is_sparse, statistics
 from csst.data.task import Labeled, Task, View
 from csst.errors import InputError
-from csst.estimator.inputs import as_examples, is_sparse, statistics
+from csst.estimator.inputs import as_examples
 from csst.evaluation import logits
 from csst.gain import Gain
+from csst.learners.fit import RowParts
 from csst.measuring import estimate_from_logits, evidence_from_logits
 from csst.models.table import TableInput
 from csst.objectives import Objective
@@ -35,22 +37,10 @@ from csst.training import Trainer
 POOL, NEIGHBOURS, POOL_CELLS = 10_000, 2_000, 20_000_000
 
 
-@dataclass(frozen=True)
-class Data:
-    """Rows of numbers with classes 0 .. K-1; `validation` is None where the labeled rows are cross-fitted."""
-
-    labeled: Any
-    labels: np.ndarray
-    unlabeled: Any
-    validation: tuple[Any, np.ndarray] | None
-    class_names: tuple[str, ...]
-    sizes: list[int]
-
-    @property
-    def hash(self) -> str:
-        """A fingerprint of the labeled and validation rows with their labels."""
-        pairs = [(self.labeled, self.labels), *([self.validation] if self.validation is not None else [])]
-        return split_hash(*(part for rows, labels in pairs for part in (*_arrays(rows), labels)))
+def hash_rows(data: RowParts) -> str:
+    """A fingerprint of the labeled and validation rows with their labels."""
+    pairs = [(data.labeled, data.labels), *([data.validation] if data.validation is not None else [])]
+    return split_hash(*(part for rows, labels in pairs for part in (*_arrays(rows), labels)))
 
 
 @dataclass
@@ -103,7 +93,7 @@ class Fit:
         return self.finished.estimate if self.finished is not None else self.estimate
 
 
-def task_of(data: Data, views: tuple[View, View] | str) -> Task:
+def task_of(data: RowParts, views: tuple[View, View] | str) -> Task:
     labeled = Labeled(as_examples(data.labeled), torch.from_numpy(data.labels))
     held = labeled
     if data.validation is not None:
@@ -112,7 +102,7 @@ def task_of(data: Data, views: tuple[View, View] | str) -> Task:
     return Task("arrays", data.class_names, labeled, as_examples(data.unlabeled), held, None, weak=weak, strong=strong)
 
 
-def views_of(data: Data, kind: str) -> tuple[View, View]:
+def views_of(data: RowParts, kind: str) -> tuple[View, View]:
     """Weak and strong view: of embeddings, or of a table of numbers and categories."""
     source = _most(data)
     size = min(NEIGHBOURS if kind == "embedding" else POOL, max(1, POOL_CELLS // source.shape[1]))
@@ -126,7 +116,7 @@ def views_of(data: Data, kind: str) -> tuple[View, View]:
     return NumberNoise(scale), Scarf(pool, scale, torch.where(category, -torch.ones(()), mean))
 
 
-def network(data: Data, hidden: int, depth: int, seed: int) -> Callable[[], nn.Module]:
+def network(data: RowParts, hidden: int, depth: int, seed: int) -> Callable[[], nn.Module]:
     """Makes the untrained network: standardize and one-hot, then `depth` hidden layers."""
     moments = statistics(_most(data))
 
@@ -228,7 +218,7 @@ def _without_order(state: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key != "batches"}
 
 
-def _most(data: Data) -> Any:
+def _most(data: RowParts) -> Any:
     """The rows whose columns are measured: those without labels, which are many, or else the labeled ones."""
     return data.unlabeled if data.unlabeled.shape[0] else data.labeled
 

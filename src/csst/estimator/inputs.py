@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from csst.data.embeddings import Embedder, Embedding
-from csst.data.tables import is_missing
+from csst.data.tables import is_missing, is_sparse
 from csst.data.task import Examples
 from csst.data.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import Function, encoder
-
-CHUNK = 8192  # rows in float64 at once
 
 
 class SparseRows:
@@ -31,10 +29,6 @@ class SparseRows:
         return torch.from_numpy(self.matrix[indices.numpy()].toarray().astype(np.float32, copy=False))
 
 
-def is_sparse(values: Any) -> bool:
-    return hasattr(values, "tocsr")
-
-
 def as_examples(rows: Any) -> Examples:
     """Dense rows as a float32 tensor, sparse ones as they are."""
     return SparseRows(rows) if is_sparse(rows) else torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
@@ -47,23 +41,6 @@ def stacked(rows: Any, more: Any) -> Any:
 
         return vstack([rows, csr_matrix(more)], format="csr")
     return np.vstack([rows, more.toarray() if is_sparse(more) else more])
-
-
-def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, without a copy of the whole."""
-    count, width = rows.shape
-    total, squares, shift = np.zeros(width), np.zeros(width), np.zeros(width)
-    if is_sparse(rows):
-        total = np.asarray(rows.sum(0), dtype=np.float64).ravel()
-        squares = np.asarray(rows.multiply(rows).sum(0), dtype=np.float64).ravel()
-    else:
-        shift = np.asarray(rows[0], dtype=np.float64)  # so that large values with a small spread keep it
-        for start in range(0, count, CHUNK):
-            part = rows[start : start + CHUNK].astype(np.float64) - shift
-            total += part.sum(0)
-            squares += np.square(part).sum(0)
-    mean = total / count
-    return mean + shift, np.sqrt(np.maximum(squares / count - mean**2, 0))
 
 
 def embed(values: Any, given: Any, cache: str) -> np.ndarray:

@@ -21,6 +21,7 @@ from csst.models import Standardize, build
 from csst.models.encoders import encoder
 from csst.recipes.collapse import Watch
 from csst.recipes.generations import Generations, part
+from csst.recipes.members import execute_members
 from csst.recipes.recipe import Recipe, differences
 from csst.recipes.results import results
 from csst.records import Diverged, Record
@@ -43,6 +44,8 @@ def execute(
     old = opened(recipe, folder, resume)
     if old is not None and old.finished and _same_end(old, recipe):
         return old.metrics()
+    if not recipe.uses_network:
+        return execute_members(recipe, folder, old)
     first = assemble(recipe)
     trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
     engine = trainer.engine
@@ -192,6 +195,8 @@ def network(recipe: Recipe, task: Task) -> nn.Module:
 def trained(folder: str | Path, recipe: Recipe) -> tuple[Task, nn.Module, Trainer]:
     """The task, the selected model and the trainer of a finished run."""
     run = Run.open(folder)
+    if not recipe.uses_network:
+        raise InputError(f"the run {folder} has no network but {recipe.learner} learners: train with --learner network")
     state = run.load("model.pt")
     if state is None:
         raise InputError(f"the run {folder} has no model yet: continue it with csst train ... --resume")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from csst.data.image_files import ImageFolder
 from csst.errors import InputError
 from csst.exporting import Exportable
+from csst.learners.graph import PortfolioScores
 from csst.models.hf_text import HuggingFaceTexts
 from csst.models.wide_resnet import Pixels
 from csst.recipes.restore import Classifier
@@ -52,6 +53,8 @@ def exportable(classifier: Classifier, folder: str | Path) -> Exportable:
         "notes": metrics.get("warnings", []),
     }
     graph = TextGraph(model) if isinstance(model, HuggingFaceTexts) else model
+    if classifier.portfolio is not None:
+        graph, example = PortfolioScores(classifier.portfolio), example.float().flatten(1)
     return Exportable(graph, example, classifier.class_names, classifier.rule, card)
 
 

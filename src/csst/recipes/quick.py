@@ -39,7 +39,7 @@ def _toy(name: str) -> Recipe:
 def array() -> Recipe:
     """Your own arrays from an .npz file (y = -1 is unlabeled): csst train array --data.path FILE.npz"""
     training = Training(steps=2000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99)
-    return Recipe("array", Arrays(), training=training, dual=_DUAL, hardware=_ONE_THREAD)
+    return Recipe("array", Arrays(), learner="auto", training=training, dual=_DUAL, hardware=_ONE_THREAD)
 
 
 def custom() -> Recipe:

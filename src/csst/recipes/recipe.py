@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type
 from csst.data.embeddings import Embedding
 from csst.data.task import Task
 from csst.errors import InputError, nearest
+from csst.learners import LEARNERS
 from csst.models import Model
 from csst.plugins import load
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
@@ -46,7 +47,10 @@ class Recipe:
 
     Args:
         name: which recipe this came from.
-        method: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or package.module:name.
+        method: how the network learns: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or
+            package.module:name.
+        learner: network; or auto, linear or forest, which take seconds: see csst.CSSTClassifier. auto is the network
+            where an encoder is fine-tuned or another method than csst is asked for.
         objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
         seed: of the split, the weights and the order of examples.
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
@@ -61,6 +65,7 @@ class Recipe:
     name: str
     data: Source
     method: str = "csst"
+    learner: str = "network"
     objective: str = "min-recall"
     seed: int = 0
     encoder: str = ""
@@ -78,6 +83,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.finish not in ("none", "posthoc"):
             raise InputError(f"finish must be none or posthoc; found {self.finish!r}")
+        if self.learner not in LEARNERS:
+            raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
         words = ("validation", "labeled", "unlabeled", "uniform")
         if self.deployment_prior not in words and "," not in self.deployment_prior:
             raise InputError(
@@ -88,6 +95,12 @@ class Recipe:
             raise InputError("--frozen needs an encoder: --encoder words, hf:NAME_OR_FOLDER or package.module:name")
         if self.encoder and not self.frozen and not self.encoder.startswith("hf:"):
             raise InputError(f"the encoder {self.encoder} cannot be fine-tuned: add --frozen, or name one as hf:NAME")
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether a network is trained."""
+        fine_tuned = bool(self.encoder) and not self.frozen
+        return self.learner == "network" or (self.learner == "auto" and (fine_tuned or self.method != "csst"))
 
     @property
     def network(self) -> Model:

@@ -20,8 +20,11 @@ from csst.data.text_files import read_table, texts_of
 from csst.data.texts import Texts
 from csst.errors import InputError
 from csst.evaluation import logits
+from csst.learners.portfolio import Portfolio
+from csst.learners.store import unpack
 from csst.models import build
 from csst.models.encoders import encoder
+from csst.recipes.members import MODEL, flatten
 from csst.recipes.recipe import Recipe
 from csst.rules import DecisionRule, rule_from_dict
 from csst.runs import Run
@@ -38,6 +41,7 @@ class Classifier:
     input_shape: tuple[int, ...]
     fingerprint: str = ""  # of the encoder that the head was trained on
     rule: DecisionRule | None = None
+    portfolio: Portfolio | None = None
 
     def predict(self, probs: Tensor) -> Tensor:
         """The class of every example: by the post-hoc rule where there is one, else the most probable."""
@@ -68,20 +72,41 @@ class Classifier:
         return inputs, [str(row) for row in range(len(inputs))]
 
     def logits(self, inputs: Examples) -> Tensor:
+        """What the rule looks at the softmax of."""
+        portfolio = self.portfolio
+        if portfolio is not None:
+            return torch.from_numpy(portfolio.probs(flatten(self._embedded(inputs)))).clamp(min=1e-300).log()
+        inputs = self._embedded(inputs)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return logits(self.model.to(device), inputs, self.recipe.training.evaluation_batch, device)
+
+    def _embedded(self, inputs: Examples) -> Examples:
         if self.recipe.frozen:
             made: Any = encoder(self.recipe.encoder, self.kind, self.recipe.embedding.max_length)  # type: ignore[arg-type]
             if self.fingerprint not in ("", made.fingerprint):
                 raise InputError(
                     f"the encoder {self.recipe.encoder} is another than in training: restore or train again"
                 )
-            inputs = Embedder(made, self.recipe.embedding)(inputs, "examples")
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return logits(self.model.to(device), inputs, self.recipe.training.evaluation_batch, device)
+            return Embedder(made, self.recipe.embedding)(inputs, "examples")
+        return inputs
+
+
+def _restore_members(run: Run, recipe: Recipe) -> Classifier:
+    metrics, path = run.metrics(), run.path(MODEL)
+    if not path.is_file():
+        raise InputError(f"the run {run.folder} has no {MODEL}: fit it again")
+    portfolio = unpack(path.read_bytes(), str(path))
+    names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
+    mark = metrics["facts"].get("encoder", "") if recipe.frozen else ""
+    rule = rule_from_dict(metrics["posthoc"]["rule"])
+    return Classifier(recipe, nn.Identity(), names, metrics["kind"], shape, mark, rule, portfolio)
 
 
 def restored(folder: str | Path, recipe: Recipe) -> Classifier:
     """The classifier of a finished run."""
     run = Run.open(folder)
+    if not recipe.uses_network:
+        return _restore_members(run, recipe)
     metrics, state = run.metrics(), run.load("model.pt")
     if state is None:
         raise InputError(f"the run {folder} has no model.pt: train it again")

@@ -123,14 +123,8 @@ def results(
     small = describe_minimum((found.get("posthoc") or found["validation"])["intervals"], task.class_names)
     notes += [small] if small else []
     if len(task.unlabeled):
-        unlabeled = torch.from_numpy(estimate.unlabeled_prior)
-        gap = float((unlabeled - task.train_prior).abs().sum() / 2)
-        found["prior"] = {"labeled": task.train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
-        if gap > PRIOR_GAP:
-            notes.append(
-                f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
-                "compare prior.labeled and prior.unlabeled_estimate"
-            )
+        found["prior"], note = warn_about_balance(estimate, task.train_prior)
+        notes += [note] if note else []
     found["warnings"] = [*said, *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
@@ -157,8 +151,13 @@ def fit_posthoc(
     """The decision rule: what it is expected to give, measured on test; and what rules could trade off."""
     evidence, undo = outputs.evidence(train_prior, class_names), outputs.gain.undoing
     prior = read_deployment_prior(recipe.deployment_prior, evidence)
-    fitted = fit_evidence(evidence, objective, prior, undo, recipe.seed)
-    drawn = trace_frontier(evidence, prior, objective, undo)
+    return describe_rule(fit_evidence(evidence, objective, prior, undo, recipe.seed), outputs, class_names)
+
+
+def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, ...]) -> dict[str, Any]:
+    """A fitted rule for metrics.json: what it is expected to give, its test numbers, and what rules could trade off."""
+    objective, prior = fitted.objective, fitted.estimate.confusion.prior.numpy()
+    drawn = trace_frontier(fitted.evidence, prior, objective, fitted.rule.undo)
     found = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
@@ -173,6 +172,19 @@ def fit_posthoc(
     if "test" in outputs.parts:
         found["test"] = measured(outputs.counts("test", fitted), objective)
     return found
+
+
+def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dict[str, Any], str | None]:
+    """The class balance of labeled and, as estimated, unlabeled rows, and a sentence where they are far apart."""
+    unlabeled = torch.from_numpy(estimate.unlabeled_prior)
+    gap = float((unlabeled - train_prior).abs().sum() / 2)
+    balance = {"labeled": train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
+    if gap <= PRIOR_GAP:
+        return balance, None
+    return balance, (
+        f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
+        "compare prior.labeled and prior.unlabeled_estimate"
+    )
 
 
 def packed(outputs: Outputs) -> bytes | None:

@@ -21,7 +21,14 @@ class Row:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def recipe(self, base: Recipe, seed: int, finish: str) -> Recipe:
-        values = {**self.changes, "method": self.method, "objective": self.objective, "seed": seed, "finish": finish}
+        values = {
+            **self.changes,
+            "method": self.method,
+            "objective": self.objective,
+            "seed": seed,
+            "finish": finish,
+            "learner": "network",
+        }
         return changed(base, values)
 
     @property

@@ -39,6 +39,7 @@ def text() -> Recipe:
     return Recipe(
         "text",
         TextFile(),
+        learner="auto",
         encoder="words",
         frozen=True,
         model=Model("linear"),

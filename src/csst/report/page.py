@@ -183,7 +183,8 @@ def _data(run: ShownRun) -> str:
     text = f"{run.data}, split {found.get('split_hash', '?')}, seed {run.seed}"
     if run.counts:
         text += f": {sum(run.counts):,} labeled and {found.get('unlabeled_count', 0):,} unlabeled examples"
-    text += f"; selected at step {found.get('selected_step', '?')} of {found.get('steps', '?')}"
+    if "selected_step" in found:
+        text += f"; selected at step {found['selected_step']} of {found.get('steps', '?')}"
     if "seconds" in found:
         text += f", {found['seconds']:,.1f} seconds"
     return text + (f"; in {run.folder}" if run.folder else "") + "."

@@ -1,4 +1,4 @@
-"""The default behind `CSSTClassifier`: cheap learners, cross-fitted and averaged, with the pooled decision rule."""
+"""The default of `CSSTClassifier` and of `csst train array`: learners, averaged, with the pooled decision rule."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from csst.estimator.fitting import Data
-from csst.estimator.inputs import is_sparse, statistics
-from csst.learners import read_learner
+from csst.data.tables import is_sparse, statistics
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
+from csst.learners.read import read_learner
 from csst.objectives import Objective
 from csst.rules import DecisionRule, FittedRule, fit_evidence
 from csst.rules.fit import bind, read_deployment_prior
@@ -51,20 +50,44 @@ class MembersFit:
         return self.portfolio.probs(rows)
 
 
+@dataclass(frozen=True)
+class RowParts:
+    """Rows of numbers with classes 0 .. K-1; `validation` is None where the labeled rows are judged out of fold.
+
+    sizes: number of categories of every column, 0 for numbers.
+    """
+
+    labeled: Any
+    labels: np.ndarray
+    unlabeled: Any
+    validation: tuple[Any, np.ndarray] | None
+    class_names: tuple[str, ...]
+    sizes: list[int]
+
+
 def fit_members(
-    data: Data, learner: Any, objective: Any, deployment_prior: Any, embedded: bool, seed: int
+    parts: RowParts, learner: Any, objective: Any, deployment_prior: Any, embedded: bool, seed: int
 ) -> MembersFit:
-    """Fit the learners and the rule on the parts of the data; `embedded` says that rows are embeddings."""
-    mean, std = statistics(data.labeled if not data.unlabeled.shape[0] else data.unlabeled)
-    table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(data.sizes))
-    members = read_learner(learner, table, not is_sparse(data.labeled), embedded)
-    validation = None if data.validation is None else Labeled(*data.validation)
-    labeled = Labeled(data.labeled, data.labels)
-    portfolio, evidence = fit_portfolio(members, labeled, data.unlabeled, validation, seed=seed)
-    bound = bind(objective, evidence, data.class_names)
+    """Fit the learners and the rule.
+
+    Args:
+        parts: labeled, unlabeled and validation rows.
+        learner: see `read_learner`.
+        objective: a sentence, a short name or an Objective.
+        deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
+        embedded: whether rows are embeddings.
+        seed: of the folds and the learners.
+    """
+    mean, std = statistics(parts.unlabeled if parts.unlabeled.shape[0] else parts.labeled)
+    table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(parts.sizes))
+    members = read_learner(learner, table, not is_sparse(parts.labeled), embedded)
+    validation = None if parts.validation is None else Labeled(*parts.validation)
+    labeled = Labeled(parts.labeled, parts.labels)
+    portfolio, evidence = fit_portfolio(members, labeled, parts.unlabeled, validation, seed=seed)
+    bound = bind(objective, evidence, parts.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
     fitted = fit_evidence(evidence, bound, prior, None, seed)
-    alone = [name for name, n in zip(data.class_names, np.bincount(data.labels), strict=True) if n < 2]
+    alone = [name for name, n in zip(parts.class_names, np.bincount(parts.labels), strict=True) if n < 2]
     notes = list(fitted.notes)
     if alone and validation is None:
         notes.append(
