@@ -15,8 +15,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SAID = {
     "tabular_imbalanced.py": (r"min recall on test: ([\d.]+)", 0.85),
     "embeddings.py": (r"min recall on the unlabeled rows: ([\d.]+)", 0.65),
-    "text_with_encoder.py": (r"min recall ([\d.]+) \(95 % CI", 0.8),
-    "own_metric.py": (r"objective ([\d.]+) on out-of-fold", 0.85),
+    "text_with_encoder.py": (r"lowest class recall ([\d.]+) \(95 %", 0.8),
+    "own_metric.py": (r"objective ([\d.]+), estimated", 0.85),
     "grid_search_tau.py": (r"tau 0.05  min recall ([\d.]+)", 0.6),
 }
 

@@ -67,6 +67,8 @@ def test_train_evaluate_and_predict(arrays, capsys, monkeypatch):
                 "array",
                 "--data.path",
                 "mine.npz",
+                "--learner",
+                "network",
                 "--training.steps",
                 "30",
                 "--out",

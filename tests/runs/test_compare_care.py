@@ -237,6 +237,7 @@ def test_arrays_without_unlabeled_examples_train_methods_that_need_none(tmp_path
     labels = np.arange(60) % 2
     np.savez("mine.npz", x=np.random.default_rng(0).normal(labels[:, None], 1.0, (60, 2)).astype(np.float32), y=labels)
     words = ["--data.path", "mine.npz", "--training.steps", "10", "--training.labeled_batch", "8"]
+    words += ["--learner", "network"]
     assert main(["train", "array", "--method", "csl", "--out", "c", *words]) == 0
     assert json.loads(Path("c/metrics.json").read_text())["unlabeled_count"] == 0
     capsys.readouterr()

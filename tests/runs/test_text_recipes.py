@@ -22,6 +22,7 @@ from csst.schedules import learning_rate, warming
 from tests.tiny import reviews, save_image_model, save_text_model
 
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]
+SMALL += ["--learner", "network"]
 TUNED = [*SMALL, "--training.optimizer", "adamw", "--training.lr", "1e-2", "--training.warmup", "3"]
 TUNED += ["--training.schedule", "linear", "--model.max_length", "16", "--no_frozen", "--training.ema", "0.9"]
 TUNED += ["--selftraining.unlabeled_weight", "0.1"]
@@ -424,11 +425,23 @@ def test_warm_up_and_decay(data, network):
         (["text", "--data.path", "mine.csv", "--data.text", "txt"], "did you mean 'text'?"),
         (["text", "--data.path", "mine.csv", "--encoder", ""], "--frozen needs an encoder"),
         (["text", "--data.path", "mine.csv", "--no_frozen"], "words cannot be fine-tuned: add --frozen"),
-        (["text", "--data.path", "mine.csv", "--encoder", "", "--no_frozen"], "linear takes numbers, and this task's"),
+        (
+            ["text", "--data.path", "mine.csv", "--encoder", "", "--no_frozen"],
+            "learner auto takes numbers, and this task's",
+        ),
+        (
+            ["text", "--data.path", "mine.csv", "--encoder", "", "--no_frozen", "--learner", "network"],
+            "linear takes numbers, and this task's",
+        ),
         (["text", "--data.path", "mine.csv", "--encoder", "wordz"], "unknown encoder 'wordz'"),
-        (["text", "--data.path", "mine.csv", "--model.name", "wrn-28-2"], "takes images"),
+        (["text", "--data.path", "mine.csv", "--model.name", "wrn-28-2", "--learner", "network"], "takes images"),
+        (["text", "--data.path", "mine.csv", "--model.name", "wrn-28-2"], "learner auto trains no network"),
+        (["text", "--data.path", "mine.csv", "--training.steps", "3"], "→ 3): add --learner network"),
         (["text", "--data.path", "mine.csv", "--data.views.strong", "loud"], "loud"),
-        (["text", "--data.path", "mine.csv", "--data.views.strong", "backtranslation"], "csst augment"),
+        (
+            ["text", "--data.path", "mine.csv", "--data.views.strong", "backtranslation", "--learner", "network"],
+            "csst augment",
+        ),
         (["text", "--data.path", "mine.csv", "--embedding.draws", "-1"], "must not be negative"),
         (["text", "--data.path", "mine.csv", "--encoder", "hf:./nowhere"], "there is no such folder"),
         (["toy", "--frozen"], "--frozen needs an encoder"),

@@ -10,7 +10,8 @@ from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
 from csst.cli.tables import metrics_table, show
-from csst.recipes import Recipe, execute
+from csst.recipes import Recipe, execute, refuse_unused_settings
+from csst.recipes import recipe as read_recipe
 from csst.report import report_page
 
 
@@ -29,6 +30,7 @@ def parser_of(name: str, base: Recipe) -> Parser:
 
 def main(words: Sequence[str]) -> int:
     recipe, found = recipe_and_rest(words, parser_of)
+    refuse_unused_settings(read_recipe(recipe.name), recipe)
     out = found.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     with Progress(recipe.training.steps) as progress:
         metrics = execute(recipe, out, found.resume, progress.show, found.checkpoint_seconds)

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on standardized columns."""
+"""Multinomial logistic regression on standardized columns, or on columns divided by one common deviation."""
 
 from __future__ import annotations
 

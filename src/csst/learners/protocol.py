@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,3 +47,14 @@ class Rows:
     mean: np.ndarray
     std: np.ndarray
     sizes: tuple[int, ...]
+
+    @property
+    def with_common_scale(self) -> Rows:
+        """The same with one deviation for all columns of numbers, so that those that vary most count most.
+
+        Columns of embeddings, pixels or word frequencies share their unit, and small ones are mostly noise.
+        """
+        is_number = np.array([not size for size in self.sizes])
+        varies = is_number & (self.std != 1)  # a constant column has no say
+        common = float(np.sqrt(np.mean(self.std[varies] ** 2))) if varies.any() else 1.0
+        return replace(self, std=np.where(is_number, common, self.std))

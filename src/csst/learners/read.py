@@ -41,7 +41,8 @@ def read_learner(learner: Any, table: Rows, dense: bool, embedded: bool) -> list
         elif one == "auto":
             read += read_learner(default_members(table, dense, embedded), table, dense, embedded)
         elif one == "linear":
-            read.append([Linear(table, penalty) for penalty in PENALTIES])
+            scales = (table, table.with_common_scale)
+            read.append([Linear(scale, penalty) for scale in scales for penalty in PENALTIES])
         elif one == "forest":
             read.append([Forest()])
         else:

@@ -10,7 +10,7 @@ from csst.recipes.execute import assemble, execute, trained
 from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
-from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe
+from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe, refuse_unused_settings
 from csst.recipes.restore import Classifier, restored
 from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text
 
@@ -58,6 +58,7 @@ __all__ = [
     "execute",
     "from_dict",
     "recipe",
+    "refuse_unused_settings",
     "restored",
     "trained",
 ]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from csst.data.embeddings import Embedder
 from csst.data.task import Examples, Labeled, RowTask
+from csst.errors import InputError
 from csst.evaluation import summary
 from csst.gain import Gain
 from csst.learners.fit import MembersFit, RowParts, fit_members
@@ -33,6 +34,10 @@ def execute_members(recipe: Recipe, folder: str | Path, old: Run | None) -> dict
     rows = load_rows(recipe)
     if recipe.frozen:
         rows = embed_rows(rows, recipe)
+    elif rows.kind == "text":
+        raise InputError(
+            f"learner {recipe.learner} takes numbers, and this task's inputs are texts: add --encoder words --frozen"
+        )
     start = time.perf_counter()
     prior = None if recipe.deployment_prior == "validation" else recipe.deployment_prior
     fit = fit_members(parts_of(rows), recipe.learner, recipe.objective, prior, recipe.frozen, recipe.seed)

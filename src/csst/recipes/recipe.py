@@ -16,6 +16,11 @@ from csst.plugins import load
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 
 
+#: settings that only training a network heeds, by how their names begin
+NETWORK_SETTINGS = ("model.", "training.", "selftraining.", "dual.", "selection.", "data.views.", "data.weak_noise")
+NETWORK_SETTINGS += ("data.strong_noise", "data.strong_corruption", "embedding.draws", "embedding.noise")
+
+
 class Source(Protocol):
     """Where a task comes from: any frozen dataclass with a `load`."""
 
@@ -158,6 +163,18 @@ def differences(one: dict[str, Any], other: dict[str, Any], where: str = "") -> 
         elif a != b:
             found.append(f"{where}{key}: {a} → {b}")
     return found
+
+
+def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
+    """Stop if settings of a network were changed and no network is trained, which would ignore them."""
+    if recipe.uses_network:
+        return
+    unused = [one for one in differences(base.as_dict(), recipe.as_dict()) if one.startswith(NETWORK_SETTINGS)]
+    if unused:
+        raise InputError(
+            f"learner {recipe.learner} trains no network, which these settings are for ({'; '.join(unused[:5])}): add "
+            "--learner network, or leave them out"
+        )
 
 
 def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
