@@ -19,9 +19,9 @@ from pathlib import Path
 
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
-from csst.recipes.compare import Line, Outcome, compare, lines, parallel, run_folder
-from csst.recipes.rows import Row, rows
 from csst.report.tables import markdown
+from csst.runs.compare import Line, Outcome, compare, lines, parallel, run_folder
+from csst.runs.rows import Row, rows
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")

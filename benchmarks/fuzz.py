@@ -24,13 +24,13 @@ import torch
 from PIL import Image
 
 import csst
-from csst.confusion import Confusion
 from csst.data import Arrays
-from csst.data.image_reading import read
-from csst.data.text_files import labels_of, read_table, texts_of
-from csst.gain import gain_matrix
-from csst.language import ALIASES
-from csst.objectives import payoff_of
+from csst.data.images.reading import read
+from csst.data.text.files import labels_of, read_table, texts_of
+from csst.maths.confusion import Confusion
+from csst.maths.gain import gain_matrix
+from csst.maths.language import ALIASES
+from csst.maths.objectives import payoff_of
 from csst.recipes import RECIPES, from_dict, recipe
 
 SENTENCES = [

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from csst.recipes import Recipe, execute, recipe
+from csst.recipes import Recipe, recipe
+from csst.runs import execute
 
 FILES = {"fashion-lt-small": "fashion_mnist.npz", "cifar10-lt-small": "cifar10_pool.npz"}
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from csst.recipes import Recipe, execute, recipe
+from csst.recipes import Recipe, recipe
+from csst.runs import execute
 
 SEEDS = 3
 METHODS = ("erm", "la", "csl", "fixmatch", "uda", "csst-fixmatch", "csst-uda", "csst-no-kl")

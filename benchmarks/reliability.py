@@ -23,10 +23,11 @@ import numpy as np
 import torch
 
 import csst
-from csst.confusion import Confusion
-from csst.gain import gain_matrix
-from csst.objectives import payoff_of
-from csst.recipes import execute, recipe
+from csst.maths.confusion import Confusion
+from csst.maths.gain import gain_matrix
+from csst.maths.objectives import payoff_of
+from csst.recipes import recipe
+from csst.runs import execute
 
 RESULTS = Path(__file__).parent / "results" / "reliability.md"
 GOAL = "max mean(recall) s.t. coverage >= 0.95/K"

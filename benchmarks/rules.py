@@ -86,12 +86,12 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
 
     It is the averaged model at the end of training: no validation label is used, not even to select a model.
     """
-    from csst.data.table_views import NumberNoise, Scarf
+    from csst.data.tabular.table_views import NumberNoise, Scarf
     from csst.data.task import make
-    from csst.evaluation import logits
     from csst.models import Model, Standardize, build
     from csst.settings import Settings, Training
-    from csst.training import Trainer
+    from csst.training.evaluation import logits
+    from csst.training.trainer import Trainer
 
     own = (split.x_labeled, split.y_labeled)
     pool = torch.from_numpy(split.x_unlabeled).float()

@@ -76,8 +76,8 @@ def naive_step(net: str, data_dir: str):
 
 def bare_step(net: str, data_dir: str):
     """Forward and backward only, in the best layout known: the floor under any implementation."""
-    from csst.engine import keep_freed_memory
     from csst.models import Model, build
+    from csst.training.engine import keep_freed_memory
 
     keep_freed_memory()
     pixels = torch.from_numpy(images(data_dir, LABELED + 2 * UNLABELED))
@@ -95,10 +95,10 @@ def bare_step(net: str, data_dir: str):
 
 def our_step(net: str, data_dir: str):
     """csst's whole step: sampling, views, losses, selection, SGD, EMA, tally."""
-    from csst.data.image_views import Strong, Weak
+    from csst.data.images.views import Strong, Weak
     from csst.data.task import Labeled, Task
     from csst.models import Model, build
-    from csst.training import Trainer
+    from csst.training.trainer import Trainer
 
     pixels, labels = torch.from_numpy(images(data_dir, 2000)), torch.arange(2000) % 10
     part = Labeled(pixels[:200], labels[:200])
@@ -157,9 +157,9 @@ def race(net: str, data_dir: str, repeats: int, threads: int) -> dict[str, float
 def peak_memory(count: int) -> float:
     """Peak MB of a process that holds so many CIFAR-sized images and trains three steps on them."""
     code = (
-        "import resource, torch\nfrom csst.data.image_views import Strong, Weak\n"
+        "import resource, torch\nfrom csst.data.images.views import Strong, Weak\n"
         "from csst.data.task import Labeled, Task\n"
-        "from csst.models import Model, build; from csst.training import Trainer\n"
+        "from csst.models import Model, build; from csst.training.trainer import Trainer\n"
         f"x = torch.zeros({count}, 3, 32, 32, dtype=torch.uint8); y = torch.arange({count}) % 10\n"
         "part = Labeled(x[:200], y[:200])\n"
         "t = Task('m', tuple('0123456789'), part, x, part, None, Weak(), Strong(), 'image')\n"

@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from csst.recipes import Recipe, assemble, execute, recipe
+from csst.recipes import Recipe, recipe
+from csst.runs import assemble, execute
 from csst.settings import Hardware
 
 METHODS = ("erm", "la", "csl", "uda", "csst-uda")

@@ -29,11 +29,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-import csst.runs as runs
+import csst.runs.folder as runs
 from csst.errors import InputError
-from csst.recipes import Recipe, execute, recipe
-from csst.records import TIMINGS
-from csst.runs import CHECKPOINT, Run
+from csst.recipes import Recipe, recipe
+from csst.runs import execute
+from csst.runs.folder import CHECKPOINT, Run
+from csst.training.records import TIMINGS
 
 TOY = recipe("toy")
 SHORT = replace(

@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from csst.recipes import Recipe, execute, recipe
+from csst.recipes import Recipe, recipe
+from csst.runs import execute
 
 NOTES = "\n**How to read it.**"  # what people wrote below the table, from here on, is kept
 #: method, weight of the unlabeled loss, initial multipliers, dual step

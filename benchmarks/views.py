@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
-from csst.data.image_views import GRAY, OPERATIONS, Strong, Weak
+from csst.data.images.views import GRAY, OPERATIONS, Strong, Weak
 
 SIDE, PADDING, CUT = 32, 4, 16
 REFLECTED = np.pad(np.arange(SIDE), PADDING, mode="reflect")

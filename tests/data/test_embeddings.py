@@ -13,8 +13,8 @@ import torch
 from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
 from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, keys_of
 from csst.data.task import Labeled, Task, make
-from csst.data.text_views import TextViews
-from csst.data.texts import Texts, make_texts
+from csst.data.text.texts import Texts, make_texts
+from csst.data.text.views import TextViews
 from csst.errors import InputError
 from tests.tiny import reviews
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.image_arrays import ImageArrays, as_images
+from csst.data.images.arrays import ImageArrays, as_images
 from csst.data.splits import halves
 from csst.errors import InputError
 
@@ -365,7 +365,7 @@ def test_arrays_alone_import_no_pillow_and_no_datasets(tmp_path):
     path = npz(tmp_path / "a.npz")
     code = (
         "import sys; sys.modules['PIL'] = None; sys.modules['datasets'] = None\n"
-        "from csst.data.image_arrays import ImageArrays\n"
+        "from csst.data.images.arrays import ImageArrays\n"
         f"print(len(ImageArrays({path!r}, labeled=8, unlabeled=10, imbalance=4).load(0).labeled))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

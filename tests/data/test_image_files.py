@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.image_files import ImageFiles, ImageFolder
-from csst.data.image_reading import AHEAD, decode, read
+from csst.data.images.files import ImageFiles, ImageFolder
+from csst.data.images.reading import AHEAD, decode, read
 from csst.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")
@@ -574,7 +574,7 @@ def test_workers_end_with_the_program(tmp_path, end):
     examples = files(tmp_path / "x", 0)
     (tmp_path / "script.py").write_text(
         "import multiprocessing, os, signal, sys, torch\n"
-        "from csst.data.image_files import ImageFiles\n"
+        "from csst.data.images.files import ImageFiles\n"
         "if __name__ == '__main__':\n"
         f"    files = ImageFiles({examples.paths!r}, 16, 2)\n"
         "    files.prefetch(torch.arange(3))\n"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from csst.data.image_operations import GEOMETRY
-from csst.data.image_views import GRAY, OPERATIONS, Strong, Weak
+from csst.data.images.operations import GEOMETRY
+from csst.data.images.views import GRAY, OPERATIONS, Strong, Weak
 from csst.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")

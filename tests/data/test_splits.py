@@ -8,7 +8,7 @@ import torch
 
 import csst
 from csst.data import Digits, Gaussians, Toy, from_arrays, long_tail, long_tail_counts, stratified
-from csst.data.arrays import read_npz
+from csst.data.tabular.arrays import read_npz
 from csst.statistics.evidence import Evidence
 from csst.statistics.shift import estimate_prior
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from csst.data.text_files import class_names_of, column, labels_of, read_table, texts_of
+from csst.data.text.files import class_names_of, column, labels_of, read_table, texts_of
 from csst.errors import InputError
 
 TEXTS = ["plain", 'say "hi", he said', "two\nlines", "", "  spaces  ", "naïve 東京 🙂", "x" * 200_000]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.text_views import EDA, STRONG, SpanMask, TextViews, TfIdf, TokenDropout, Translated
+from csst.data.text.views import EDA, STRONG, SpanMask, TextViews, TfIdf, TokenDropout, Translated
 from csst.errors import InputError
 
 CORPUS = [
@@ -145,7 +145,7 @@ def test_a_corpus_without_words_is_refused():
 
 def test_counts_do_not_depend_on_how_texts_are_grouped(monkeypatch):
     whole = TfIdf.fit(CORPUS)
-    monkeypatch.setattr("csst.data.tfidf._CHUNK", 2)
+    monkeypatch.setattr("csst.data.text.tfidf._CHUNK", 2)
     parts = TfIdf.fit(iter(CORPUS))
     assert parts.words.tolist() == whole.words.tolist()
     assert np.array_equal(parts.idf, whole.idf)
@@ -298,7 +298,7 @@ def test_settings_build_their_view(strong):
 
 
 def test_settings_for_back_translation(tmp_path):
-    from csst.data.translations import TranslationWriter, key_of
+    from csst.data.text.translations import TranslationWriter, key_of
 
     path = tmp_path / "cache.parquet"
     with TranslationWriter(path, {"via": "hf:a,hf:b"}) as cache:

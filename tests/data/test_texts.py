@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from csst.data.text_views import TextViews
-from csst.data.texts import LongTailTexts, TextFile, Texts, texts_hash
+from csst.data.text.texts import LongTailTexts, TextFile, Texts, texts_hash
+from csst.data.text.views import TextViews
 from csst.errors import InputError
 from csst.models import mlp
 from csst.settings import Dual, Hardware, Settings, Training
-from csst.training import Trainer
+from csst.training.trainer import Trainer
 from tests.tiny import reviews
 
 ODD = ["", "   ", "🙂🙃", "東京はとても静かでした", "مرحبا بالعالم", "\n\t", "a" * 50_000, "word " * 20_000, "ı̇ ﬁ ß"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from csst.data.translations import Translations, TranslationWriter, key_of
+from csst.data.text.translations import Translations, TranslationWriter, key_of
 from csst.errors import InputError
 
 MADE_BY = {"via": "hf:a,hf:b", "temperature": 0.9, "seed": 0}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import csst
-from csst.domains import NonNegative, Simplex
+from csst.maths.domains import NonNegative, Simplex
 
 from . import reference as ref
 from .compare import close, tensor

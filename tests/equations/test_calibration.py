@@ -134,7 +134,7 @@ def test_row_constants_change_no_decision(K, n):
     """Sec. 3.1: adding a constant to each row of G leaves the maximiser of Eq. csl-obj as it is."""
     P, G = joint_distribution(K, n, 1, False)
     negative = [[g - (1.5 + i) for g in row] for i, row in enumerate(G)]
-    shifted = csst.gain.canonical(tensor(negative))
+    shifted = csst.maths.gain.canonical(tensor(negative))
     assert best_classifier(P, negative) == best_classifier(P, G) == best_classifier(P, shifted.tolist())
     gain = csst.Gain(shifted)
     logits = minimised(lambda s: expected(csst.cost_sensitive_loss, s, P, gain), (n, K))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import csst
-from csst.gain import canonical
+from csst.maths.gain import canonical
 
 from . import reference as ref
 from .compare import tensor

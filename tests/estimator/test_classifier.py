@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csst
-from csst.confusion import Confusion
-from csst.data.table_views import Neighbourly, NumberNoise, Scarf
-from csst.data.tables import statistics
-from csst.intervals import recall_intervals
-from csst.resampling import slack_intervals
+from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.tables import statistics
+from csst.maths.confusion import Confusion
+from csst.statistics.bootstrap import slack_intervals
 from csst.statistics.expectation import estimate_intervals
+from csst.statistics.intervals import recall_intervals
 from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews
 
@@ -298,8 +298,8 @@ def test_images_with_a_function():
 
 
 def test_views_are_chosen_and_can_be_given():
-    from csst.estimator.fitting import views_of
     from csst.learners.fit import RowParts
+    from csst.sklearn.fitting import views_of
 
     X, y = blobs(60)
     data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import csst
 from csst.errors import InputError
-from csst.estimator.posthoc import PostHocClassifier
+from csst.sklearn.posthoc import PostHocClassifier
 
 BY_DESIGN = {
     "check_classifiers_train": "predictions follow the rule and not the argmax of predict_proba, which is the point; "

@@ -8,8 +8,8 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 import csst
-from csst.data.table_views import Neighbourly, NumberNoise, Scarf
-from csst.data.tables import encode, learn_columns
+from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.tables import encode, learn_columns
 from csst.models.table import TableInput
 from tests.estimator.samples import blobs, hidden, quick
 

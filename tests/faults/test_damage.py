@@ -17,8 +17,9 @@ import yaml
 import csst
 from csst.cli import main
 from csst.data import Toy
-from csst.recipes import execute, from_dict, restored
-from csst.runs import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
+from csst.recipes import from_dict
+from csst.runs import execute, restored
+from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
 from tests.runs.test_execute import QUICK, Stop, compared, same
 
 

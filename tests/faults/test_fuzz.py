@@ -18,7 +18,7 @@ from PIL import Image
 
 import csst
 from csst.data import Arrays
-from csst.data.image_files import ImageFolder
+from csst.data.images.files import ImageFolder
 from csst.recipes import RECIPES, from_dict, recipe
 
 

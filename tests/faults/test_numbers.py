@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import csst
-from csst.engine import Engine
-from csst.recipes import assemble, execute
-from csst.recipes.collapse import Watch
-from csst.records import Tally
-from csst.runs import Run
+from csst.runs import assemble, execute
+from csst.runs.folder import Run
 from csst.settings import Hardware
-from csst.training import Trainer
+from csst.training.diagnostics import Watch
+from csst.training.engine import Engine
+from csst.training.records import Tally
+from csst.training.trainer import Trainer
 from tests.runs.test_execute import QUICK
 
 

@@ -17,9 +17,9 @@ from PIL import Image
 import csst
 from csst.cli import main
 from csst.data import Arrays
-from csst.data.image_files import ImageFolder
-from csst.recipes.compare import Line
+from csst.data.images.files import ImageFolder
 from csst.report.tables import as_csv, plain
+from csst.runs.compare import Line
 from tests.report.samples import XSS, write_run
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "csst"

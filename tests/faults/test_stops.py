@@ -17,10 +17,10 @@ import pytest
 import csst
 from csst import interruption
 from csst.cli import main
-from csst.interruption import Interrupted, asked, heeded, step_boundary
-from csst.recipes import execute
-from csst.runs import CHECKPOINT, Run
-from csst.training import Trainer
+from csst.runs import execute
+from csst.runs.folder import CHECKPOINT, Run
+from csst.training.interruption import Interrupted, asked, heeded, step_boundary
+from csst.training.trainer import Trainer
 from tests.runs.test_execute import QUICK, compared, same
 
 WORDS = ["toy", "--training.steps", "60", "--dual.steps_per_update", "10", "--data.labeled", "60"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from csst.errors import InputError
-from csst.intervals import (
+from csst.statistics.intervals import (
     coverage_intervals,
     intervals,
     least,

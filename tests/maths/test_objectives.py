@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import csst
-from csst.domains import NonNegative, Product, Simplex
+from csst.maths.domains import NonNegative, Product, Simplex
 
 PRIOR = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 COUNTS = [[8, 1, 1], [2, 5, 3], [1, 1, 0]]

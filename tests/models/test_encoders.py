@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from csst.data.embeddings import Embedder, Embedding
-from csst.data.texts import Texts
+from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import WORDS_WIDTH, encoder
 from tests.tiny import KINDS, reviews, save_image_model, save_text_model

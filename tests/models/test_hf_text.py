@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional as F
 
 from csst.errors import InputError
-from csst.evaluation import logits as logits_of
 from csst.models import Model, build
-from csst.models.hf_text import HuggingFaceTexts, Tokens, build_text_classifier, padded
+from csst.models.huggingface.text import HuggingFaceTexts, Tokens, build_text_classifier, padded
+from csst.training.evaluation import logits as logits_of
 from tests.tiny import KINDS, reviews, save_text_model, tokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed (pip install csst-learn[hf])")
@@ -188,7 +188,7 @@ def test_learns_copies_and_restores(folders):
 
 
 def test_length_buckets_give_logits_in_the_order_of_the_texts(folders):
-    from csst.data.texts import Texts
+    from csst.data.text.texts import Texts
 
     model, seen = seeded(folders["bert"]).eval(), []
     model.register_forward_pre_hook(lambda module, args: seen.append(tuple(args[0].shape)))

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from csst.errors import InputError
-from csst.models.huggingface import IMAGENET_MEAN, IMAGENET_STD, HuggingFaceImages, build_huggingface
+from csst.models.huggingface.images import IMAGENET_MEAN, IMAGENET_STD, HuggingFaceImages, build_huggingface
 
 RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}
 VIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from csst.errors import InputError
-from csst.models.decoding import Draw, Sampling
-from csst.models.translation import RoundTrip, Translator, cut, load_translator, specs_of
+from csst.models.huggingface.decoding import Draw, Sampling
+from csst.models.huggingface.translation import RoundTrip, Translator, cut, load_translator, specs_of
 from tests.models.tiny_translators import SIZE, TEXTS, byte_tokenizer, save_model, save_sentencepiece_model
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import csst
-from csst.language.parser import Parser
-from csst.language.tree import Call, ClassCount, Each, Group, Metric, Negative, Number, Sum, Term, shown
+from csst.maths.language.parser import Parser
+from csst.maths.language.tree import Call, ClassCount, Each, Group, Metric, Negative, Number, Sum, Term, shown
 
 names = st.sampled_from(["recall", "precision", "f1", "jaccard", "coverage"])
 groups = st.sampled_from(["head", "tail", "mine"])
@@ -175,7 +175,7 @@ def test_a_mistake_gets_a_caret_under_its_place(text, says, place):
         ("   ", "empty"),
         ("min-recal", "did you mean 'min-recall'"),
         ("nosuchmodule:Thing", "cannot be imported"),
-        ("csst.language:Nothing", "has no 'Nothing'"),
+        ("csst.maths.language:Nothing", "has no 'Nothing'"),
         ("max " + "(" * 200 + "accuracy" + ")" * 200, "nested"),
         ("max " + "-" * 200 + "accuracy", "nested"),
     ],

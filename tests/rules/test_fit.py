@@ -9,19 +9,19 @@ import pytest
 import torch
 
 import csst
-from csst.confusion import Confusion
-from csst.domains import Simplex
 from csst.errors import InputError
-from csst.gain import ConstantGain, Gain
-from csst.objectives import Objective
+from csst.maths.confusion import Confusion
+from csst.maths.domains import Simplex
+from csst.maths.gain import ConstantGain, Gain
+from csst.maths.objectives import Objective
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
 from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_deployment_prior
 from csst.rules.smooth import SmoothObjective
-from csst.selection import standing
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import count_labels, decide_rates
+from csst.training.selection import standing
 
 from . import toys
 

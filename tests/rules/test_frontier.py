@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import csst
-from csst.domains import NonNegative
-from csst.objectives import Objective
+from csst.maths.domains import NonNegative
+from csst.maths.objectives import Objective
 from csst.rules.candidates import pooled, sharpness
 from csst.rules.fit import bind
 from csst.rules.frontier import Point, keep_undominated, trace_frontier

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from csst.errors import InputError
-from csst.gain import ConstantGain, Gain
-from csst.objectives import Objective
+from csst.maths.gain import ConstantGain, Gain
+from csst.maths.objectives import Objective
 from csst.rules.candidates import (
     Candidate,
     closed_form,

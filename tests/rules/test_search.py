@@ -10,8 +10,8 @@ import torch
 from scipy.optimize import minimize
 
 import csst
-from csst.domains import Simplex
-from csst.objectives import Objective
+from csst.maths.domains import Simplex
+from csst.maths.objectives import Objective
 from csst.rules.search import ANCHOR, UNLABELED_WORTH, WeightedRows, search_bias, soft_bias_margins
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import csst
-from csst.confusion import Confusion
-from csst.domains import Domain, NonNegative, Simplex
 from csst.errors import InputError
-from csst.gain import ConstantGain
-from csst.objectives import Objective
+from csst.maths.confusion import Confusion
+from csst.maths.domains import Domain, NonNegative, Simplex
+from csst.maths.gain import ConstantGain
+from csst.maths.objectives import Objective
 from csst.rules.smooth import FIRST_PENALTY, MISS_COST, MOST_PENALTY, SmoothObjective, soft_minimum
 
 PRIOR = np.array([0.5, 0.3, 0.15, 0.05])

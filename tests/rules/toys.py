@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from csst.confusion import Confusion
+from csst.maths.confusion import Confusion
 
 MEANS = np.array([0.0, 2.0, 4.5])
 PRIOR = np.array([0.6, 0.3, 0.1])

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from csst.cli import augment
-from csst.data.text_views import TextViews
-from csst.data.translations import Translations
+from csst.data.text.translations import Translations
+from csst.data.text.views import TextViews
 from csst.errors import InputError
-from csst.models.translation import RoundTrip
+from csst.models.huggingface.translation import RoundTrip
 from tests.models.tiny_translators import TEXTS, save_model
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (pip install csst-learn[hf])")

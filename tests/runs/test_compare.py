@@ -14,14 +14,15 @@ import torch
 import csst
 from csst.cli import main
 from csst.errors import InputError
-from csst.recipes import execute, recipe
-from csst.recipes.compare import Line, Outcome, compare, lines
-from csst.recipes.restore import restored
-from csst.recipes.results import read_outputs
-from csst.recipes.rows import PRESETS, Row, preset, rows
+from csst.recipes import recipe
 from csst.report.tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
-from csst.runs import Run
+from csst.runs import execute
+from csst.runs.compare import Line, Outcome, compare, lines
+from csst.runs.folder import Run
+from csst.runs.restore import restored
+from csst.runs.results import read_outputs
+from csst.runs.rows import PRESETS, Row, preset, rows
 
 FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
 
@@ -292,7 +293,7 @@ def test_without_finish_nothing_is_fitted(short, tmp_path):
 
 
 def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
-    from csst.recipes import results
+    from csst.runs import results
 
     monkeypatch.setattr(results, "UNLABELED_ROWS", 50)
     metrics = execute(short, tmp_path / "r")

@@ -14,11 +14,11 @@ import pytest
 import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
-from csst.evaluation import met
-from csst.recipes import execute
-from csst.recipes.compare import Line, SomeFailed, compare, lines
-from csst.recipes.rows import Row, rows
 from csst.report.tables import as_csv, cells
+from csst.runs import execute
+from csst.runs.compare import Line, SomeFailed, compare, lines
+from csst.runs.rows import Row, rows
+from csst.training.evaluation import met
 from tests.runs.test_compare import FAST, short  # noqa: F401
 
 KILLED = """
@@ -83,7 +83,7 @@ def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):  
             raise ZeroDivisionError("of a plugin")
         return execute(recipe, folder, resume)
 
-    monkeypatch.setattr("csst.recipes.compare.execute", sometimes)
+    monkeypatch.setattr("csst.runs.compare.execute", sometimes)
     with pytest.raises(SomeFailed, match=r"1 of 2 .*ZeroDivisionError: of a plugin") as caught:
         compare(short, rows(["erm"], ["min-recall"]), [0, 1], tmp_path, 1, "none")
     assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]

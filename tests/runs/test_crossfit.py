@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from csst.crossfit import CrossFit, folds_of
 from csst.data.task import make
 from csst.errors import InputError
-from csst.evaluation import logits
-from csst.measuring import estimate_from_logits
 from csst.models import mlp
 from csst.settings import Dual, Settings, Training
+from csst.training.crossfit import CrossFit, folds_of
+from csst.training.evaluation import logits
+from csst.training.measuring import estimate_from_logits
 from tests.estimator.samples import blobs
 
 SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, rates="pooled"))
@@ -128,7 +128,7 @@ def test_groups_by_frequency_are_those_of_all_labeled_examples():
     task = make("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
     found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
     counts = torch.tensor([[10, 10, 0], [1, 4, 0], [0, 1, 3]])
-    from csst.confusion import Confusion
+    from csst.maths.confusion import Confusion
 
     values = {float(trainer.objective.value(Confusion.from_counts(counts))) for trainer in found.trainers}
     assert len(values) == 1

@@ -7,7 +7,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from csst.recipes import execute, recipe
+from csst.recipes import recipe
+from csst.runs import execute
 
 SEEDS = range(3)
 

@@ -17,9 +17,10 @@ import torch
 import yaml
 
 import csst
-from csst.recipes import execute, from_dict, recipe
-from csst.records import TIMINGS
-from csst.runs import Run
+from csst.recipes import from_dict, recipe
+from csst.runs import execute
+from csst.runs.folder import Run
+from csst.training.records import TIMINGS
 
 QUICK = replace(
     recipe("toy"),
@@ -73,7 +74,7 @@ def test_the_folder_holds_everything(tmp_path):
 
 def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     """Selection never sees them: scrambled test labels change the test numbers and nothing else."""
-    module = sys.modules["csst.recipes.execute"]
+    module = sys.modules["csst.runs.execute"]
     execute(QUICK, tmp_path / "one")
     plain = module.assemble
 
@@ -125,8 +126,9 @@ def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_ca
 SLOW_WRITER = """
 import os, sys, time
 from dataclasses import replace
-import csst.runs as runs
-from csst.recipes import execute, from_dict
+import csst.runs.folder as runs
+from csst.recipes import from_dict
+from csst.runs import execute
 import yaml
 if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
     plain, seen = runs.Run.write, []

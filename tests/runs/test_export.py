@@ -12,10 +12,11 @@ import torch
 
 from csst.cli import main
 from csst.errors import InputError
-from csst.exporting import Decision, Exportable, export, model_card
-from csst.recipes import changed, execute, from_dict, recipe, restored
-from csst.recipes.exportable import exportable
-from csst.runs import Run
+from csst.export import Decision, Exportable, export, model_card
+from csst.recipes import changed, from_dict, recipe
+from csst.runs import execute, restored
+from csst.runs.exportable import exportable
+from csst.runs.folder import Run
 from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews, save_text_model
 
@@ -234,7 +235,7 @@ def test_a_missing_package_names_the_extra(package, tmp_path, monkeypatch):
             raise ImportError(f"No module named {name!r}")
         return real(name, *more)
 
-    monkeypatch.setattr("csst.exporting.importlib.import_module", missing)
+    monkeypatch.setattr("csst.export.importlib.import_module", missing)
     what = Exportable(torch.nn.Linear(2, 2), torch.zeros(3, 2), ("a", "b"))
     with pytest.raises(InputError, match=rf"ONNX needs the package {package} .*csst-learn\[export\]"):
         export(what, tmp_path / "a.onnx", "onnx")

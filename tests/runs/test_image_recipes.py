@@ -12,8 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from csst.cli import main
-from csst.recipes import RECIPES, execute, recipe
-from csst.runs import Run
+from csst.recipes import RECIPES, recipe
+from csst.runs import execute
+from csst.runs.folder import Run
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import sys
 import pytest
 import torch
 
-from csst.engine import Engine
-from csst.runs import Run
+from csst.runs.folder import Run
+from csst.training.engine import Engine
 
 PLUGIN = """
 from dataclasses import replace
@@ -32,7 +32,7 @@ def left():  # registered first, so called last
 atexit.register(left)
 from csst.models import Model, build
 from csst.settings import Dual, Hardware, Settings, Training
-from csst.training import Trainer
+from csst.training.trainer import Trainer
 from plugin_for_processes import task
 
 made = task(0)

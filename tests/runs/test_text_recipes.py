@@ -14,11 +14,12 @@ import torch
 import yaml
 
 from csst.cli import main
-from csst.data.text_views import TextViews
-from csst.recipes import assemble, execute, recipe
+from csst.data.text.views import TextViews
+from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
-from csst.runs import Run
-from csst.schedules import learning_rate, warming
+from csst.runs import assemble, execute
+from csst.runs.folder import Run
+from csst.training.schedules import learning_rate, warming
 from tests.tiny import reviews, save_image_model, save_text_model
 
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]

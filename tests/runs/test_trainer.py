@@ -10,11 +10,11 @@ import torch
 import csst
 from csst.data import Digits, Toy, from_arrays
 from csst.models import Model, build
-from csst.records import TIMINGS
-from csst.selection import Best, Standing, standing
 from csst.selftraining import METHODS, method
 from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
-from csst.training import Trainer
+from csst.training.records import TIMINGS
+from csst.training.selection import Best, Standing, standing
+from csst.training.trainer import Trainer
 
 SMALL = Settings(
     training=Training(steps=30, labeled_batch=16, unlabeled_batch=32, lr=0.05, ema=0.9),

@@ -9,12 +9,12 @@ import torch
 
 import csst
 from csst.data.task import Task
-from csst.recipes import assemble, execute
-from csst.recipes.execute import network
-from csst.recipes.generations import Generations, Joined
-from csst.runs import Run
-from csst.selection import Best
+from csst.runs import assemble, execute
+from csst.runs.execute import network
+from csst.runs.folder import Run
 from csst.selftraining import Confidence, Hard, Method, Rebalancing
+from csst.training.generations import Generations, Joined
+from csst.training.selection import Best
 from tests.runs.test_execute import QUICK, Stop, compared, same
 from tests.runs.test_trainer import trainer
 

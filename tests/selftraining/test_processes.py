@@ -15,10 +15,10 @@ SCRIPT = """
 import json, sys
 from dataclasses import replace
 from csst.models import Model, build
-from csst.recipes.generations import Generations, part
+from csst.training.generations import Generations, part
 from csst.selftraining import method
 from csst.settings import Dual, Hardware, SelfTrainingSettings, Settings, Training
-from csst.training import Trainer
+from csst.training.trainer import Trainer
 from plugin_for_processes import task
 
 made = task(0)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import csst
-from csst.confusion import Confusion
-from csst.domains import NonNegative
-from csst.objectives import Objective
+from csst.maths.confusion import Confusion
+from csst.maths.domains import NonNegative
+from csst.maths.objectives import Objective
 from csst.statistics.expectation import (
     constraint_names,
     describe_minimum,

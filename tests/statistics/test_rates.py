@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from csst.confusion import Confusion
+from csst.maths.confusion import Confusion
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import (
     UNLABELED_WORTH,

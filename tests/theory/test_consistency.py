@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from csst.data import Toy
-from csst.data.array_views import Noise
+from csst.data.tabular.array_views import Noise
 from csst.data.task import unchanged
 from csst.errors import InputError
 from csst.theory import two_gaussians, weighted_consistency_error

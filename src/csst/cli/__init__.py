@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from csst import __version__
 from csst.errors import InputError, nearest
-from csst.interruption import passed_on
+from csst.training.interruption import passed_on
 
 VERBS = {
     "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",

@@ -16,10 +16,10 @@ from dataclasses import asdict
 
 import torch
 
-from csst.data.text_files import read_table, texts_of
-from csst.data.translations import TranslationWriter, key_of
+from csst.data.text.files import read_table, texts_of
+from csst.data.text.translations import TranslationWriter, key_of
 from csst.errors import InputError
-from csst.models.translation import RoundTrip, Sampling, load_translator, specs_of
+from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, specs_of
 
 LINES = 10
 Item = tuple[str, str, int]  # text, key, copy

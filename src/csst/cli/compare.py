@@ -15,12 +15,12 @@ from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.tables import show
 from csst.errors import InputError
 from csst.recipes import Recipe
-from csst.recipes.compare import Line, Outcome, SomeFailed, compare, lines, parallel
-from csst.recipes.rows import PRESETS, Row, preset, rows
 from csst.report import comparison_page
 from csst.report.shown import environment_of
 from csst.report.tables import as_csv, as_json, cells, markdown
-from csst.runs import Run
+from csst.runs.compare import Line, Outcome, SomeFailed, compare, lines, parallel
+from csst.runs.folder import Run
+from csst.runs.rows import PRESETS, Row, preset, rows
 
 
 def parser_of(name: str, base: Recipe) -> Parser:

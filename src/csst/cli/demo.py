@@ -16,14 +16,15 @@ import numpy as np
 from rich.table import Table
 
 from csst.cli.tables import show
-from csst.confusion import confusion_counts
 from csst.data import Digits
 from csst.data.task import Labeled, Task
-from csst.language import objective as read_objective
-from csst.recipes import Recipe, execute, recipe
-from csst.recipes.results import measured
+from csst.maths.confusion import confusion_counts
+from csst.maths.language import objective as read_objective
+from csst.recipes import Recipe, recipe
 from csst.report import comparison_page
-from csst.runs import Run
+from csst.runs import execute
+from csst.runs.folder import Run
+from csst.runs.results import measured
 
 OBJECTIVE = "max min(recall)"
 METHODS = {"ERM": "erm", "LA": "la", "CSL": "csl", "FixMatch": "fixmatch", "CSST": "csst"}

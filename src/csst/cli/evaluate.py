@@ -9,15 +9,16 @@ from typing import Any
 import torch
 
 from csst.cli.tables import metrics_table, show
-from csst.confusion import confusion_counts
 from csst.errors import InputError
-from csst.evaluation import counts, logits, summary
-from csst.language import objective as read_objective
-from csst.recipes import from_dict, trained
-from csst.recipes.members import load_rows
+from csst.maths.confusion import confusion_counts
+from csst.maths.language import objective as read_objective
+from csst.recipes import from_dict
 from csst.recipes.recipe import Recipe
-from csst.recipes.restore import restored
-from csst.runs import Run
+from csst.runs import trained
+from csst.runs.folder import Run
+from csst.runs.members import load_rows
+from csst.runs.restore import restored
+from csst.training.evaluation import counts, logits, summary
 
 
 def main(words: Sequence[str]) -> int:

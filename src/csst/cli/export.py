@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from csst.errors import InputError
-from csst.exporting import FORMATS, export
-from csst.recipes import from_dict, restored
-from csst.recipes.exportable import exportable
-from csst.runs import Run
+from csst.export import FORMATS, export
+from csst.recipes import from_dict
+from csst.runs import restored
+from csst.runs.exportable import exportable
+from csst.runs.folder import Run
 
 
 def main(words: Sequence[str]) -> int:

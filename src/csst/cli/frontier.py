@@ -11,12 +11,12 @@ from rich.table import Table
 from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
-from csst.language import objective as read_objective
-from csst.recipes.results import read_outputs
+from csst.maths.language import objective as read_objective
 from csst.report.frontier import frontier_page
 from csst.rules import trace_frontier
 from csst.rules.fit import read_deployment_prior
-from csst.runs import Run
+from csst.runs.folder import Run
+from csst.runs.results import read_outputs
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
-from csst.confusion import Confusion, check_prior
 from csst.errors import InputError
-from csst.gain import gain_matrix
-from csst.language import ALIASES, Sentence, objective
-from csst.language.tree import shown
-from csst.multipliers import Multipliers
+from csst.maths.confusion import Confusion, check_prior
+from csst.maths.gain import gain_matrix
+from csst.maths.language import ALIASES, Sentence, objective
+from csst.maths.language.tree import shown
+from csst.maths.multipliers import Multipliers
 
 
 def main(words: Sequence[str]) -> int:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import torch
 
 from csst.errors import InputError
-from csst.recipes import from_dict, restored
+from csst.recipes import from_dict
 from csst.report.tables import plain
-from csst.runs import Run
+from csst.runs import restored
+from csst.runs.folder import Run
 
 
 def main(words: Sequence[str]) -> int:

@@ -6,8 +6,8 @@ import sys
 import time
 from types import TracebackType
 
-from csst.records import Record
-from csst.training import Trainer
+from csst.training.records import Record
+from csst.training.trainer import Trainer
 
 LINES = 10
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from csst.evaluation import met
+from csst.training.evaluation import met
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 

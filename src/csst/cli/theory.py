@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.confusion import Confusion
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.evaluation import counts, logits
-from csst.gain import gain_matrix
-from csst.recipes import from_dict, trained
-from csst.runs import Run
+from csst.maths.confusion import Confusion
+from csst.maths.gain import gain_matrix
+from csst.recipes import from_dict
+from csst.runs import trained
+from csst.runs.folder import Run
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import diagnose
@@ -25,6 +25,7 @@ from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expa
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
 from csst.theory.words import sentences, shown
+from csst.training.evaluation import counts, logits
 
 
 def main(words: Sequence[str]) -> int:

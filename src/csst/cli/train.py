@@ -10,9 +10,10 @@ from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
 from csst.cli.tables import metrics_table, show
-from csst.recipes import Recipe, execute, refuse_unused_settings
+from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
+from csst.runs import execute
 
 
 def parser_of(name: str, base: Recipe) -> Parser:

@@ -1,8 +1,8 @@
 """Tasks: where examples come from, how they are split, how they are viewed."""
 
-from csst.data.arrays import Arrays, from_arrays
 from csst.data.digits import Digits
 from csst.data.splits import Split, long_tail, long_tail_counts, stratified
+from csst.data.tabular.arrays import Arrays, from_arrays
 from csst.data.task import Examples, Labeled, Task, View, make
 from csst.data.toy import Gaussians, Toy
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.data.array_views import ShiftAndErase
 from csst.data.splits import long_tail
+from csst.data.tabular.array_views import ShiftAndErase
 from csst.data.task import Task, make
 
 

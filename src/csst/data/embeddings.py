@@ -18,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
+from csst.data.sampling import stream
 from csst.data.task import Examples, Labeled, Task, unchanged
 from csst.errors import InputError
-from csst.sampling import stream
 
 CHUNK = 2048  # examples in memory at once
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

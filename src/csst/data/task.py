@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.confusion import refuse_empty_classes
 from csst.data.splits import split_hash
 from csst.errors import InputError
+from csst.maths.confusion import refuse_empty_classes
 
 View = Callable[[Any, torch.Generator], Any]
 

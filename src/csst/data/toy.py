@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.data.array_views import Noise
 from csst.data.splits import long_tail_counts, split_hash
+from csst.data.tabular.array_views import Noise
 from csst.data.task import Task, make
 from csst.errors import InputError
 

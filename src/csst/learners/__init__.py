@@ -1,6 +1,6 @@
 """What can learn from a few labeled rows: linear, forest, any scikit-learn classifier, and portfolios of them.
 
-The network of the paper learns by `csst.training`; everything here takes a second on a laptop.
+The network of the paper learns by `csst.training.trainer`; everything here takes a second on a laptop.
 """
 
 from __future__ import annotations

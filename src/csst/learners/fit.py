@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.tables import is_sparse, statistics
+from csst.data.tabular.tables import is_sparse, statistics
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
 from csst.learners.read import read_learner
-from csst.objectives import Objective
+from csst.maths.objectives import Objective
 from csst.rules import DecisionRule, FittedRule, fit_evidence
 from csst.rules.fit import bind, read_deployment_prior
 from csst.statistics.rates import RateEstimate

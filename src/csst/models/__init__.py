@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from csst.errors import InputError, nearest
-from csst.models.hf_text import build_text_classifier
-from csst.models.huggingface import build_huggingface
+from csst.models.huggingface.images import build_huggingface
+from csst.models.huggingface.text import build_text_classifier
 from csst.models.mlp import Standardize, mlp
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load

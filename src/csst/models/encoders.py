@@ -22,7 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.models.hf_text import (
+from csst.models.huggingface.hub import first_line, quiet, transformers_library
+from csst.models.huggingface.images import IMAGENET_MEAN, IMAGENET_STD
+from csst.models.huggingface.text import (
     WEIGHTS,
     Tokens,
     fitting,
@@ -34,8 +36,6 @@ from csst.models.hf_text import (
     require_body,
     tokenizer_of,
 )
-from csst.models.hub import first_line, quiet, transformers_library
-from csst.models.huggingface import IMAGENET_MEAN, IMAGENET_STD
 from csst.models.wide_resnet import Pixels
 from csst.plugins import load
 

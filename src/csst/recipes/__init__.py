@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from csst.errors import InputError
-from csst.recipes.execute import assemble, execute, trained
 from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe, refuse_unused_settings
-from csst.recipes.restore import Classifier, restored
 from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -49,16 +47,11 @@ def from_dict(values: dict[str, Any]) -> Recipe:
 
 __all__ = [
     "RECIPES",
-    "Classifier",
     "Custom",
     "Recipe",
     "Source",
-    "assemble",
     "changed",
-    "execute",
     "from_dict",
     "recipe",
     "refuse_unused_settings",
-    "restored",
-    "trained",
 ]

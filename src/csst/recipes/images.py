@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from csst.data.image_arrays import ImageArrays
-from csst.data.image_files import ImageFolder
+from csst.data.images.arrays import ImageArrays
+from csst.data.images.files import ImageFolder
 from csst.models import Model
 from csst.recipes.recipe import Recipe
 from csst.settings import Dual, Training

@@ -8,8 +8,8 @@ test, and the dual step may be given a schedule. None of the three was run here:
 
 from __future__ import annotations
 
-from csst.data.image_arrays import ImageArrays
-from csst.data.image_files import ImageFolder
+from csst.data.images.arrays import ImageArrays
+from csst.data.images.files import ImageFolder
 from csst.models import Model
 from csst.recipes.recipe import Recipe
 from csst.settings import Dual, SelfTrainingSettings, Training

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from csst.data.embeddings import Embedding
-from csst.data.text_views import TextViews
-from csst.data.texts import LongTailTexts, TextFile
+from csst.data.text.texts import LongTailTexts, TextFile
+from csst.data.text.views import TextViews
 from csst.models import Model
 from csst.recipes.recipe import Recipe
 from csst.settings import Dual, Hardware, SelfTrainingSettings, Training

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from csst.evaluation import met
 from csst.report.goals import Covered
 from csst.report.shown import ShownRun
 from csst.report.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, look, shortened
+from csst.training.evaluation import met
 
 #: more classes than this are drawn as a profile, more runs than this as dots instead of bars
 MANY_CLASSES, MANY_RUNS = 30, 4

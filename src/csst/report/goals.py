@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from csst.errors import InputError
-from csst.language import ALIASES, Sentence
-from csst.language import objective as read_objective
-from csst.language.meaning import at_class, entries, evaluate, is_constant, members
-from csst.language.tree import Each, Group, Metric
+from csst.maths.language import ALIASES, Sentence
+from csst.maths.language import objective as read_objective
+from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
+from csst.maths.language.tree import Each, Group, Metric
 
 
 @dataclass(frozen=True)

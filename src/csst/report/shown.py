@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from csst.errors import InputError
-from csst.language import ALIASES
+from csst.maths.language import ALIASES
 from csst.report.goals import multiplier_labels
 from csst.report.journal import thinned_journal
-from csst.runs import Run
+from csst.runs.folder import Run
 
 #: bytes of a journal up to which it is read whole, for the diagnostics of the multipliers
 DIAGNOSED = 64_000_000

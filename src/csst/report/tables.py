@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from csst.recipes.compare import MEASURES, Line
+from csst.runs.compare import MEASURES, Line
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 

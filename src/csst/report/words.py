@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from csst.evaluation import met
 from csst.report.shown import ShownRun
 from csst.report.svg import shortened
+from csst.training.evaluation import met
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from csst.confusion import Confusion
+from csst.maths.confusion import Confusion
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
 from csst.rules.smooth import SmoothObjective, unchecked

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.confusion import Confusion, as_float64, confusion_counts
 from csst.errors import InputError
+from csst.maths.confusion import Confusion, as_float64, confusion_counts
 from csst.statistics.evidence import SMALLEST_PROBABILITY, check_probs
 
 #: probabilities that come out of an inverted gain are at least this

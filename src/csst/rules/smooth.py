@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.confusion import Confusion
-from csst.domains import NonNegative, Simplex, flatten_domain
 from csst.errors import InputError
-from csst.language import Sentence
-from csst.objectives import Objective
+from csst.maths.confusion import Confusion
+from csst.maths.domains import NonNegative, Simplex, flatten_domain
+from csst.maths.language import Sentence
+from csst.maths.objectives import Objective
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
 #: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
 FIRST_PENALTY, MOST_PENALTY = 20.0, 2e4
-#: what a missed constraint costs when rules are compared, as in `csst.selection`
+#: what a missed constraint costs when rules are compared, as in `csst.training.selection`
 MISS_COST = 10.0
 
 

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from csst.gain import Gain
-from csst.losses import cost_sensitive_loss
+from csst.maths.gain import Gain
+from csst.maths.losses import cost_sensitive_loss
 from csst.selftraining.labelers import Labeler
 from csst.selftraining.memory import Memory, Setup
 from csst.selftraining.selectors import Selector

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.gain import Gain
+from csst.maths.gain import Gain
 from csst.selftraining.memory import Memory, Setup
 
 RECENT = 128  # batches behind the running mean of predictions

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.gain import Gain
+from csst.maths.gain import Gain
 from csst.selftraining.memory import Memory, Setup, put
 from csst.statistics.shift import estimate_prior
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from csst.gain import Gain
+from csst.maths.gain import Gain
 from csst.selftraining.memory import Memory, Setup, put
 from csst.selftraining.selectors import Threshold
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from csst.errors import InputError, nearest
-from csst.objectives import Objective
+from csst.maths.objectives import Objective
 from csst.plugins import load
 from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, Rebalancing
@@ -29,7 +29,7 @@ class Method:
     gain_follows: "objective" (the goal of the run), or the fixed goal whose gain is used, e.g. "accuracy" for G = I.
     label, select: make the labeler and the selector from the settings; None learns from labeled examples only.
     refine: makes what changes the probabilities before both, if anything does.
-    rebalance: makes the outer loop of a method that trains in generations; `csst.recipes.execute` runs it, a `Trainer`
+    rebalance: makes the outer loop of a method that trains in generations; `csst.runs.execute` runs it, a `Trainer`
         alone trains one generation.
     """
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.gain import Gain
-from csst.losses import kl_to_optimal
+from csst.maths.gain import Gain
+from csst.maths.losses import kl_to_optimal
 
 
 class Selector(Protocol):

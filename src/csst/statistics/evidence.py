@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from csst.confusion import as_float64, check_prior, refuse_empty_classes
 from csst.errors import InputError
+from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
 from csst.statistics.calibration import Calibration, balanced_weights, calibration_loss, fit_calibration
 from csst.statistics.shift import estimate_prior
 

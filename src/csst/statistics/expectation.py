@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from scipy.stats import beta, norm
 
-from csst.confusion import Confusion
-from csst.objectives import Objective, payoff_of
+from csst.maths.confusion import Confusion
+from csst.maths.objectives import Objective, payoff_of
 from csst.statistics.rates import RateEstimate
 
 #: draws behind an expectation and an interval; fewer where there are many classes

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.confusion import Confusion
+from csst.maths.confusion import Confusion
 from csst.statistics.evidence import Evidence
 
 #: how many labels the unlabeled rows are worth for a class; 10 to 30 do alike

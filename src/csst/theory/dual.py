@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.confusion import Confusion, as_float64, confusion_counts
 from csst.errors import InputError
-from csst.gain import gain_matrix
-from csst.objectives import Objective, played
+from csst.maths.confusion import Confusion, as_float64, confusion_counts
+from csst.maths.gain import gain_matrix
+from csst.maths.objectives import Objective, played
 
 #: over the last half of a run: share of the way that was undone, and largest swing, above which a run warns
 TURNING, SWING = 0.8, 0.1
@@ -35,7 +35,7 @@ def dual_diagnostics(
     labels: Sequence[str] | None = None,
     worst_cases: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
-    """What the multipliers did, from journal records (`csst.records.Record`): plain numbers, and `warnings` in words.
+    """What the multipliers did, from journal records (`csst.training.records.Record`): plain numbers, and `warnings` in words.
 
     labels: names of the multipliers. worst_cases: which of them share out a worst case (`domain.worst_cases`) rather
     than price a constraint; None takes them for one worst case if they always sum to 1, for constraints if not.

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
 from csst.errors import InputError
-from csst.gain import Gain
+from csst.maths.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
+from csst.maths.gain import Gain
 
 
 def weighted_error(confusion: Confusion, weights: Any) -> float:

@@ -1,0 +1,1 @@
+"""Images: folders, archives and arrays, and their weak and strong views."""

@@ -1,0 +1,161 @@
+"""Your own images on disk: class folders, a flat folder of unlabeled images, or a CSV of paths and labels.
+
+Every file is checked before training begins. A small set is decoded once into memory, a large one is read as it is
+used, by worker processes if wanted (`ImageFiles`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
+from csst.data.images.reading import ImageFiles, Readers
+from csst.data.images.views import Strong, Weak
+from csst.data.splits import Split, cut, halves, long_tail, split_hash
+from csst.data.task import Examples, Labeled, Task
+from csst.errors import InputError
+from csst.maths.confusion import refuse_empty_classes
+
+__all__ = ["ImageFiles", "ImageFolder"]
+
+SHOWN = 20  # bad images named in an error
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """Images from files of any size: PNG, JPEG, WebP, BMP, GIF.
+
+    They become RGB, turned upright, the shorter side resized to `size` and the centre cut out; transparent pixels
+    become white. The classes, sorted by name, are the sub-folders of `path` or the labels of `table`.
+
+    Args:
+        path: a folder with one sub-folder of images per class.
+        table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
+        unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
+        test_path: a folder with the same sub-folders, cut in half for validation and test.
+        held_out: share of each class held out, half for validation and half for test; unused with test_path.
+        labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
+        unlabeled: unlabeled images of the first class, cut from the class folders likewise.
+        imbalance: first over last class of that long tail.
+        size: side of the square images, in pixels.
+        skip_bad: leave out images that cannot be read, and count them, rather than stop.
+        workers: processes that read images; 0 reads in the training process.
+        in_memory_megabytes: a set that decodes to at most this many megabytes is kept in memory.
+    """
+
+    path: str = ""
+    table: str = ""
+    unlabeled_path: str = ""
+    test_path: str = ""
+    held_out: float = 0.2
+    labeled: int = 0
+    unlabeled: int = 0
+    imbalance: float = 1.0
+    size: int = 224
+    skip_bad: bool = False
+    workers: int = 0
+    in_memory_megabytes: int = 512
+
+    def load(self, seed: int) -> Task:
+        self._refuse_wrong_options()
+        others = (self.unlabeled_path, self.test_path)
+        files, names = from_table(self.table) if self.table else from_folders(self.path, without=others)
+        if self.unlabeled_path:
+            files += unlabeled_files(self.unlabeled_path)
+        pool = len(files.paths)
+        if self.test_path:
+            held, test_names = from_folders(self.test_path)
+            if test_names != names:
+                different = sorted(set(names) ^ set(test_names))
+                raise InputError(f"test_path must have the same classes as the training images; {different} differ")
+            files += held
+        refuse_twice(files)
+        inputs, good = self._read(files)
+        skipped = len(files.paths) - len(good)
+        in_pool = good < pool
+        files = files.keep(good.tolist())
+        labels = np.array(files.labels, dtype=np.int64)
+        split = self._split(labels, in_pool, names, seed)
+
+        def part(index: np.ndarray) -> Examples:
+            return inputs.part(index) if isinstance(inputs, ImageFiles) else inputs[torch.from_numpy(index)]
+
+        def labeled(index: np.ndarray) -> Labeled:
+            return Labeled(part(index), torch.from_numpy(labels[index]))
+
+        parts = (split.labeled, split.unlabeled, split.validation, split.test)
+        truth = torch.from_numpy(labels[split.unlabeled])
+        return Task(
+            Path(self.table).stem if self.table else Path(self.path).resolve().name,
+            names,
+            labeled(split.labeled),
+            part(split.unlabeled),
+            labeled(split.validation),
+            labeled(split.test),
+            weak=Weak(padding=self.size // 8),
+            strong=Strong(padding=self.size // 8),
+            kind="image",
+            unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
+            split_hash=split_hash(np.array(files.names), labels, *parts),
+            facts={"bad images skipped": skipped} if self.skip_bad else {},
+        )
+
+    def _refuse_wrong_options(self) -> None:
+        if bool(self.path) == bool(self.table):
+            raise InputError("give the images as either path (class folders) or table (a CSV file)")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"held_out is a share between 0 and 1; found {self.held_out}")
+        if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
+            raise InputError("labeled, unlabeled and in_memory_megabytes must be at least 0")
+        if not self.labeled and (self.unlabeled or self.imbalance != 1):
+            raise InputError("unlabeled and imbalance cut a long tail from the class folders, which needs labeled too")
+
+    def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
+        """The readable images, decoded or as files, and their positions."""
+        lazy = ImageFiles(files.paths, self.size, Readers(self.workers))
+        small = len(lazy) * 3 * self.size**2 <= self.in_memory_megabytes * 2**20
+        images, bad = lazy.readers.read(files.paths, self.size if small else 0)
+        if bad and not self.skip_bad:
+            shown = [f"{files.paths[i]} ({reason})" for i, reason in sorted(bad.items())[:SHOWN]]
+            more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+            raise InputError(
+                f"{len(bad)} of {len(files.paths)} images cannot be read: {', '.join(shown)}{more}: "
+                "repair or remove them, or leave them out with skip_bad"
+            )
+        good = np.array([i for i in range(len(files.paths)) if i not in bad], dtype=np.int64)
+        if not small:
+            return lazy.part(good), good
+        return torch.from_numpy(images[good] if bad else images), good
+
+    def _split(self, labels: np.ndarray, in_pool: np.ndarray, names: tuple[str, ...], seed: int) -> Split:
+        known = np.flatnonzero(in_pool & (labels != UNLABELED))
+        counts = torch.from_numpy(np.bincount(labels[known], minlength=len(names)))
+        refuse_empty_classes(counts, names, "recall", "the images that can be read")
+
+        def sizes(c: int, count: int) -> tuple[int, int]:
+            if count < 3:
+                raise InputError(
+                    f"class {names[c]!r} has {count} labeled images, and training, validation and test need one each: "
+                    "label more, merge classes, or give test_path"
+                )
+            held = min(count - 1, max(2, round(self.held_out * count)))
+            return held // 2, held - held // 2
+
+        if self.test_path:
+            held = np.flatnonzero(~in_pool)
+            counts = torch.from_numpy(np.bincount(labels[held], minlength=len(names)))
+            refuse_empty_classes(counts, names, "recall", "test_path")
+            validation, test = (held[index] for index in halves(labels[held], seed, names))
+        else:
+            validation, test = (known[index] for index in cut(labels[known], seed, sizes))
+        rest = np.setdiff1d(known, np.concatenate([validation, test]))
+        unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
+        if not self.labeled:
+            return Split(rest, unlabeled, validation, test)
+        tail = long_tail(labels[rest], self.labeled, self.unlabeled, self.imbalance, seed=seed)
+        return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)

@@ -1,0 +1,136 @@
+"""Weak and strong views of images, a whole batch at a time.
+
+    Weak      reflect-padded random crop and random horizontal flip                       alpha(x)
+    Strong    the weak view, then RandAugment, then Cutout                                A(x)
+    OPERATIONS    RandAugment's table: name -> (function, low, high)
+
+The views of FixMatch (Sohn et al. 2020, Table 12). A view is called with images (B, C, H, W), uint8, C = 1 or 3, and
+a `torch.Generator`; every image gets its own draws, and the same generator state gives the same views. The generator
+may live on the CPU while the images are on a GPU. Nothing is done in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csst.data.images.operations import GEOMETRY, OPERATIONS, affine, check_images
+from csst.errors import InputError
+
+__all__ = ["GRAY", "OPERATIONS", "Strong", "Weak"]
+
+GRAY = 127
+
+
+@dataclass(frozen=True)
+class Weak:
+    """A random crop of the image padded by reflection, and a flip with probability 1/2."""
+
+    padding: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise InputError(f"the padding of a crop must be at least 0 pixels; found {self.padding}")
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right), with x mirrored for a flip.
+
+        `down` and `right` are uniform in -padding ... padding.
+        """
+        batch, channels, height, width = check_images(images).shape
+        if self.padding >= min(height, width):
+            raise InputError(
+                f"a crop by reflection needs padding below the image's sides; "
+                f"found padding {self.padding} for images of {height}x{width}: lower the padding"
+            )
+        down, right = _integers(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
+        x = torch.arange(width, device=images.device)
+        if self.flip:
+            x = torch.where(_integers(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
+        rows = _reflect(torch.arange(height, device=images.device) + down, height)
+        columns = _reflect(x + right, width)
+        source = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
+        return images.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
+
+
+@dataclass(frozen=True)
+class Strong:
+    """The weak view, then random operations, then a gray square.
+
+    `operations` are drawn per image, uniformly and with replacement from `OPERATIONS`, each with a magnitude uniform
+    in its range. `cutout` is the square's side as a fraction of the image's shorter side; its center is uniform over
+    the pixels, and what falls outside the image is lost.
+    """
+
+    operations: int = 2
+    cutout: float = 0.5
+    padding: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        Weak(self.padding, self.flip)
+        if self.operations < 0:
+            raise InputError(f"the number of operations must be at least 0; found {self.operations}")
+        if not 0 <= self.cutout <= 1:
+            raise InputError(f"cutout is a fraction of the image's side, between 0 and 1; found {self.cutout}")
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        images = Weak(self.padding, self.flip)(images, generator)
+        for _ in range(self.operations):
+            images = _operated(images, generator)
+        return _cut_out(images, round(self.cutout * min(images.shape[2:])), generator)
+
+
+def _operated(images: Tensor, generator: torch.Generator) -> Tensor:
+    """One random operation per image: sort the images by operation, run each operation once, sort back.
+
+    The geometric operations, last in the order, share one `affine`.
+    """
+    shape, device = (len(images),), generator.device
+    choice = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
+    level = torch.rand(shape, generator=generator, device=device).to(images.device)
+    counts = choice.bincount(minlength=len(OPERATIONS)).tolist()
+    order = choice.argsort(stable=True)
+    place = order.argsort().to(images.device)
+    order = order.to(images.device)
+    images = images.index_select(0, order)
+    groups = zip(OPERATIONS.items(), images.split(counts), level[order].split(counts), strict=True)
+    maps = []
+    for (name, (function, low, high)), group, part in groups:
+        magnitude = low + (high - low) * part
+        if name in GEOMETRY:
+            maps.append(GEOMETRY[name](magnitude, *images.shape[2:]))
+        elif len(group):
+            group.copy_(function(group, magnitude))
+    coefficients = torch.cat(maps, 1)
+    moving = images[len(images) - coefficients.shape[1] :]
+    moving.copy_(affine(moving, coefficients))
+    return images.index_select(0, place)
+
+
+def _cut_out(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Gray squares of the given side, in place: the images are the caller's own."""
+    height, width = images.shape[2:]
+    rows, columns = _covered(height, side, images, generator), _covered(width, side, images, generator)
+    square = (rows[:, :, None] & columns[:, None, :])[:, None]
+    return images.bitwise_and_(~square).bitwise_or_(square & GRAY)
+
+
+def _covered(length: int, side: int, images: Tensor, generator: torch.Generator) -> Tensor:
+    """255 for those of the `length` places (B, length) in a segment of the given side around a random one, else 0."""
+    start = _integers(length, (len(images), 1), images, generator) - side // 2
+    place = torch.arange(length, device=images.device)
+    return ((place >= start) & (place < start + side)).to(torch.uint8).neg_()
+
+
+def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: torch.Generator) -> Tensor:
+    """Uniform integers below `high`, drawn where the generator lives, on the images' device."""
+    return torch.randint(high, shape, generator=generator, device=generator.device).to(images.device)
+
+
+def _reflect(index: Tensor, length: int) -> Tensor:
+    """Indices in 0 ... length - 1, mirrored at both ends without repeating the edge."""
+    return length - 1 - (length - 1 - index.abs()).abs()

@@ -1,0 +1,1 @@
+"""Tables: arrays, data frames and sparse matrices, and the views of their rows."""

@@ -1,0 +1,157 @@
+"""The user's own arrays: an `.npz` file, or NumPy arrays and tensors in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.data.splits import split_hash, stratified
+from csst.data.tabular.array_views import Corrupt, Noise
+from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make
+from csst.errors import InputError, nearest
+
+KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A task from an `.npz` file.
+
+    Keys: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and y_test,
+    class_names. Without a validation set, a share of the labeled examples is held out, stratified by class.
+
+    Args:
+        path: the .npz file.
+        validation: share of the labeled examples held out where the file has no validation set.
+        weak_noise: noise of the weak view, in standard deviations of each feature.
+        strong_noise: noise of the strong view.
+        strong_corruption: share of the features that the strong view takes from another example.
+    """
+
+    path: str = ""
+    validation: float = 0.2
+    weak_noise: float = 0.02
+    strong_noise: float = 0.1
+    strong_corruption: float = 0.2
+
+    def load_rows(self) -> RowTask:
+        """The rows of the file; no validation set is cut from them."""
+        return rows_from_arrays(self._read(), Path(self.path).stem)
+
+    def _read(self) -> dict[str, np.ndarray]:
+        if not self.path:
+            raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz")
+        return read_npz(self.path, KEYS, needed=("x", "y"))
+
+    def load(self, seed: int) -> Task:
+        return from_arrays(
+            self._read(),
+            name=Path(self.path).stem,
+            validation=self.validation,
+            seed=seed,
+            noise=(self.weak_noise, self.strong_noise),
+            corruption=self.strong_corruption,
+        )
+
+
+def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays of an `.npz` file under known names; pickled objects are refused."""
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}")
+    try:
+        stored = np.load(path, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(needed)} is needed")
+        with stored:
+            unknown = [key for key in stored.files if key not in keys]
+            if unknown:
+                hints = "".join(nearest(key, keys) for key in unknown[:1])
+                raise InputError(f"{path} has unknown arrays {unknown}{hints or '; known: ' + ', '.join(keys)}")
+            arrays = {key: stored[key] for key in stored.files}
+    except InputError:
+        raise
+    except Exception as error:  # a damaged archive can make its reader raise anything
+        raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from None
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise InputError(f"{path} lacks {', '.join(missing)}; found {', '.join(arrays) or 'nothing'}")
+    return arrays
+
+
+def from_arrays(
+    arrays: dict[str, Any],
+    name: str = "arrays",
+    validation: float = 0.2,
+    seed: int = 0,
+    noise: tuple[float, float] = (0.02, 0.1),
+    corruption: float = 0.2,
+    views: tuple[View, View] | None = None,
+) -> Task:
+    """A task from arrays under the names `KEYS`; y == -1 means unlabeled. `views` replaces the weak and strong view."""
+    rows = rows_from_arrays(arrays, name)
+    names, known_rows = rows.class_names, rows.labeled
+    labeled: tuple[Any, Any] = (known_rows.inputs, known_rows.labels)
+    if "x_validation" in arrays:
+        held = (arrays["x_validation"], _needed(arrays, "y_validation"))
+    else:
+        out = torch.from_numpy(stratified(labeled[1].numpy(), validation, seed, names))
+        keep = torch.ones(len(labeled[1]), dtype=torch.bool)
+        keep[out] = False
+        held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
+    test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
+    rest: Any = rows.unlabeled
+    scale = torch.cat([labeled[0], rest]).float().std(0)
+    weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
+    return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+
+
+def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
+    """The parts of arrays under the names `KEYS`; y == -1 means unlabeled."""
+    x, y = as_inputs(arrays["x"], "x"), as_labels(arrays["y"], "y")
+    if len(x) != len(y):
+        raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
+    if (y < -1).any():
+        raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
+    known = y >= 0
+    if not known.any():
+        raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
+    if "class_names" not in arrays and int(y.max()) >= int(known.sum()):
+        raise InputError(
+            f"y goes up to class {int(y.max())} with {int(known.sum())} labeled examples, and every class needs one: "
+            "number the classes 0 .. K-1"
+        )
+    names = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else None
+    names = names or tuple(str(c) for c in range(int(y.max()) + 1))
+    if len(set(names)) < len(names):
+        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
+    if int(y.max()) >= len(names):
+        raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
+    unlabeled = [x[~known]] + ([as_inputs(arrays["x_unlabeled"], "x_unlabeled")] if "x_unlabeled" in arrays else [])
+    if unlabeled[-1].shape[1:] != x.shape[1:]:
+        raise InputError(
+            f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
+            f"{tuple(unlabeled[-1].shape[1:])}"
+        )
+    rest, labeled = torch.cat(unlabeled), Labeled(x[known], y[known])
+
+    def part(key: str) -> Labeled | None:
+        if f"x_{key}" not in arrays:
+            return None
+        inputs = as_inputs(arrays[f"x_{key}"], f"{key} inputs")
+        return Labeled(inputs, as_labels(_needed(arrays, f"y_{key}"), f"{key} labels"))
+
+    validation, test = part("validation"), part("test")
+    parts = [one for one in (labeled, validation, test) if one is not None]
+    content = [np.asarray(values) for one in parts for values in (one.inputs, one.labels)]
+    digest = split_hash(*content, rest.numpy())
+    return RowTask(name, names, labeled, rest, validation, test, "array", digest)
+
+
+def _needed(arrays: dict[str, Any], key: str) -> Any:
+    if key not in arrays:
+        raise InputError(f"{key.replace('y_', 'x_')} is given, so {key} is needed too")
+    return arrays[key]

@@ -1,0 +1,1 @@
+"""Texts: files, the Hugging Face hub, and the views of a text."""

@@ -1,0 +1,253 @@
+"""The gain matrix: what one prediction is worth now, and how a loss sees it.
+
+    G_ij = (1/pi_i) d/dR_ij [u + lambda . phi]        the gradient of the objective, at the smoothed rates R~
+    G    = M D,  D = diag(G_11, ..., G_KK)            the split that the hybrid loss needs (paper, Eq. loss:hyb)
+
+Canonical form of a *derived* gain: a constant added to a row of G changes no Bayes rule, so row i gets the
+smallest c_i >= 0 that makes every entry >= 0 and G_ii >= 1e-6 max_j G_ij. The paper's gains already satisfy this
+and stay untouched. A row of zeros (a class the objective is indifferent to) becomes 1e-6 of the largest entry of G.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.maths.confusion import Confusion, as_float64, check_prior
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, played
+
+SMALLEST_DIAGONAL = 1e-6
+
+
+class Gain:
+    """A gain matrix (K, K): G_ij is the reward for predicting j when the truth is i.
+
+    Made from a matrix, or from the vector (K,) of a diagonal one; keeps its dtype. `entries` is what is stored: the
+    vector where G is diagonal, the matrix where it is not.
+    """
+
+    entries: Tensor
+
+    def __init__(self, given: Any) -> None:
+        entries = given.detach() if isinstance(given, Tensor) else as_float64(given, "a gain matrix")
+        entries = entries if entries.is_floating_point() else as_float64(entries, "a gain matrix")
+        shape = tuple(entries.shape)
+        if len(shape) not in (1, 2) or len(set(shape)) != 1 or shape[0] < 2:
+            raise InputError(
+                f"a gain matrix has shape (K, K) with K >= 2, or (K,) for its diagonal if the rest is 0; found {shape}"
+            )
+        if not torch.isfinite(entries).all():
+            raise InputError("a gain matrix must be finite; found NaN or infinite entries")
+        own = entries if entries.ndim == 1 else entries.diagonal()
+        if entries.ndim == 2 and (entries < 0).any():
+            row, column = (entries < 0).nonzero()[0].tolist()
+            raise InputError(
+                f"a gain matrix must be non-negative; G[{row},{column}] = {float(entries[row, column]):.4g}: adding a "
+                "constant to that row changes no Bayes rule"
+            )
+        bad = (own <= 0).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(
+                f"the diagonal of a gain matrix must be positive, the loss divides by D = diag(G) (G = M D); "
+                f"G_ii <= 0 for classes {bad}: add a constant to those rows, which changes no Bayes rule"
+            )
+        only_own = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
+        self.entries = own.clone() if only_own else entries
+
+    def __repr__(self) -> str:
+        return f"Gain({self.entries!r})"
+
+    @property
+    def classes(self) -> int:
+        return self.entries.shape[0]
+
+    @property
+    def is_diagonal(self) -> bool:
+        return self.entries.ndim == 1
+
+    @property
+    def matrix(self) -> Tensor:
+        """G, (K, K); of a diagonal one it is made anew at every call."""
+        return torch.diag(self.entries) if self.is_diagonal else self.entries
+
+    @property
+    def diagonal(self) -> Tensor:
+        """D_ii = G_ii, as a vector."""
+        return self.entries if self.is_diagonal else self.entries.diagonal()
+
+    @cached_property
+    def mixing(self) -> Tensor:
+        """M = G D^-1, with ones on its diagonal."""
+        return self.matrix / self.diagonal
+
+    def optimal_prediction(self, target: Tensor) -> Tensor:
+        """norm(G^T p): the softmax that is optimal for a target, class indices (B,) or distributions (B, K).
+
+        Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
+        """
+        target = check_target(target, self.classes)
+        return self.optimal(target.to(self.entries.device), self.scaled).to(self.entries.dtype)
+
+    def optimal(self, target: Tensor, like: Tensor) -> Tensor:
+        """`optimal_prediction` of a checked target, computed in the dtype and on the device of `like`."""
+        if not target.is_floating_point():
+            if self.is_diagonal:
+                return torch.nn.functional.one_hot(target.to(like.device), self.classes).to(like.dtype)
+            return self.table("optimal_rows", like).index_select(0, target)
+        weights = self.pulled(target, self.table("scaled", like))
+        return weights / weights.sum(-1, keepdim=True)
+
+    def pulled(self, target: Tensor, entries: Tensor) -> Tensor:
+        """G^T target for distributions (..., K), from the entries of G or a multiple of it."""
+        target = target.to(entries.dtype)
+        return target * entries if entries.ndim == 1 else target @ entries
+
+    def posterior(self, softmax: Tensor) -> Tensor:
+        """The class probabilities p to which softmaxes (..., K) trained under G belong: norm(G^T p) = softmax.
+
+        Where no distribution has such a softmax (only a non-diagonal G), negative entries of the solution become 0.
+        """
+        entries = self.table("scaled" if self.is_diagonal else "inverse", softmax)
+        weights = (
+            softmax / entries if self.is_diagonal else (softmax @ entries).clamp(min=torch.finfo(softmax.dtype).tiny)
+        )
+        return weights / weights.sum(-1, keepdim=True)
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """The inverse of a non-diagonal G / max G, the pseudo-inverse where it has none, float64."""
+        return torch.linalg.pinv(self.scaled)
+
+    @property
+    def undoing(self) -> Tensor | None:
+        """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = I."""
+        if not self.is_diagonal:
+            return self.inverse.cpu()
+        return None if bool((self.entries == self.entries[0]).all()) else 1 / self.scaled.cpu()
+
+    @cached_property
+    def optimal_rows(self) -> Tensor:
+        """norm(G^T e_y) for every label y, float64."""
+        rows = torch.diag(torch.ones_like(self.scaled)) if self.is_diagonal else self.scaled
+        return rows / rows.sum(1, keepdim=True)
+
+    @cached_property
+    def log_diagonal(self) -> Tensor:
+        """log D up to a constant, float64; a constant cancels in softmax(s - log D)."""
+        return (self.scaled if self.is_diagonal else self.scaled.diagonal()).log()
+
+    @cached_property
+    def scaled(self) -> Tensor:
+        """The entries of G / max G in float64, so that a common factor can neither overflow nor underflow."""
+        wide = self.entries.to(torch.float64)
+        return wide / wide.max()
+
+    def table(self, name: str, like: Tensor) -> Tensor:
+        """A table by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, kept."""
+        key = f"_{name}_{like.dtype}_{like.device}"
+        if key not in self.__dict__:
+            # dtype first: not every device has float64
+            self.__dict__[key] = getattr(self, name).to(like.dtype).to(like.device)
+        return self.__dict__[key]
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """The entropy of norm(G^T e_y) for every label y, float64; 0 where G is diagonal."""
+        if self.is_diagonal:
+            return torch.zeros_like(self.scaled)
+        return -torch.special.xlogy(self.optimal_rows, self.optimal_rows).sum(1)
+
+
+class ConstantGain(Objective):
+    """max sum_ij G_ij C_ij for a gain matrix of the user's, used exactly as given (paper, Eq. csl-obj)."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.constant_gain = Gain(matrix).matrix
+
+    def utility(self, c: Confusion) -> Tensor:
+        assert self.constant_gain is not None
+        return (self.constant_gain.to(c.rates) * c.matrix).sum()
+
+    def __str__(self) -> str:
+        return "max sum(G * C) for a constant gain matrix G"
+
+
+def gain_matrix(
+    objective: Objective | str,
+    multipliers: Any,
+    confusion: Confusion,
+    train_prior: Any,
+    metric_prior: MetricPrior | None = None,
+) -> Gain:
+    """The gain of an objective at these multipliers: G_ij = (1/pi_i) d/dR_ij [u + lambda . phi].
+
+    `metric_prior` is the class prior under which the objective is differentiated: "train" (the paper) or
+    "evaluation" (the confusion's own); None takes the objective's own. pi is always the training prior.
+    """
+    prior = check_prior(train_prior, "the training prior")
+    if confusion.classes != len(prior):
+        raise InputError(f"the confusion has {confusion.classes} classes and the training prior {len(prior)}")
+    objective = read_objective(objective)
+    where = metric_prior or objective.metric_prior
+    if where not in METRIC_PRIORS:
+        raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {where!r}")
+    objective = objective.bound_to(prior)
+    if objective.constant_gain is not None:
+        if len(objective.constant_gain) != len(prior):
+            raise InputError(f"the gain matrix has {len(objective.constant_gain)} classes, the prior {len(prior)}")
+        return Gain(objective.constant_gain)
+    values = as_float64(multipliers, "the multipliers").detach()
+    if not torch.isfinite(values).all() or (values < 0).any():
+        raise InputError(f"multipliers must be finite and non-negative; found {values.tolist()}")
+    smoothed = confusion.smoothed(objective.epsilon)
+    with torch.enable_grad():
+        rates = smoothed.rates.detach().requires_grad_()
+        game = played(objective, values, Confusion(rates, prior if where == "train" else smoothed.prior))
+        if not game.requires_grad:
+            raise InputError(f"{objective} does not depend on the predictions, so there is nothing to learn")
+        (weights,) = torch.autograd.grad(game, rates)
+    if not torch.isfinite(weights).all():
+        raise InputError(f"{objective} has a non-finite gradient at these rates: raise epsilon or rewrite the metric")
+    return Gain(canonical(weights / prior[:, None]))
+
+
+def canonical(matrix: Tensor) -> Tensor:
+    """The canonical form of a derived gain (see the top of this file)."""
+    least, most, own = matrix.amin(1), matrix.amax(1), matrix.diagonal()
+    need = (SMALLEST_DIAGONAL * most - own) / (1 - SMALLEST_DIAGONAL)
+    shifted = matrix + torch.maximum(-least, need).clamp(min=0)[:, None]
+    scale = float(shifted.max()) or 1.0
+    return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_DIAGONAL * scale)
+
+
+def check_target(target: Tensor, classes: int) -> Tensor:
+    """Class indices (B,) in range, or distributions (B, K); detached. Values are checked on the CPU only."""
+    if not isinstance(target, Tensor):
+        raise InputError(
+            f"the target must be a tensor of class indices (B,) or distributions (B, K); found {type(target).__name__}"
+        )
+    target = target.detach()
+    soft = target.is_floating_point()
+    if target.ndim != (2 if soft else 1) or (soft and target.shape[1] != classes) or target.dtype == torch.bool:
+        raise InputError(
+            f"the target must be integer class indices (B,) or distributions (B, {classes}); "
+            f"found shape {tuple(target.shape)} of {target.dtype}"
+        )
+    if target.device.type == "cpu" and target.numel():
+        low, high = (x.item() for x in torch.aminmax(target))
+        if soft and not (low >= 0 and high < float("inf")):
+            raise InputError(
+                f"a target distribution must be finite and non-negative; found values from {low:.4g} to {high:.4g}"
+            )
+        if soft and float((target.sum(1) - 1).abs().max()) > 0.02:  # loose enough for sixteen-bit distributions
+            raise InputError(
+                f"each target distribution must sum to 1; found sums such as {float(target.sum(1)[0]):.4g}"
+            )
+        if not soft and not (low >= 0 and high < classes):
+            raise InputError(f"class indices must lie in 0 .. {classes - 1}; found values from {low} to {high}")
+    return target if soft else target.long()

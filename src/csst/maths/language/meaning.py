@@ -1,0 +1,148 @@
+"""What the parts of a sentence mean: their shape, their value for a confusion, their form for one class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError, ObjectiveError, nearest
+from csst.maths.confusion import Confusion
+from csst.maths.language.binding import Binding
+from csst.maths.language.tree import (
+    Call,
+    ClassCount,
+    Constraint,
+    Each,
+    Group,
+    Metric,
+    Negative,
+    Node,
+    Number,
+    Sum,
+    Term,
+    children,
+    walk,
+)
+
+MEANS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda v: v.mean(),
+    "min": lambda v: v.min(),
+    "gmean": lambda v: v.log().mean().exp(),
+    "hmean": lambda v: 1 / (1 / v).mean(),
+    "qmean": lambda v: 1 - (1 - v).square().mean().sqrt(),
+}
+VECTOR = "classes"
+
+
+def is_constant(node: Node) -> bool:
+    return not any(isinstance(n, (Metric, Each)) for n in walk(node))
+
+
+def shape(node: Node, text: str) -> str:
+    """ "" for a number, "classes" for one value per class, the group's name for one value per member of it."""
+    if isinstance(node, Metric):
+        return "" if node.name == "accuracy" or node.index is not None else VECTOR
+    if isinstance(node, Each):
+        return f"each {node.group}"
+    shapes = [(shape(child, text), child) for child in children(node)]
+    if isinstance(node, Call):
+        return ""
+    vectors = [(s, child) for s, child in shapes if s]
+    for other, child in vectors[1:]:
+        if other != vectors[0][0]:
+            why = "vectors over different classes cannot be combined; take mean(...) of one of them"
+            raise ObjectiveError(why, text, child.start, child.end)
+    return vectors[0][0] if vectors else ""
+
+
+def entries(node: Node, binding: Binding, text: str) -> int:
+    """How many numbers this is: 1, K, or the size of a group."""
+    kind = shape(node, text)
+    if kind == VECTOR:
+        assert binding.classes is not None
+        return binding.classes
+    if not kind:
+        return 1
+    each = next(n for n in walk(node) if isinstance(n, Each))
+    return len(members(Group(each.group), each, binding, text))
+
+
+def members(index: int | str | Group, node: Node, binding: Binding, text: str, may_wait: bool = False) -> list[int]:
+    """The classes an index refers to. `may_wait`: head and tail may still come from the training prior."""
+    try:
+        if not isinstance(index, Group):
+            return [binding.class_index(index)]
+        found = binding.group(index.name)
+        if found is not None:
+            bad = [m for m in found if binding.classes is not None and m >= binding.classes]
+            if bad:
+                raise InputError(f"group {index.name!r} names classes {bad}, beyond 0 .. {(binding.classes or 0) - 1}")
+            return list(found)
+        if may_wait and index.name in ("head", "tail"):
+            return []
+        known = [name for name, _ in binding.groups]
+        if binding.class_names is not None and index.name in binding.class_names:
+            raise InputError(f"there is no group {index.name!r}; a class is written in quotes: [{index.name!r}]")
+        hint = nearest(index.name, {*known, "head", "tail"} - {index.name})
+        raise InputError(
+            f"group {index.name!r} is not known"
+            f"{hint or ': bind the objective with groups={...}, or to a training prior'}"
+        )
+    except InputError as error:
+        raise ObjectiveError(str(error), text, node.start, node.end) from None
+
+
+def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Tensor:
+    """The value for a confusion, differentiable in its rates; constants need no confusion."""
+
+    def value(inner: Node) -> Tensor:
+        return evaluate(inner, c, binding, text)
+
+    if isinstance(node, Number):
+        return torch.tensor(float(node.value), dtype=torch.float64)
+    if isinstance(node, ClassCount):
+        return torch.tensor(float(binding.classes or 0), dtype=torch.float64)
+    if isinstance(node, Metric):
+        values = getattr(c, node.name)
+        return values if node.index is None else values[members(node.index, node, binding, text)].mean()
+    if isinstance(node, Each):
+        return getattr(c, node.metric)[members(Group(node.group), node, binding, text)]
+    if isinstance(node, Call):
+        return MEANS[node.function](torch.cat([torch.atleast_1d(value(arg)) for arg in node.args]))
+    if isinstance(node, Negative):
+        return -value(node.of)
+    if isinstance(node, Sum):
+        total = value(node.terms[0][1])
+        for sign, term in node.terms[1:]:
+            total = total + value(term) if sign == "+" else total - value(term)
+        return total
+    assert isinstance(node, Term)
+    product = value(node.factors[0][1])
+    for sign, factor in node.factors[1:]:
+        if sign == "/" and is_constant(factor) and float(value(factor)) == 0:
+            raise ObjectiveError("this divides by zero", text, factor.start, factor.end)
+        product = product * value(factor) if sign == "*" else product / value(factor)
+    return product
+
+
+def at_class(node: Node, k: int, binding: Binding) -> Node:
+    """The k-th entry of a vector as a tree of its own: recall → recall['cat']."""
+    if isinstance(node, Metric):
+        whole = node.index is None and node.name != "accuracy"
+        return replace(node, index=binding.named(k)) if whole else node
+    if isinstance(node, Each):
+        found = binding.group(node.group)
+        assert found is not None
+        return Metric(node.metric, binding.named(found[k]))
+    if isinstance(node, Negative):
+        return replace(node, of=at_class(node.of, k, binding))
+    if isinstance(node, Sum):
+        return replace(node, terms=tuple((sign, at_class(n, k, binding)) for sign, n in node.terms))
+    if isinstance(node, Term):
+        return replace(node, factors=tuple((sign, at_class(n, k, binding)) for sign, n in node.factors))
+    if isinstance(node, Constraint):
+        return replace(node, left=at_class(node.left, k, binding), right=at_class(node.right, k, binding))
+    return node

@@ -1,0 +1,233 @@
+"""The grammar of objective sentences: text → tree. A parser of our own over a small whitelist; never `eval`.
+
+sentence    max EXPR [s.t. CONSTRAINT, ...]
+constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints)
+expr        terms joined by + and -; factors joined by * and /; unary -; ( ... )
+atom        NUMBER | K | METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from csst.errors import ObjectiveError, nearest
+from csst.maths.confusion import METRICS
+from csst.maths.language.tree import (
+    Call,
+    ClassCount,
+    Constraint,
+    Each,
+    Group,
+    Metric,
+    Negative,
+    Node,
+    Number,
+    Sum,
+    Term,
+)
+
+FUNCTIONS = ("mean", "min", "gmean", "hmean", "qmean")
+WORDS = ("max", "K", "each", *FUNCTIONS, *METRICS)
+DEEPEST = 40
+LONGEST = 200_000
+
+_TOKEN = re.compile(
+    r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<st>s\.t\.|subject\s+to\b)"
+    r"|(?P<name>[^\W\d]\w*)|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<op>>=|<=|==|!=|\*\*|[≥≤<>=()\[\],+\-*/])",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+class Parser:
+    """Recursive descent, one method per rule of the grammar at the top of this file."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.depth = text, 0, 0
+        if len(text) > LONGEST:
+            raise ObjectiveError(f"an objective is a sentence of at most {LONGEST} characters; found {len(text)}")
+        self.tokens = list(self._tokens())
+
+    def sentence(self) -> tuple[Node, tuple[Constraint, ...]]:
+        first = self.now
+        if first.kind == "end":
+            raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
+        if first.text != "max":
+            hint = (
+                "to minimise a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
+            )
+            raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
+        self.at += 1
+        goal = self.expr()
+        constraints: list[Constraint] = []
+        if self.now.kind == "st":
+            self.at += 1
+            constraints += self.constraint()
+            while self.take(","):
+                constraints += self.constraint()
+        if self.now.kind != "end":
+            if self.now.text in (">=", "<=", "≥", "≤"):
+                raise self.error("a constraint comes after 's.t.': max <goal> s.t. <constraint>", self.now)
+            raise self.error(f"did not expect {self.now.text!r} here: an operator, ',' or 's.t.' may follow", self.now)
+        return goal, tuple(constraints)
+
+    def constraint(self) -> list[Constraint]:
+        sides, signs = [self.expr()], []
+        while self.now.kind == "op" and self.now.text in (">=", "<=", "≥", "≤", "<", ">", "=", "==", "!="):
+            sign = {"≥": ">=", "≤": "<="}.get(self.now.text, self.now.text)
+            if sign not in (">=", "<="):
+                raise self.error(f"a constraint is written with >= or <=; found {sign!r}", self.now)
+            signs.append(sign)
+            self.at += 1
+            sides.append(self.expr())
+        if not signs:
+            raise self.error("a constraint needs >= or <=, as in 'coverage >= 0.95/K'", self.now)
+        pairs = zip(sides, signs, sides[1:], strict=False)
+        return [Constraint(a, s, b, start=a.start, end=b.end) for a, s, b in pairs]
+
+    def expr(self) -> Node:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.error(f"brackets are nested more than {DEEPEST} deep", self.now)
+        terms = [("+", self.term())]
+        while self.now.kind == "op" and self.now.text in "+-":
+            self.at += 1
+            terms.append((self.tokens[self.at - 1].text, self.term()))
+        self.depth -= 1
+        first, last = terms[0][1], terms[-1][1]
+        return first if len(terms) == 1 else Sum(tuple(terms), start=first.start, end=last.end)
+
+    def term(self) -> Node:
+        factors = [("*", self.factor())]
+        while self.now.kind == "op" and self.now.text in ("*", "/", "**"):
+            if self.now.text == "**":
+                raise self.error("powers are not part of the language: use + - * / and the functions", self.now)
+            self.at += 1
+            factors.append((self.tokens[self.at - 1].text, self.factor()))
+        first, last = factors[0][1], factors[-1][1]
+        return first if len(factors) == 1 else Term(tuple(factors), start=first.start, end=last.end)
+
+    def factor(self) -> Node:
+        start = self.now.start
+        if self.take("-"):
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise self.error(f"signs are nested more than {DEEPEST} deep", self.now)
+            of = self.factor()
+            self.depth -= 1
+            return Negative(of, start=start, end=of.end)
+        return self.atom()
+
+    def atom(self) -> Node:
+        token = self.now
+        self.at += 1
+        if token.kind == "number":
+            value = float(token.text)
+            if value == float("inf"):
+                raise self.error("this number is too large", token)
+            whole = token.text.isdigit() and value < 2**53
+            return Number(int(token.text) if whole else value, start=token.start, end=token.end)
+        if token.text == "(" and token.kind == "op":
+            inner = self.expr()
+            self.expect(")", "to close the bracket")
+            return inner
+        if token.kind == "name":
+            return self.word(token)
+        self.at -= 1
+        found = "the sentence ends" if token.kind == "end" else f"found {token.text!r}"
+        raise self.error(f"expected a metric, a function or a number here; {found}", token)
+
+    def word(self, token: Token) -> Node:
+        name = token.text
+        if name == "K":
+            return ClassCount(start=token.start, end=token.end)
+        if name in METRICS:
+            if not self.take("["):
+                return Metric(name, start=token.start, end=token.end)
+            if name == "accuracy":
+                raise self.error(
+                    "accuracy is one number and has no classes to choose from; did you mean recall[...]?", token
+                )
+            index = self.index()
+            return Metric(name, index, start=token.start, end=self.expect("]", "to close the index").end)
+        if name == "each":
+            return self.each(token)
+        if name in FUNCTIONS:
+            self.expect("(", f"after {name}")
+            args = [self.expr()]
+            while self.take(","):
+                args.append(self.expr())
+            return Call(name, tuple(args), start=token.start, end=self.expect(")", f"to close {name}(").end)
+        if name == "max":
+            raise self.error("'max' stands once, at the start of the sentence", token)
+        raise self.error(f"unknown word {name!r}{nearest(name, WORDS)}", token)
+
+    def each(self, token: Token) -> Node:
+        self.expect("(", "after each")
+        metric = self.now
+        self.at += 1
+        if metric.text not in METRICS or metric.text == "accuracy":
+            raise self.error(
+                f"each(metric, group) takes a metric with one value per class{nearest(metric.text, METRICS[:-1])}",
+                metric,
+            )
+        self.expect(",", "between the metric and the group of each(metric, group)")
+        group = self.now
+        self.at += 1
+        if group.kind != "name":
+            raise self.error("each(metric, group) takes the name of a group, such as head", group)
+        return Each(metric.text, group.text, start=token.start, end=self.expect(")", "to close each(").end)
+
+    def index(self) -> int | str | Group:
+        token = self.now
+        self.at += 1
+        if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
+            return int(token.text)
+        if token.kind == "string":
+            return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
+        if token.kind == "name":
+            return Group(token.text)
+        self.at -= 1
+        raise self.error("a class is an index (3) or a quoted name ('fraud'), a group is a word (head)", token)
+
+    @property
+    def now(self) -> Token:
+        return self.tokens[self.at]
+
+    def take(self, text: str) -> bool:
+        found = self.now.kind == "op" and self.now.text == text
+        self.at += found
+        return found
+
+    def expect(self, text: str, why: str) -> Token:
+        if not self.take(text):
+            raise self.error(f"expected {text!r} {why}", self.now)
+        return self.tokens[self.at - 1]
+
+    def error(self, sentence: str, token: Token) -> ObjectiveError:
+        return ObjectiveError(sentence, self.text, token.start, token.end)
+
+    def _tokens(self) -> Iterator[Token]:
+        at = 0
+        while at < len(self.text):
+            match = _TOKEN.match(self.text, at)
+            if match is None:
+                quote = self.text[at] in "'\""
+                why = "this quote is not closed" if quote else f"{self.text[at]!r} is not part of the language"
+                raise ObjectiveError(why, self.text, at, at + 1)
+            if match.lastgroup != "space":
+                yield Token(str(match.lastgroup), match.group(), at)
+            at = match.end()
+        yield Token("end", "", len(self.text))

@@ -1,0 +1,227 @@
+"""An objective read from a sentence: checks what it means, evaluates it, names its multipliers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError, ObjectiveError
+from csst.maths.confusion import Confusion, head_tail
+from csst.maths.domains import Domain, NonNegative, Product, Simplex
+from csst.maths.language.binding import Binding
+from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members, shape
+from csst.maths.language.tree import (
+    Call,
+    ClassCount,
+    Constraint,
+    Each,
+    Group,
+    Metric,
+    Negative,
+    Node,
+    Number,
+    Sum,
+    Term,
+    shown,
+    walk,
+)
+from csst.maths.objectives import MetricPrior, Objective
+
+# Ratios whose denominator mixes classes: under two different priors the two players would play different games.
+PRIOR_SENSITIVE = {"precision", "f1", "jaccard"}
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One min(...) of the goal with its constant factor, e.g. 0.5*min(recall)."""
+
+    factor: Node
+    call: Call
+
+
+@dataclass(frozen=True, eq=False)
+class Sentence(Objective):
+    """max <goal> s.t. <constraints>. Made by `csst.objective`; two sentences are equal if they mean the same."""
+
+    goal: Node
+    constraints: tuple[Constraint, ...]
+    text: str
+    binding: Binding = field(default_factory=Binding)
+    epsilon: float = 1e-3
+    floor: float = Simplex.floor
+    metric_prior: MetricPrior = "train"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < 1:
+            raise InputError(f"epsilon must lie between 0 and 1; found {self.epsilon}")
+        if shape(self.goal, self.text):
+            raise self._error(
+                "the goal is a vector, one value per class: choose mean(...) or min(...) of it", self.goal
+            )
+        if is_constant(self.goal):
+            raise self._error("the goal holds no metric, so there is nothing to maximise", self.goal)
+        for constraint in self.constraints:
+            shape(constraint, self.text)
+            if is_constant(constraint):
+                raise self._error("this constraint holds no metric, so no classifier can change it", constraint)
+            for node in walk(constraint):
+                if isinstance(node, Call) and node.function == "min":
+                    raise self._error(
+                        "min cannot stand in a constraint: 'recall >= 0.3' already asks it of every class", node
+                    )
+        self._check_references()
+        _ = self.parts  # raises for a min that is not part of a max-min game
+
+    @cached_property
+    def parts(self) -> tuple[tuple[tuple[Node, Node], ...], tuple[Worst, ...]]:
+        """The goal as a sum: (factor, smooth term)s, and the worst cases."""
+        smooth, worst = [], []
+        for factor, node in _addends(self.goal, Number(1)):
+            if isinstance(node, Call) and node.function == "min":
+                needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
+                if (not needs_classes or self.binding.classes) and float(
+                    evaluate(factor, None, self.binding, self.text)
+                ) < 0:
+                    raise self._error(
+                        "min with a negative factor is not a max-min game: it would reward the worst class", node
+                    )
+                worst.append(Worst(factor, node))
+                node = Sum(tuple(("+", arg) for arg in node.args))  # only its insides are searched below
+            else:
+                smooth.append((factor, node))
+            for inner in walk(node):
+                if isinstance(inner, Call) and inner.function == "min":
+                    why = "it may carry a constant factor >= 0 and be added to other terms, no more"
+                    raise self._error(f"min inside another expression is not a max-min game: {why}", inner)
+        return tuple(smooth), tuple(worst)
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        worst, simplex = self.parts[1], Simplex(self.floor)
+        if not self.constraints:
+            if len(worst) == 1:
+                return simplex
+        elif not worst:
+            return NonNegative()
+        sizes: list[tuple[Domain, int | None]] = [(simplex, self._size(w)) for w in worst]
+        return Product((*sizes, (NonNegative(), None)) if self.constraints else tuple(sizes))
+
+    def utility(self, c: Confusion) -> Tensor:
+        binding, total = self._binding_for(c), c.rates.new_zeros(())
+        for factor, node in self.parts[0]:
+            total = total + evaluate(factor, c, binding, self.text) * evaluate(node, c, binding, self.text)
+        return total
+
+    def payoff(self, c: Confusion) -> Tensor:
+        binding = self._binding_for(c)
+        pieces = [c.rates.new_zeros(0)]
+        for worst in self.parts[1]:
+            factor = evaluate(worst.factor, c, binding, self.text)
+            pieces += [factor * torch.atleast_1d(evaluate(arg, c, binding, self.text)) for arg in worst.call.args]
+        for constraint in self.constraints:
+            left, right = (evaluate(side, c, binding, self.text) for side in (constraint.left, constraint.right))
+            pieces.append(torch.atleast_1d(left - right if constraint.sign == ">=" else right - left))
+        return torch.cat(pieces)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """recall['cat'] for an entry of a worst case, coverage['cat'] >= 0.95/K for a constraint."""
+        self._need_classes()
+        named = []
+        for worst in self.parts[1]:
+            for arg in worst.call.args:
+                named += [shown(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
+        for constraint in self.constraints:
+            size = entries(constraint, self.binding, self.text)
+            named += [shown(at_class(constraint, k, self.binding)) for k in range(size)]
+        return tuple(named)
+
+    def value(self, c: Confusion) -> Tensor:
+        return Objective.value(self._known(c), c)
+
+    def slack(self, c: Confusion) -> Tensor:
+        return Objective.slack(self._known(c), c)
+
+    def bind(
+        self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
+    ) -> Sentence:
+        return replace(self, binding=self.binding.extended(classes, class_names, groups))
+
+    def bound_to(self, train_prior: Tensor) -> Sentence:
+        derived = head_tail(train_prior)
+        missing = {name: derived[name] for name in derived if self.binding.group(name) is None}
+        return self.bind(len(train_prior), groups=missing)
+
+    def __str__(self) -> str:
+        constraints = ", ".join(map(shown, self.constraints))
+        return f"max {shown(self.goal)}" + (f" s.t. {constraints}" if constraints else "")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sentence) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return (self.goal, self.constraints, self.binding, self.epsilon, self.floor, self.metric_prior)
+
+    def _size(self, worst: Worst) -> int:
+        self._need_classes()
+        return sum(entries(arg, self.binding, self.text) for arg in worst.call.args)
+
+    def _need_classes(self) -> None:
+        if self.binding.classes is None:
+            raise InputError(f"the classes of '{self}' are not known yet: call objective.bind(classes) first")
+
+    def _known(self, c: Confusion) -> Sentence:
+        return self if self.binding.classes is not None else self.bind(c.classes)
+
+    def _binding_for(self, c: Confusion) -> Binding:
+        return self.binding.extended(c.classes, None, None)
+
+    def _check_references(self) -> None:
+        for node in (n for tree in (self.goal, *self.constraints) for n in walk(tree)):
+            index = node.index if isinstance(node, Metric) else Group(node.group) if isinstance(node, Each) else None
+            if isinstance(index, Group) and (self.binding.class_names or self.binding.groups):
+                members(index, node, self.binding, self.text, may_wait=True)
+            elif isinstance(index, int) or (isinstance(index, str) and self.binding.class_names is not None):
+                members(index, node, self.binding, self.text)
+
+    def _error(self, sentence: str, node: Node) -> ObjectiveError:
+        return ObjectiveError(sentence, self.text, node.start, node.end)
+
+
+def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> MetricPrior:
+    """ "evaluation" where precision, F1 or Jaccard occurs, else "train", as in the paper."""
+    names = {
+        n.name if isinstance(n, Metric) else n.metric
+        for t in (goal, *constraints)
+        for n in walk(t)
+        if isinstance(n, (Metric, Each))
+    }
+    return "evaluation" if names & PRIOR_SENSITIVE else "train"
+
+
+def _addends(node: Node, factor: Node) -> Iterator[tuple[Node, Node]]:
+    """The goal flattened into (constant factor, term)s."""
+    if isinstance(node, Sum):
+        for sign, term in node.terms:
+            yield from _addends(term, factor if sign == "+" else Negative(factor))
+    elif isinstance(node, Negative):
+        yield from _addends(node.of, Negative(factor))
+    elif isinstance(node, Term) and sum(not is_constant(f) for _, f in node.factors) == 1:
+        moving = next(i for i, (_, f) in enumerate(node.factors) if not is_constant(f))
+        sign, inner = node.factors[moving]
+        if sign == "*":
+            rest = tuple(f for i, f in enumerate(node.factors) if i != moving)
+            yield from _addends(inner, Term((("*", factor), *rest)))
+        else:
+            yield factor, node
+    else:
+        yield factor, node

@@ -1,0 +1,108 @@
+"""Losses that are calibrated for a gain matrix.
+
+    cost_sensitive_loss   -sum_i (M^T p)_i log softmax(s - log D)_i      the logit-adjusted form, the default
+    weighted_consistency  -sum_i (G^T p)_i log softmax(s)_i              the plain form
+    kl_to_optimal         KL(norm(G^T p) || p_m)                          what the threshold tau looks at
+
+Both losses have the same optimum, softmax(s) = norm(G^T p). Multiplying G by a constant changes the second and not
+the first. All take raw logits s or the raw softmax p_m = softmax(s); all compute in float32, or in the logits'
+dtype if that is wider; all return one value per example, with a graph through the logits only.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.maths.gain import Gain, check_target
+
+
+def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
+    """The hybrid loss (paper, Eqs. loss:hyb and lgt-adj-wt-cons), per example.
+
+        -sum_i (M^T p)_i log softmax(s - log D)_i,      G = M D
+
+    `target` is class indices (B,) or distributions p (B, K). Equals cross-entropy for G = I, and CE(s + log pi)
+    for logit adjustment, G = diag(1/(K pi)). Unchanged by G -> c G.
+    """
+    scores, target = _checked(logits, target, gain)
+    scores = scores - gain.table("log_diagonal", scores)
+    if target.is_floating_point():
+        weights = target.to(scores.dtype) if gain.is_diagonal else gain.pulled(target, gain.table("mixing", scores))
+        loss = -(weights * F.log_softmax(scores, 1)).sum(1)
+    elif gain.is_diagonal:
+        loss = F.cross_entropy(scores, target, reduction="none")
+    else:
+        loss = -(gain.table("mixing", scores).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+    return _finite(loss, logits)
+
+
+def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
+    """The weighted consistency regulariser (paper, Eq. wt-consistency-reg), per example.
+
+    -sum_i (G^T p)_i log softmax(s)_i; minimal at softmax(s) = norm(G^T p) (Prop. kl-weighted).
+    """
+    scores, target = _checked(logits, target, gain)
+    entries = gain.table("entries", scores)
+    if target.is_floating_point():
+        loss = -(gain.pulled(target, entries) * F.log_softmax(scores, 1)).sum(1)
+    elif gain.is_diagonal:
+        loss = entries[target] * F.cross_entropy(scores, target, reduction="none")
+    else:
+        loss = -(entries.index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+    return _finite(loss, logits)
+
+
+@torch.no_grad()
+def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
+    """KL(norm(G^T p) || p_m), per example: how far the raw softmax is from the best one for this target.
+
+    0 log 0 = 0 and nothing is added to p_m: a needed class at probability 0 gives infinity. For a diagonal G and
+    hard labels it is -log p_m[y], so KL <= tau is the confidence threshold exp(-tau) (paper, "diagonal Gain Matrix").
+    """
+    probs, target = _checked(probs, target, gain)
+    if not target.is_floating_point() and gain.is_diagonal:
+        return -probs.gather(1, target[:, None]).squeeze(1).log()
+    optimal = gain.optimal(target, probs)
+    if target.is_floating_point():
+        entropy = -torch.special.xlogy(optimal, optimal).sum(1)
+    else:
+        entropy = gain.table("entropy", probs)[target]
+    return (cross_entropy(optimal, probs) - entropy).clamp(min=0)
+
+
+def cross_entropy(target: Tensor, probs: Tensor) -> Tensor:
+    """-sum_i target_i log probs_i with 0 log 0 = 0, per example."""
+    # On the CPU xlogy costs three times a logarithm, and it is only needed where a probability is exactly 0.
+    if probs.device.type == "cpu" and probs.numel() and float(probs.amin()) > 0:
+        return -probs.log().mul_(target).sum(1)
+    return -torch.special.xlogy(target, probs).sum(1)
+
+
+def _checked(scores: Tensor, target: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
+    """Scores (B, K) in the computing dtype and a checked target of the same length."""
+    if scores.ndim != 2 or scores.shape[1] != gain.classes or not scores.is_floating_point():
+        raise InputError(
+            f"scores must have shape (B, {gain.classes}) for a gain of {gain.classes} classes; "
+            f"found {tuple(scores.shape)} of {scores.dtype}"
+        )
+    target = check_target(target, gain.classes)
+    if len(target) != len(scores):
+        raise InputError(
+            f"there must be one target per example; found {len(target)} targets for {len(scores)} examples"
+        )
+    return scores.to(torch.promote_types(scores.dtype, torch.float32)), target
+
+
+def _finite(loss: Tensor, logits: Tensor) -> Tensor:
+    """The loss, or an error naming the rows that spoilt it. Only on the CPU: elsewhere it would stall the device."""
+    if loss.device.type == "cpu" and not torch.isfinite(loss.detach()).all():
+        rows = (~torch.isfinite(loss.detach())).nonzero().flatten().tolist()
+        broken = not torch.isfinite(logits.detach()).all()
+        why = "the logits there are not finite" if broken else "the logits or gains there overflow"
+        raise InputError(
+            f"the loss is not finite for examples {rows[:10]}: {why}; lower the learning rate or clip gradients"
+        )
+    return loss

@@ -1,0 +1,117 @@
+"""lambda and G as buffers: the min-player of the game, in a checkpoint and on a device like any module."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from csst.errors import InputError
+from csst.maths.confusion import Confusion, as_float64, check_prior
+from csst.maths.gain import Gain, gain_matrix
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import MetricPrior, Objective, payoff_of
+
+Initial = Literal["uniform", "prior", "zero"]
+
+
+class Multipliers(nn.Module):
+    """The multipliers of an objective, and the gain they give (paper, Algorithms 1 and 2).
+
+    value: lambda, one flat vector; gain: the current `Gain`; update(confusion): one dual step.
+    initial: "uniform" (1/size for each worst case, 1/K for each constraint), "prior" (a worst case starts at the
+    share of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0),
+    or the values themselves. Before the first update the gain is the one at R = 1/K.
+    """
+
+    value: Tensor
+    entries: Tensor
+    train_prior: Tensor
+
+    def __init__(
+        self,
+        objective: Objective | str,
+        train_prior: Any,
+        step_size: float = 0.25,
+        initial: Initial | Any = "uniform",
+        metric_prior: MetricPrior | None = None,
+    ) -> None:
+        super().__init__()
+        _check_step_size(step_size)
+        prior = check_prior(train_prior, "the training prior")
+        self.objective = read_objective(objective).bound_to(prior)
+        self.step_size, self.metric_prior = float(step_size), metric_prior
+        start = Confusion.uniform(prior)
+        value = self._start(start, initial)
+        self.register_buffer("train_prior", prior)
+        self.register_buffer("value", value)
+        self.register_buffer("entries", gain_matrix(self.objective, value, start, prior, metric_prior).entries)
+        self._gain: tuple[Gain, int] | None = None
+
+    @property
+    def gain(self) -> Gain:
+        # Moving the module replaces the buffer and loading a state writes into it: both make the cached gain stale.
+        if self._gain is None or self._gain[0].entries is not self.entries or self._gain[1] != self.entries._version:
+            self._gain = Gain(self.entries), self.entries._version
+            self.entries = self._gain[0].entries
+        return self._gain[0]
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A gain may have become diagonal, or have ceased to be, since this module was made.
+        stored = state.get(f"{prefix}entries")
+        if isinstance(stored, Tensor) and stored.shape in ((len(self.train_prior),), (len(self.train_prior),) * 2):
+            self.entries = torch.empty(stored.shape, dtype=self.entries.dtype, device=self.entries.device)
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each multiplier."""
+        named = self.objective.labels
+        return named if len(named) == len(self.value) else tuple(f"payoff {k}" for k in range(len(self.value)))
+
+    @torch.no_grad()
+    def update(self, confusion: Confusion, step_size: float | None = None) -> None:
+        """One dual step: lambda <- step(lambda, payoff of this confusion), then G. `step_size` overrides the field."""
+        payoff = payoff_of(self.objective, confusion).to(self.value)
+        size = self.step_size if step_size is None else step_size
+        _check_step_size(size)
+        value = self.objective.domain.step(self.value, payoff, size)
+        gain = gain_matrix(self.objective, value, confusion, self.train_prior, self.metric_prior)
+        self.value, self.entries = value, gain.entries.to(self.entries.device)
+
+    def _start(self, start: Confusion, initial: Initial | Any) -> Tensor:
+        size, domain = len(payoff_of(self.objective, start)), self.objective.domain
+        if not isinstance(initial, str):
+            value = as_float64(initial, "the initial multipliers").detach().clone()
+            if value.shape != (size,) or not torch.isfinite(value).all() or not domain.contains(value):
+                raise InputError(f"the initial multipliers must be {size} numbers in {domain}; found {value.tolist()}")
+            return value
+        if initial not in ("uniform", "prior", "zero"):
+            raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
+        value, shared = domain.start(size, start.classes), domain.worst_cases(size)
+        if initial == "zero":
+            return torch.where(shared, value, torch.zeros_like(value))
+        if initial == "prior" and shared.any():
+            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalised apart.
+            behind = torch.where(shared, -torch.log(self._shares(start)), torch.zeros_like(value))
+            return domain.step(value, behind, 1.0)
+        return value
+
+    def _shares(self, start: Confusion) -> Tensor:
+        """The training prior of the classes behind each worst case: those whose own rate R_ii moves it."""
+        rates = start.smoothed(self.objective.epsilon).rates
+
+        def along(own: Tensor) -> Tensor:
+            return payoff_of(self.objective, Confusion(rates + torch.diag(own), start.prior))
+
+        moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
+        behind = (moved > 1e-12 * moved.max()).to(moved)
+        behind[~self.objective.domain.worst_cases(len(moved))] = 0
+        shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
+        return shares.clamp(min=float(start.prior.min()) * 1e-3)
+
+
+def _check_step_size(step_size: float) -> None:
+    if not (isinstance(step_size, (int, float)) and 0 <= step_size < float("inf")):
+        raise InputError(f"step_size is a finite number >= 0; found {step_size!r}")

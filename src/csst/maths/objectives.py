@@ -1,0 +1,101 @@
+"""What is to be maximised: a utility and a payoff, played against multipliers.
+
+    max_F min_{lambda in domain}  u(C[F]) + lambda . phi(C[F])
+
+The author of a metric writes u and phi; the gain matrix is their gradient (see `csst.maths.gain`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from csst.errors import InputError
+from csst.maths.confusion import Confusion
+from csst.maths.domains import Domain, Product
+
+MetricPrior = Literal["train", "evaluation"]
+METRIC_PRIORS = ("train", "evaluation")
+
+
+class Objective(ABC):
+    """A goal. Subclasses give `utility`, and `payoff` with its `domain` if there is a worst case or a constraint.
+
+    class TailRecall(Objective):
+        def utility(self, c):
+            return c.recall[-3:].mean()
+    """
+
+    #: where lambda lives; the default is no multipliers at all
+    domain: Domain = Product()
+    #: the gain is derived at R~ = (1 - epsilon) R + epsilon / K, so that it is finite for a class at recall 0
+    epsilon: float = 1e-3
+    #: the class prior under which the gain is derived: the training data's (the paper) or the evaluation data's
+    metric_prior: MetricPrior = "train"
+    #: a gain matrix that is used as it is instead of being derived
+    constant_gain: Tensor | None = None
+
+    @abstractmethod
+    def utility(self, c: Confusion) -> Tensor:
+        """u(C): the part of the goal that is not under a min, a scalar differentiable in `c.rates`."""
+
+    def payoff(self, c: Confusion) -> Tensor:
+        """phi(C), one entry per multiplier: the candidates of each worst case, then the constraints (>= 0 is met)."""
+        return c.rates.new_zeros(0)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each multiplier; may be left empty."""
+        return ()
+
+    def value(self, c: Confusion) -> Tensor:
+        """The utility with every min evaluated: the number to report, without the constraints."""
+        return (self.utility(c) + self.domain.worst(self.payoff(c))).detach()
+
+    def slack(self, c: Confusion) -> Tensor:
+        """The constraints' payoffs, >= 0 is met; empty without constraints."""
+        return self.domain.slack(self.payoff(c)).detach()
+
+    def bind(
+        self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
+    ) -> Objective:
+        """The same goal for a known set of classes; one that names no classes or groups is returned as it is."""
+        return self
+
+    def bound_to(self, train_prior: Tensor) -> Objective:
+        """The same goal for the classes of the training prior, whose rarest classes are the tail."""
+        return self.bind(len(train_prior))
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+def played(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
+    """u(C) + lambda . phi(C), the value of the game at these multipliers."""
+    utility, payoff = objective.utility(c), payoff_of(objective, c)
+    if not isinstance(utility, Tensor) or utility.ndim != 0:
+        raise InputError(f"the utility of {objective} must be a scalar tensor; found {_described(utility)}")
+    if payoff.shape != multipliers.shape:
+        raise InputError(
+            f"{objective} has {len(payoff)} payoffs and needs a multiplier for each; "
+            f"found multipliers of shape {tuple(multipliers.shape)}"
+        )
+    return utility + multipliers @ payoff
+
+
+def payoff_of(objective: Objective, c: Confusion) -> Tensor:
+    """phi(C), checked: a vector of finite numbers."""
+    payoff = objective.payoff(c)
+    if not isinstance(payoff, Tensor) or payoff.ndim != 1:
+        raise InputError(f"the payoff of {objective} must be a vector tensor; found {_described(payoff)}")
+    if not torch.isfinite(payoff).all():
+        raise InputError(f"the payoff of {objective} is not finite: {payoff.tolist()}; check for a division by zero")
+    return payoff
+
+
+def _described(value: object) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,166 @@
+"""Any Hugging Face image classifier as a model: ResNet-50, ViT, DINOv2, ConvNeXt ...
+
+    hf:FOLDER             a folder with config.json; its weights if it has them, else random ones
+    hf:OWNER/NAME         a model of the Hugging Face hub: from the local cache, else downloaded once
+    hf-config:TYPE        random weights in the library's default architecture: hf-config:resnet is ResNet-50
+
+The head is replaced by one with the task's classes; the rest of a pretrained network must fit completely. Code that
+comes with a model is never run. `transformers` is an extra (pip install csst-learn[hf]), imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from csst.errors import InputError, nearest
+from csst.models.huggingface.hub import first_line, from_hub, quiet, transformers_library
+from csst.models.wide_resnet import Pixels
+
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+class HuggingFaceImages(nn.Module):
+    """Logits (B, classes) of images (B, C, H, W), uint8 or float in 0...1, by an image classifier of `transformers`.
+
+    Args:
+        network: anything whose forward(pixel_values) returns an object with logits.
+        channels: how many channels the network takes; gray images are repeated for a network of three.
+        options: further arguments of the network's forward.
+    """
+
+    def __init__(self, network: nn.Module, channels: int = 3, options: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        mean, std = IMAGENET_MEAN, IMAGENET_STD
+        self.pixels = Pixels(mean, std) if channels == 3 else Pixels((sum(mean) / 3,) * channels, (0.226,) * channels)
+        self.network, self.channels, self.options = network, channels, options or {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim == 4 and x.shape[1] == 1:
+            x = x.expand(-1, self.channels, -1, -1)
+        return self.network(pixel_values=self.pixels(x), **self.options).logits
+
+
+def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The network of "hf:FOLDER", "hf:OWNER/NAME" or "hf-config:TYPE" for images (C, H, W) and so many classes.
+
+    Without weights the architecture's image size and channels are the task's. With weights they are the
+    checkpoint's: position embeddings are interpolated to the task's images where the network can, and gray images are
+    repeated. Random weights come from torch's global generator.
+    """
+    kind, _, name = spec.partition(":")
+    if kind not in ("hf", "hf-config") or not name:
+        raise InputError(f"a Hugging Face model is hf:FOLDER, hf:OWNER/NAME or hf-config:TYPE; found {spec!r}")
+    if len(input_shape) != 3:
+        raise InputError(f"{spec} takes images (channels, height, width); the task's inputs are {tuple(input_shape)}")
+    transformers = transformers_library(spec)
+    with quiet(transformers):
+        if kind == "hf-config":
+            network, loaded = _random(transformers, _default_config(transformers, name), input_shape, classes), False
+        elif Path(name).expanduser().is_dir():
+            folder = str(Path(name).expanduser())
+            network, loaded = _from_folder(transformers, folder, input_shape, classes)
+        else:
+            network = from_hub(
+                name, lambda local: _pretrained(transformers, name, classes, local), "an image classifier"
+            )
+            loaded = True
+    return _wrapped(spec, network, input_shape, loaded)
+
+
+def _default_config(transformers: Any, kind: str) -> Any:
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    kinds = list(auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
+    if kind not in kinds:
+        hint = nearest(kind, kinds) or f"; some are {', '.join(k for k in ('resnet', 'convnext', 'vit') if k in kinds)}"
+        raise InputError(
+            f"hf-config:{kind}: transformers {transformers.__version__} has no image classifier of that type{hint}"
+        )
+    return transformers.AutoConfig.for_model(kind)
+
+
+def _for_classes(config: Any, classes: int) -> None:
+    config.num_labels = classes
+    config.architectures = config.architectures or []  # None breaks a type with two kinds of head, such as deit
+
+
+def _random(transformers: Any, config: Any, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The architecture for the task's images, with random weights."""
+    channels, height, width = input_shape
+    _for_classes(config, classes)
+    if hasattr(config, "num_channels"):
+        config.num_channels = channels
+    if hasattr(config, "image_size"):
+        config.image_size = height if height == width else (height, width)
+    try:
+        return transformers.AutoModelForImageClassification.from_config(
+            config, dtype=torch.float32, trust_remote_code=False
+        )
+    except Exception as error:
+        raise InputError(
+            f"no image classifier for {channels}x{height}x{width} images can be built from the configuration of type "
+            f"{config.model_type!r}: {first_line(error)}"
+        ) from error
+
+
+def _from_folder(transformers: Any, folder: str, input_shape: tuple[int, ...], classes: int) -> tuple[nn.Module, bool]:
+    if not (Path(folder) / "config.json").is_file():
+        raise InputError(f"hf:{folder} has no config.json; save a model there with save_pretrained, or name another")
+    try:
+        if any((Path(folder) / name).is_file() for name in _WEIGHTS):
+            return _pretrained(transformers, folder, classes, local_files_only=True), True
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"hf:{folder} cannot be loaded as an image classifier: {first_line(error)}") from error
+    return _random(transformers, config, input_shape, classes), False
+
+
+def _pretrained(transformers: Any, source: str, classes: int, local_files_only: bool) -> nn.Module:
+    """The network with its weights; only the head may be new."""
+    where = {"trust_remote_code": False, "local_files_only": local_files_only}
+    config = transformers.AutoConfig.from_pretrained(source, **where)
+    _for_classes(config, classes)
+    network, info = transformers.AutoModelForImageClassification.from_pretrained(
+        source, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **where
+    )
+    body = f"{network.base_model_prefix}."
+    absent = [*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])]
+    absent = sorted(key for key in absent if key.startswith(body))
+    if absent:
+        raise InputError(
+            f"the weights of hf:{source} do not fit its config.json: {len(absent)} tensors of the network's body are "
+            f"missing or of another shape, such as {absent[0]}"
+        )
+    return network
+
+
+def _wrapped(spec: str, network: nn.Module, input_shape: tuple[int, ...], loaded: bool) -> nn.Module:
+    """The network with its pixels, tried on two black images, so that a misfit is told now and not in training."""
+    config: Any = network.config
+    channels, height, width = input_shape
+    wanted = getattr(config, "num_channels", channels if channels != 1 else 3)
+    size = getattr(config, "image_size", None)
+    sizes = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    resized = bool(size) and sizes != (height, width)
+    interpolates = "interpolate_pos_encoding" in inspect.signature(network.forward).parameters
+    options = {"interpolate_pos_encoding": True} if loaded and resized and interpolates else {}
+    model = HuggingFaceImages(network, wanted, options).eval()
+    try:
+        with torch.no_grad():
+            model(torch.zeros(2, *input_shape, dtype=torch.uint8))
+    except Exception as error:
+        hint = f": resize the images to {sizes[0]}x{sizes[1]}" if resized else ""
+        raise InputError(
+            f"{spec} does not take images of {channels}x{height}x{width} ({first_line(error)}){hint}"
+        ) from error
+    return model.train()

@@ -1,0 +1,205 @@
+"""A recipe carried out in a folder: from the data to metrics.json, resumable at any moment."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from csst.data.embeddings import Embedder, embedded
+from csst.data.task import Task
+from csst.errors import InputError
+from csst.models import Standardize, build
+from csst.models.encoders import encoder
+from csst.recipes.recipe import Recipe, differences
+from csst.runs.folder import CHECKPOINT, Run
+from csst.runs.members import execute_members
+from csst.runs.results import results
+from csst.selftraining import method as read_method
+from csst.training.diagnostics import Watch
+from csst.training.generations import Generations, part
+from csst.training.interruption import Interrupted, asked, heeded
+from csst.training.records import Diverged, Record
+from csst.training.trainer import Trainer
+
+#: settings of what comes after training, which may be changed later
+AFTER_TRAINING = ("finish", "deployment_prior")
+
+
+def execute(
+    recipe: Recipe,
+    folder: str | Path,
+    resume: bool = False,
+    on_record: Callable[[Trainer, Record], None] | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> dict[str, Any]:
+    """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
+    old = opened(recipe, folder, resume)
+    if old is not None and old.finished and _same_end(old, recipe):
+        return old.metrics()
+    if not recipe.uses_network:
+        return execute_members(recipe, folder, old)
+    first = assemble(recipe)
+    trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
+    engine = trainer.engine
+    if old is None and engine.first:
+        Run.create(folder, recipe.as_dict())
+    engine.barrier()
+    run = Run.open(folder)
+    state = run.checkpoint()
+    if state is None and run.finished:
+        raise InputError(f"{folder} has no checkpoint any more, so its training cannot be finished in another way")
+    spent = 0.0
+    if state is not None:
+        refuse_other(state, recipe, trainer.task, folder)
+        trainer.load_state_dict(state["trainer"])
+        spent = state["seconds"]
+    engine.barrier()  # nobody writes while another still reads
+    watch = Watch(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
+    if engine.first:
+        run.rewind(trainer.updated_at)
+        for known, _ in run.records():
+            watch.see(known)
+    start = saved = time.perf_counter()
+    saved_at = trainer.step if state is not None else -1
+
+    def checkpoint() -> None:
+        nonlocal saved, saved_at
+        seconds = spent + time.perf_counter() - start
+        task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
+        if engine.first:
+            of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
+            run.save(CHECKPOINT, {"trainer": state, **of, "seconds": seconds})
+        saved, saved_at = time.perf_counter(), trainer.step
+
+    try:
+        with heeded():
+            for record in trainer.run():
+                if engine.first:
+                    run.append(record.as_dict())
+                    for note in watch.see(record.as_dict()):
+                        warnings.warn(note, stacklevel=2)
+                if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
+                    checkpoint()
+                if on_record is not None and engine.first:
+                    on_record(trainer.trainer, record)
+                if engine.processes > 1 and engine.agreed(asked() is not None):
+                    raise Interrupted(asked() or signal.SIGTERM)
+    except Interrupted as stop:
+        if saved_at != trainer.step:
+            checkpoint()
+        said = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
+        raise Interrupted(stop.number, said) from None
+    except Diverged as error:
+        good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
+        raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
+    seconds = spent + time.perf_counter() - start
+    last = trainer.last_weights() if recipe.finish != "none" else None
+    if not engine.first:
+        engine.barrier()
+        return run.metrics()
+    run.path("metrics.json").unlink(missing_ok=True)  # of another finish; model and numbers never contradict each other
+    kept = {"model": trainer.best.state, "gain": trainer.best.gain}
+    ended = {} if last is None else {"finished": last, "finished_gain": trainer.multipliers.entries.cpu()}
+    run.save("model.pt", {**kept, **ended})
+    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
+    if outputs is not None:
+        run.write("outputs.npz", outputs)
+    run.write("metrics.json", json.dumps(metrics, indent=2))
+    if not _same_end(run, recipe):  # all else is the same, or it would have been refused
+        run.describe(recipe.as_dict())
+    engine.barrier()
+    return metrics
+
+
+def _same_end(run: Run, recipe: Recipe) -> bool:
+    """Whether what comes after training is the same in a run's folder."""
+    return all(run.recipe().get(name) == getattr(recipe, name) for name in AFTER_TRAINING)
+
+
+def _shared(trainer: Generations) -> list[bool]:
+    """Which multipliers share out a worst case."""
+    multipliers = trainer.multipliers
+    return multipliers.objective.domain.worst_cases(len(multipliers.value)).tolist()
+
+
+def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:
+    """Stop if a checkpoint is of other settings or other data than these."""
+    changes = _of_training(state["recipe"], recipe)
+    if changes:
+        raise InputError(
+            f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo "
+            "the change, or start a new run in another --out"
+        )
+    if state["classes"] != task.classes:
+        raise InputError(
+            f"the checkpoint in {folder} is of {state['classes']} classes, the data has {task.classes} now: restore "
+            "the data, or start a new run in another --out"
+        )
+    if state["split_hash"] != task.split_hash:
+        raise InputError(
+            f"the data has changed since the run in {folder} began (split {state['split_hash']}, "
+            f"now {task.split_hash}): restore it, or start a new run"
+        )
+
+
+def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
+    """Where a run's settings differ from these; what comes after training may."""
+    after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
+    return differences({**known, **after}, recipe.as_dict())
+
+
+def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
+    """The run that the folder already holds, if it may be resumed; None for a new one."""
+    if not Run.exists(folder):
+        return None
+    if not resume:
+        raise InputError(f"{folder} already holds a run: continue it with --resume, or choose another --out")
+    run = Run.open(folder)
+    changes = _of_training(run.recipe(), recipe)
+    if changes:
+        raise InputError(
+            f"{folder} holds a run of other settings and cannot be resumed with these ({'; '.join(changes[:5])}): "
+            "use the same settings, or another --out"
+        )
+    return run
+
+
+def assemble(recipe: Recipe) -> Trainer:
+    """The trainer of a recipe (of its first generation, if there are several), before its first step."""
+    task = recipe.data.load(recipe.seed)
+    if recipe.frozen:
+        made = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embedded(task, Embedder(made, recipe.embedding))
+    settings, setup = part(recipe.settings, read_method(recipe.method, task.kind), task, 0)
+    return Trainer(task, network(recipe, task), recipe.objective, recipe.method, settings, recipe.seed, setup)
+
+
+def network(recipe: Recipe, task: Task) -> nn.Module:
+    """The untrained model of a recipe."""
+    model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
+    for module in model.modules():
+        if isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
+            known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
+            module.fit(torch.cat(known))
+    return model
+
+
+def trained(folder: str | Path, recipe: Recipe) -> tuple[Task, nn.Module, Trainer]:
+    """The task, the selected model and the trainer of a finished run."""
+    run = Run.open(folder)
+    if not recipe.uses_network:
+        raise InputError(f"the run {folder} has no network but {recipe.learner} learners: train with --learner network")
+    state = run.load("model.pt")
+    if state is None:
+        raise InputError(f"the run {folder} has no model yet: continue it with csst train ... --resume")
+    trainer = assemble(recipe)
+    trainer.best.state = state["model"]
+    return trainer.task, trainer.best_model(), trainer

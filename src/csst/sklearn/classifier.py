@@ -1,0 +1,254 @@
+"""State the goal, call fit: a scikit-learn classifier for any objective, with unlabeled examples."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns
+from csst.errors import InputError
+from csst.export import Format, export
+from csst.learners.fit import MembersFit, fit_members
+from csst.maths.confusion import Confusion, confusion_counts
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.sklearn.choosing import train_network
+from csst.sklearn.dividing import divide
+from csst.sklearn.exportable import exportable
+from csst.sklearn.fitting import Fit, hash_rows, network, task_of
+from csst.sklearn.inputs import embed, numbers_of, read_labels
+from csst.sklearn.summary import summary
+from csst.statistics.expectation import estimate_intervals
+
+
+class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier for an objective, from few labeled and many unlabeled rows.
+
+        clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
+        print(clf.summary())
+
+    The default fits a linear model and, for tables, a forest, averages them, and fits the decision rule for the
+    objective on labeled and unlabeled rows (docs/explanation/rule.md). `learner="network"` is the paper's method.
+
+    Args:
+        objective: a sentence such as "max mean(recall) s.t. precision['fraud'] >= 0.9", a short name, or an Objective.
+        method: how the network learns: csst, csl (labels only), fixmatch, erm ...
+        learner: "auto", "linear", "forest", "network", a scikit-learn classifier with predict_proba, or a list of
+            these (without the network), which are averaged.
+        validation: None judges every labeled row out of fold; or the fraction of the labeled rows held out, indices of
+            rows, or a pair (X, y).
+        deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
+            None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
+            number per class.
+        finish: "posthoc" fits the decision rule after the network's training; the other learners always have it.
+        encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
+            function.
+        views: of the network: "auto", "table", "embedding", or a pair of functions (batch, generator) -> batch.
+        hidden, depth: of the network: width and number of hidden layers; depth 0 is linear.
+        steps, lr, labeled_batch, unlabeled_batch, ema: how the network is trained.
+        tau, confidence, unlabeled_weight: how it uses unlabeled rows.
+        step_size, steps_per_update, rates: how its multipliers move; see `csst.settings.Dual`.
+        keep: last keeps the network at the end of training, best the one that did best on validation.
+        folds: of the network's cross-fitting.
+        cache: folder of embeddings; default the user's cache folder.
+        device: of the network: auto, cpu, cuda or mps.
+        warm_start: fitting the network again goes on from where the last fit ended, for `steps` more steps.
+        random_state: seed.
+        verbose: 1 shows progress.
+    """
+
+    fit_: Fit | MembersFit
+    seed_: int
+
+    def __init__(
+        self,
+        objective: Any = "max min(recall)",
+        method: str = "csst",
+        *,
+        learner: Any = "auto",
+        validation: Any = None,
+        deployment_prior: Any = None,
+        finish: Literal["posthoc"] | None = None,
+        encoder: Any = None,
+        views: Any = "auto",
+        hidden: int = 128,
+        depth: int = 2,
+        steps: int = 1000,
+        lr: float = 0.03,
+        labeled_batch: int = 64,
+        unlabeled_batch: int = 256,
+        ema: float = 0.99,
+        tau: float = 0.05,
+        confidence: float = 0.95,
+        unlabeled_weight: float = 1.0,
+        step_size: float = 0.5,
+        steps_per_update: int = 20,
+        rates: Literal["validation", "pooled"] = "pooled",
+        keep: Literal["best", "last"] = "last",
+        folds: int = 3,
+        cache: str = "",
+        device: str = "auto",
+        warm_start: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.objective, self.method, self.learner, self.validation = objective, method, learner, validation
+        self.deployment_prior, self.finish = deployment_prior, finish
+        self.encoder, self.views, self.hidden, self.depth = encoder, views, hidden, depth
+        self.steps, self.lr, self.labeled_batch, self.unlabeled_batch = steps, lr, labeled_batch, unlabeled_batch
+        self.ema, self.tau, self.confidence, self.unlabeled_weight = ema, tau, confidence, unlabeled_weight
+        self.step_size, self.steps_per_update, self.rates, self.keep = step_size, steps_per_update, rates, keep
+        self.folds, self.cache, self.device = folds, cache, device
+        self.warm_start, self.random_state, self.verbose = warm_start, random_state, verbose
+
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
+        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
+        if self.finish not in (None, "posthoc"):
+            raise InputError(f"finish must be None or 'posthoc'; found {self.finish!r}")
+        by_network = isinstance(self.learner, str) and self.learner == "network"
+        if self.warm_start and not by_network:
+            raise InputError("warm_start goes on with a network: set learner='network', or warm_start=False")
+        fitted = getattr(self, "fit_", None)
+        last = fitted if self.warm_start and isinstance(fitted, Fit) else None
+        values, known = read_labels(y)
+        rows = self._rows(X, reset=last is None)
+        if len(values) != rows.shape[0]:
+            raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
+        if not known.any():
+            raise InputError("y holds no label at all: some rows of every class must be labeled")
+        values = np.asarray(values[known].tolist())
+        check_classification_targets(values)
+        classes, labels = np.unique(values, return_inverse=True)
+        if len(classes) < 2:
+            raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
+        extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
+        seed = self._seed() if last is None else self.seed_
+        sizes, asked = self.columns_.sizes, self.validation
+        read = partial(self._rows, reset=False)
+        data = divide(rows, labels.astype(np.int64), known, extra, asked, classes, sizes, seed, read)
+        if last is not None:
+            self._require_same(classes, hash_rows(data))
+        if by_network:
+            task = task_of(data, self._views() if isinstance(self.views, str) else tuple(self.views))
+            make = network(data, self.hidden, self.depth, seed)
+            folds = self.folds if data.validation is None else 0
+            trained, self.notes_ = train_network(self, task, make, self._settings(), seed, folds, last)
+            self.multipliers_, self.history_, self.gain_ = trained.multipliers, trained.history, trained.gain
+            self.fit_ = trained
+        else:
+            embedded = self.encoder is not None
+            self.fit_ = fit_members(data, self.learner, self.objective, self.deployment_prior, embedded, seed)
+            self.notes_ = []
+        for note in self.fit_.notes:
+            warnings.warn(note, stacklevel=2)
+        self.classes_, self.seed_, self.data_hash_ = classes, seed, hash_rows(data)
+        self.labeled_counts_ = np.bincount(data.labels, minlength=len(classes)).tolist()
+        self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores whose largest is predicted: the rule's, or logits without one; one column if binary."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
+
+        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+        """
+        probs = self._probs(X)
+        rule = self.fit_.rule
+        return probs if rule is None else rule.posterior(probs).numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The objective itself on the rows whose label is known."""
+        if sample_weight is not None:
+            raise InputError("sample_weight is not supported: recall and coverage are counted per class")
+        scores = self._scores(X)
+        values, known = read_labels(y)
+        if len(values) != len(scores):
+            raise InputError(f"X and y must have the same length; found {len(scores)} rows and {len(values)} labels")
+        truth = numbers_of(values[known], self.classes_, "the labels y")
+        counts = confusion_counts(truth, scores.argmax(1)[known], len(self.classes_))
+        return float(self.fit_.objective.value(Confusion.from_counts(counts, [str(c) for c in self.classes_])))
+
+    def summary(self) -> str:
+        """What it reached on validation, how sure that is, and what to be wary of."""
+        check_is_fitted(self)
+        names, notes = [str(name) for name in self.classes_], [*self.notes_, *self.fit_.notes]
+        return summary(self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.about)
+
+    def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
+        """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        check_is_fitted(self)
+        return export(exportable(self), path, to)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = self.encoder is not None
+        return tags
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if self.fit_.rule is None:
+            return self.fit_.logits(self._rows(X, reset=False)).numpy()
+        return self.fit_.rule.scores(self._probs(X)).numpy()
+
+    def _probs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return self.fit_.probs(self._rows(X, reset=False))
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        if self.encoder is not None:
+            rows: Any = embed(X, self.encoder, self.cache)
+            if reset:
+                self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
+            return encode(rows, self.columns_, "the embedding of X")
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset:
+                self.columns_ = learn_columns(X)
+            return encode(X, self.columns_)
+        rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if reset:
+            self.columns_ = Columns(None, {}, rows.shape[1])
+        return rows if is_sparse(rows) else encode(rows, self.columns_)
+
+    def _require_same(self, classes: np.ndarray, found: str) -> None:
+        if not np.array_equal(classes, self.classes_):
+            raise InputError(f"warm_start goes on with the same classes; they were {self.classes_.tolist()[:5]} ...")
+        if found != self.data_hash_ and not isinstance(self.validation, tuple):
+            raise InputError(
+                "warm_start goes on with the labeled rows of the last fit, or validation rows would have been learned "
+                "from: give the same rows, or validation=(X, y)"
+            )
+
+    def _views(self) -> str:
+        if self.views not in ("auto", "table", "embedding"):
+            raise InputError(f"views are auto, table, embedding or a pair of functions; found {self.views!r}")
+        return ("embedding" if self.encoder is not None else "table") if self.views == "auto" else self.views
+
+    def _seed(self) -> int:
+        state = self.random_state
+        return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+
+    def _settings(self) -> Settings:
+        training = Training(self.steps, self.labeled_batch, self.unlabeled_batch, lr=self.lr, ema=self.ema)
+        return Settings(
+            training,
+            SelfTrainingSettings(self.unlabeled_weight, self.tau, self.confidence),
+            Dual(self.steps_per_update, self.step_size, "linear", rates=self.rates),
+            Selection(self.keep),
+            Hardware(accelerator=self.device, threads=1),  # type: ignore[arg-type]
+        )

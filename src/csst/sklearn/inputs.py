@@ -1,0 +1,119 @@
+"""What the estimator is given → examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.data.embeddings import Embedder, Embedding
+from csst.data.tabular.tables import is_missing, is_sparse
+from csst.data.task import Examples
+from csst.data.text.texts import Texts
+from csst.errors import InputError
+from csst.models.encoders import Function, encoder
+
+
+class SparseRows:
+    """A sparse matrix as examples: rows become dense only in the batches that ask for them."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix.tocsr()
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def __getitem__(self, indices: Tensor) -> Tensor:
+        return torch.from_numpy(self.matrix[indices.numpy()].toarray().astype(np.float32, copy=False))
+
+
+def as_examples(rows: Any) -> Examples:
+    """Dense rows as a float32 tensor, sparse ones as they are."""
+    return SparseRows(rows) if is_sparse(rows) else torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def stacked(rows: Any, more: Any) -> Any:
+    """Rows and more rows, of the kind of the first."""
+    if is_sparse(rows):
+        from scipy.sparse import csr_matrix, vstack
+
+        return vstack([rows, csr_matrix(more)], format="csr")
+    return np.vstack([rows, more.toarray() if is_sparse(more) else more])
+
+
+def embed(values: Any, given: Any, cache: str) -> np.ndarray:
+    """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
+    kind = "text" if _are_texts(values) else "image"
+    if callable(given):
+        made: Any = Function(given, fingerprint="")
+    elif isinstance(given, str):
+        made = encoder(given if given == "words" or ":" in given else f"hf:{given}", kind)  # type: ignore[arg-type]
+    else:
+        raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {given!r}")
+    inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
+    return Embedder(made, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
+
+
+def _are_texts(values: Any) -> bool:
+    if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
+        raise InputError("with an encoder, X is a list of texts or an array of images; found nothing or a single text")
+    if hasattr(values, "columns"):
+        raise InputError("with an encoder, X is a list of texts or images; found a frame: give one of its columns")
+    if not isinstance(next(iter(values)), str):
+        return False
+    wrong = [at for at, value in enumerate(values) if not isinstance(value, str)]
+    if wrong:
+        raise InputError(f"X holds texts, but not in {len(wrong)} places, the first at {wrong[0]}: fill or drop them")
+    return True
+
+
+def _images(values: Any) -> Tensor:
+    try:
+        array = np.stack([np.asarray(value) for value in values])
+    except ValueError:
+        raise InputError("all images of X must have one size; found several: resize them first") from None
+    if array.ndim == 3:
+        array = array[:, None]
+    if array.ndim != 4 or array.dtype != np.uint8:
+        raise InputError(
+            f"with an encoder, X is a list of texts or images uint8 (N, height, width, 3) or (N, 3, height, width); "
+            f"found shape {array.shape} of {array.dtype}"
+        )
+    if array.shape[1] not in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels as an array, and which of them are known: not -1, NaN or None."""
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: mark unlabeled rows with -1")
+    # In an array of texts, None, NaN and -1 would become texts themselves.
+    of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
+    given = y.to_numpy() if hasattr(y, "to_numpy") else y
+    values = column_or_1d(np.asarray(given, dtype=object if of_texts else None), warn=True)
+    if values.dtype.kind in "iu":
+        return values, values != -1
+    if values.dtype.kind == "f":
+        if np.isinf(values).any():
+            raise InputError("Input y contains infinity; a label is a class, or -1 or NaN for unlabeled")
+        return values, ~(np.isnan(values) | (values == -1))
+    if values.dtype.kind != "O":
+        return values, np.ones(len(values), dtype=bool)
+    known = np.array([not (is_missing(v) or (isinstance(v, int | float) and v == -1)) for v in values], dtype=bool)
+    if len({isinstance(v, str) for v in values[known]}) > 1:
+        raise InputError("y mixes texts with other types of labels: make them all texts or all numbers")
+    return values, known
+
+
+def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
+    """Labels as class numbers 0 .. K-1."""
+    number = {label: at for at, label in enumerate(classes.tolist())}
+    unknown = sorted({str(value) for value in values.tolist() if value not in number})
+    if unknown:
+        raise InputError(f"{what} hold classes that were not among the labels in training: {unknown[:5]}")
+    return np.array([number[value] for value in values.tolist()], dtype=np.int64)

@@ -1,0 +1,107 @@
+"""Multipliers without a validation set: driven by out-of-fold predictions of the labeled examples.
+
+The labeled examples are cut into folds. One trainer per fold learns from the others, and one more from all of them;
+they take their steps together. At every multiplier update each fold's trainer predicts its own fold, the counts are
+added up, and all trainers take the same dual step: every labeled example has steered, none was predicted by a model
+that had learned from it. The trainer of all examples is the one that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from csst.data.task import Labeled, Task
+from csst.errors import InputError
+from csst.maths.objectives import Objective
+from csst.selftraining import Method
+from csst.settings import Settings
+from csst.training.evaluation import logits
+from csst.training.measuring import join
+from csst.training.records import Record
+from csst.training.trainer import Trainer
+
+
+def folds_of(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
+    """Disjoint folds with the same share of every class; a class needs an example in each."""
+    counts = torch.bincount(labels, minlength=len(class_names))
+    rarest = int(counts.argmin())
+    if int(counts[rarest]) < 2:
+        raise InputError(
+            f"cross-fitting predicts each labeled example by a model that did not see it, so every class needs 2; "
+            f"class {class_names[rarest]!r} has {int(counts[rarest])}: label more, or give a validation set"
+        )
+    folds = min(folds, int(counts[rarest]))
+    rng, parts = np.random.default_rng(seed), [[] for _ in range(folds)]  # type: tuple[np.random.Generator, list[list]]
+    for c in range(len(class_names)):
+        members = rng.permutation(np.flatnonzero(labels.numpy() == c))
+        for at, part in enumerate(np.array_split(members, folds)):
+            parts[at].append(part)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+class CrossFit:
+    """Trainers in lockstep, steered by each other's out-of-fold predictions; see the module.
+
+    task: its validation part is not looked at. model: makes an untrained model.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: Callable[[], nn.Module],
+        objective: Objective | str,
+        method: Method | str,
+        settings: Settings,
+        seed: int = 0,
+        folds: int = 3,
+    ) -> None:
+        if not 2 <= folds <= 20:
+            raise InputError(f"cross-fitting takes 2 to 20 folds; found {folds}")
+        self.index = folds_of(task.labeled.labels, folds, seed, task.class_names)
+        whole = replace(task, validation=task.labeled)
+        self.trainer = Trainer(whole, model(), objective, method, settings, seed)
+        # The goal as bound to all labeled examples: which classes are the tail must not differ between folds.
+        goal, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
+        self.folds = [Trainer(part, model(), goal, method, settings, seed) for part in parts]
+
+    @property
+    def trainers(self) -> list[Trainer]:
+        """Those of the folds, then the one that is kept."""
+        return [*self.folds, self.trainer]
+
+    def run(self) -> Iterator[Record]:
+        """Train all to the end; the records are those of the trainer that is kept."""
+        settings, kept = self.trainer.settings, self.trainer
+        while True:
+            if kept.updated_at != kept.step:
+                measurement = join([fold.measure_validation() for fold in self.folds], kept.watched_logits())
+                confusion = kept.estimate_confusion(measurement)
+                yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
+            if kept.finished:
+                return
+            until_update = settings.dual.steps_per_update - kept.step % settings.dual.steps_per_update
+            steps = min(until_update, settings.training.steps - kept.step)
+            for trainer in self.trainers:
+                for _ in range(steps):
+                    trainer.train_step()
+
+    def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""
+        batch = self.trainer.settings.training.evaluation_batch
+        found = [logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds]
+        return torch.cat(found), torch.cat([fold.task.validation.labels for fold in self.folds])
+
+
+def _fold(task: Task, index: np.ndarray) -> Task:
+    keep = np.setdiff1d(np.arange(len(task.labeled)), index)
+
+    def part(chosen: np.ndarray) -> Labeled:
+        at = torch.from_numpy(chosen)
+        return Labeled(task.labeled.inputs[at], task.labeled.labels[at])
+
+    return replace(task, labeled=part(keep), validation=part(index))

@@ -1,0 +1,95 @@
+"""What the multipliers look at: the averaged model on validation rows and, pooled with them, on unlabeled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csst.data.sampling import stream
+from csst.maths.confusion import Confusion
+from csst.maths.gain import Gain
+from csst.rules.rule import undo_gain
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import RateEstimate, estimate_rates
+
+#: unlabeled rows that are kept for measuring where rates are pooled: at most so many, and at most this part of all
+WATCHED_ROWS, WATCHED_PART = 2000, 0.2
+#: the stream of random numbers that chooses them
+WATCHED_STREAM = 7
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Confusion counts (K, K) on validation and, where rates are pooled, the logits behind them.
+
+    logits, labels: of the validation rows, (n, K) and (n,). unlabeled: logits of the watched unlabeled rows, (m, K).
+    """
+
+    counts: Tensor
+    logits: Tensor | None = None
+    labels: Tensor | None = None
+    unlabeled: Tensor | None = None
+
+
+def choose_watched(unlabeled: int, seed: int) -> Tensor:
+    """The unlabeled rows that are measured and not learned from, in row order; the same on every process."""
+    size = min(WATCHED_ROWS, int(WATCHED_PART * unlabeled))
+    return torch.randperm(unlabeled, generator=stream(seed, WATCHED_STREAM))[:size].sort().values
+
+
+def join(parts: Sequence[Measurement], unlabeled: Tensor | None) -> Measurement:
+    """Measurements of disjoint validation rows as one."""
+    counts = torch.stack([part.counts for part in parts]).sum(0)
+    if parts[0].logits is None:
+        return Measurement(counts)
+    logits = torch.cat([part.logits for part in parts if part.logits is not None])
+    labels = torch.cat([part.labels for part in parts if part.labels is not None])
+    return Measurement(counts, logits, labels, unlabeled)
+
+
+def estimate_from_logits(
+    logits: Tensor,
+    labels: Tensor,
+    unlabeled: Tensor | None,
+    gain: Gain,
+    train_prior: Tensor,
+    class_names: Sequence[str] | None = None,
+) -> RateEstimate:
+    """The rates of the plain argmax of a network trained under a gain, under the class balance of the labels."""
+    evidence = evidence_from_logits(logits, labels, unlabeled, gain, train_prior, class_names)
+    rows = logits if unlabeled is None or not len(unlabeled) else unlabeled
+    return estimate_rates(evidence, logits.argmax(1).numpy(), rows.argmax(1).numpy(), evidence.fractions)
+
+
+def evidence_from_logits(
+    logits: Tensor,
+    labels: Tensor,
+    unlabeled: Tensor | None,
+    gain: Gain,
+    train_prior: Tensor,
+    class_names: Sequence[str] | None = None,
+) -> Evidence:
+    """A network's scores with the gain and the class prior taken out that it was trained under."""
+    inverse = gain.undoing
+
+    def posterior(scores: Tensor) -> Tensor:
+        probs = undo_gain(torch.softmax(scores.double(), 1), inverse)
+        return probs / probs.sum(1, keepdim=True)
+
+    more = None if unlabeled is None or not len(unlabeled) else posterior(unlabeled)
+    prior = train_prior.double().cpu()
+    return Evidence.from_probs(posterior(logits), labels, more, train_prior=prior, class_names=class_names)
+
+
+def measured_confusion(
+    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
+) -> Confusion:
+    """The confusion that drives the multipliers: the counts, or the pooled estimate where there are logits."""
+    if measurement.logits is None or measurement.labels is None:
+        return Confusion.from_counts(measurement.counts, class_names)
+    return estimate_from_logits(
+        measurement.logits, measurement.labels, measurement.unlabeled, gain, train_prior, class_names
+    ).confusion

@@ -1,0 +1,282 @@
+"""The one training loop. Every method of the paper runs through it; a method is a row of a table, never a branch.
+
+One step: a labeled and an unlabeled batch → weak and strong views → logits → L_s + unlabeled_weight · L_u → SGD, EMA.
+One multiplier update (every `steps_per_update` steps, first before step 0): EMA model on validation → confusion, summed
+over processes → payoff → λ → G. These are Algorithms 1 and 2 of the paper, which differ in the objective only.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from csst.data.task import Examples, Task
+from csst.errors import InputError
+from csst.maths.confusion import Confusion, confusion_counts, head_tail
+from csst.maths.language import objective as read_objective
+from csst.maths.losses import cost_sensitive_loss
+from csst.maths.multipliers import Multipliers
+from csst.maths.objectives import Objective, payoff_of
+from csst.selftraining import Method, Setup
+from csst.selftraining import method as read_method
+from csst.settings import Settings
+from csst.training.batches import DROPOUT, Batch, Batches
+from csst.training.engine import Engine
+from csst.training.evaluation import counts, logits
+from csst.training.interruption import step_boundary
+from csst.training.measuring import Measurement, choose_watched, measured_confusion
+from csst.training.optimizers import optimizer
+from csst.training.records import Record, Tally
+from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warming
+from csst.training.selection import Best, standing
+
+
+class Trainer:
+    """Trains a model on a task for an objective, by a method.
+
+        for record in Trainer(task, model, "max min(recall)", "csst").run(): ...
+
+    Afterwards `best_model()` is the averaged model that did best on the objective itself, on validation. No test
+    example is ever looked at here.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: nn.Module,
+        objective: Objective | str,
+        method: Method | str = "csst",
+        settings: Settings | None = None,
+        seed: int = 0,
+        setup: Setup | None = None,
+    ) -> None:
+        self.task, self.settings, self.seed = task, settings or Settings(), seed
+        self.method = read_method(method, task.kind)
+        prior, dual, training = task.train_prior, self.settings.dual, self.settings.training
+        self.objective = read_objective(objective).bind(task.classes, task.class_names).bound_to(prior)
+        follows = read_objective(self.method.objective(self.objective))
+        self.multipliers = Multipliers(
+            follows if follows is self.objective else follows.bind(task.classes, task.class_names, head_tail(prior)),
+            prior,
+            dual.step_size,
+            dual.initial,
+            None if dual.metric_prior == "default" else dual.metric_prior,
+        )
+        if setup is None and self.method.outer_loop(self.settings.selftraining).generations > 1:
+            name = self.method.name
+            warnings.warn(f"this trains one generation of {name}; csst.runs.execute trains all", stacklevel=2)
+        setup = setup or Setup(task.classes, len(task.unlabeled), prior, training.steps)
+        self.selftraining = self.method.selftraining(self.settings.selftraining, setup)
+        if self.selftraining is not None and not len(task.unlabeled):
+            raise InputError(f"method {self.method.name} needs unlabeled examples; there are none: use csl, la or erm")
+        self.engine = Engine(self.settings.hardware)
+        if self.selftraining is not None:
+            self.selftraining.to(self.engine.device)
+        ours, encode = (self.engine.rank, self.engine.processes), getattr(model, "encode", None)
+        pools = dual.rates == "pooled" and len(task.unlabeled) > 0
+        self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
+        self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
+        self.model = self.engine.place(model).train()
+        # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
+        average = moving_average(training.ema)
+        self.ema = AveragedModel(self.model, multi_avg_fn=average, use_buffers=not self.engine.sharded)
+        self.selected = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
+        self.engine.shard(self.model, self.ema.module)
+        self.forward, self.optimizer = self.engine.prepare(self.model, optimizer(self.model, training))
+        self.best, self.tally = Best(), Tally()
+        self.step, self.updated_at = 0, -1
+
+    def run(self) -> Iterator[Record]:
+        """Train to the end, yielding a record at every multiplier update. Resumes where a loaded state left off."""
+        every = self.settings.dual.steps_per_update
+        while True:
+            if self.updated_at != self.step and (self.step % every == 0 or self.finished):
+                yield self.update_multipliers()
+            if self.finished:
+                return
+            for _ in range(min(every - self.step % every, self.settings.training.steps - self.step)):
+                self.train_step()
+                if self.engine.processes == 1:  # several must stop together, and so only when they talk anyway
+                    step_boundary()
+
+    @property
+    def finished(self) -> bool:
+        return self.step >= self.settings.training.steps or 0 < self.settings.selection.patience <= self.best.stale
+
+    def train_step(self) -> None:
+        """One optimizer step on L_s + unlabeled_weight · L_u."""
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+        labeled, parts = self.batches.shard(self.batches.labeled.peek()), self.settings.hardware.accumulate
+        batch = self.batches.draw(self.step, self.engine.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.random.fork_rng(), self.tally.batch(self.step, labeled, batch.index):
+            # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
+            torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
+            for number in range(parts):
+                with self.engine.without_sync(self.forward, number < parts - 1):
+                    loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
+                    self.tally.watch(loss)
+                    self.engine.backward(loss)
+        self.engine.clip(self.forward, self.optimizer)
+        self.optimizer.step()
+        if self.selftraining is not None:
+            self.selftraining.settle()
+        self.ema.update_parameters(self.model)
+        self.step += 1
+
+    def _loss(self, batch: Batch) -> Tensor:
+        one = torch.ones(())
+        if self.selftraining is None or batch.weak is None or batch.strong is None or batch.index is None:
+            labeled = self._labeled_loss(self.forward(batch.x), batch.y)
+            self.tally.add(len(batch.x), steps=one, labeled_loss=labeled)
+            return labeled
+        first, second = len(batch.x), len(batch.x) + len(batch.strong)
+        if self.settings.training.batchnorm == "separate":
+            with torch.no_grad():
+                weak = self.forward(batch.weak)
+            logits = self.forward(torch.cat([batch.x, batch.strong]))
+        else:
+            logits = self.forward(torch.cat([batch.x, batch.strong, batch.weak]))
+            weak = logits[second:].detach()
+        labeled = self._labeled_loss(logits[:first], batch.y)
+        gain = self.multipliers.gain
+        target, used = self.selftraining.pseudo_labels(weak, batch.index.to(weak.device), gain)
+        unlabeled = self.selftraining.loss(logits[first:second], target, used, gain)
+        if self.task.unlabeled_truth is not None:
+            label = target.argmax(1) if target.is_floating_point() else target
+            right = used * (label == self.task.unlabeled_truth[batch.index].to(weak.device))
+            self.tally.add(0, right=right.sum())
+        seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
+        self.tally.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
+        return labeled + self.settings.selftraining.unlabeled_weight * unlabeled
+
+    def _labeled_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        losses = cost_sensitive_loss(logits, y, self.multipliers.gain)
+        annealing = self.settings.selftraining.annealing
+        if annealing == "off":
+            return losses.mean()
+        likely = torch.softmax(logits.detach(), 1).gather(1, y[:, None]).squeeze(1)
+        keep = (likely < training_signal(annealing, self.progress, self.task.classes)).to(losses)
+        return (keep * losses).sum() / keep.sum().clamp(min=1)
+
+    def measure(self) -> Measurement:
+        """What the averaged model does on validation and, where rates are pooled, on the watched unlabeled rows."""
+        measurement = self.measure_validation()
+        return replace(measurement, unlabeled=self.watched_logits())
+
+    def watched_logits(self) -> Tensor | None:
+        """The averaged model's logits of the watched unlabeled rows, where rates are pooled and there are any."""
+        return None if self.watched is None else self.all_logits(self.task.unlabeled, self.watched)
+
+    def measure_validation(self) -> Measurement:
+        """What the averaged model does on validation, over all processes: counts, and logits where rates are pooled."""
+        validation, classes = self.task.validation, self.task.classes
+        if self.settings.dual.rates == "pooled":
+            scores = self.all_logits(validation.inputs, torch.arange(len(validation)))
+            counted = confusion_counts(validation.labels, scores.argmax(1), classes)
+            return Measurement(counted, scores, validation.labels)
+        batch = self.settings.training.evaluation_batch
+        shard, rounds = self.batches.shard_and_rounds(len(validation), batch)
+        counted = counts(self.ema.module, validation, classes, batch, self.engine.device, shard, rounds)
+        return Measurement(self.engine.total(counted))
+
+    def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:
+        """The averaged model's logits of these examples, in this order, the same on all processes."""
+        batch = self.settings.training.evaluation_batch
+        shard, rounds = self.batches.shard_and_rounds(len(index), batch)
+        whole = torch.zeros(len(index), self.task.classes)
+        if len(index):
+            whole[shard] = logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
+        return self.engine.total(whole)
+
+    def estimate_confusion(self, measurement: Measurement) -> Confusion:
+        """The confusion that drives the multipliers, the same on all processes."""
+        gain, names = self.multipliers.gain, self.task.class_names
+        confusion = measured_confusion(measurement, gain, self.task.train_prior, names)
+        return Confusion(self.engine.same(confusion.rates), confusion.prior)
+
+    def update_multipliers(self, confusion: Confusion | None = None) -> Record:
+        """Take one dual step from a confusion, and remember the model if it is the one to keep.
+
+        confusion: if it is to be another than that of `measure`.
+        """
+        confusion = self.estimate_confusion(self.measure()) if confusion is None else confusion
+        dual, gain = self.settings.dual, self.multipliers.gain
+        step_size = dual_step(dual.schedule, dual.step_size, self.progress)
+        if self.progress < 1:
+            self.multipliers.update(confusion, step_size)
+        self.engine.require_same(self.multipliers.value, "multipliers")
+        self.engine.require_same(self.multipliers.entries, "gains")
+        now, selection = standing(self.objective, confusion, self.settings.selection.tolerance), self.settings.selection
+        selected = self.best.consider(
+            now, self.step, lambda: self.engine.weights(self.ema.module), gain.entries, selection.keep == "last"
+        )
+        self.updated_at = self.step
+        return Record(
+            step=self.step,
+            recall=confusion.recall.tolist(),
+            coverage=confusion.coverage.tolist(),
+            value=now.value,
+            slack=now.slack,
+            score=now.score,
+            selected=selected,
+            multipliers=self.multipliers.value.tolist(),
+            payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
+            step_size=step_size,
+            lr=self.lr,
+            **self.tally.means(self.engine.total),
+        )
+
+    def best_model(self) -> nn.Module:
+        """The averaged model that was selected, in evaluation mode."""
+        self.selected.load_state_dict(self.best.state)
+        return self.selected.eval()
+
+    @property
+    def progress(self) -> float:
+        return self.step / self.settings.training.steps
+
+    @property
+    def lr(self) -> float:
+        training = self.settings.training
+        return learning_rate(training.schedule, training.lr, self.progress) * warming(self.step, training.warmup)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU).
+
+        Where the model is sharded, all processes must ask for it together.
+        """
+        return {
+            "step": self.step,
+            "updated_at": self.updated_at,
+            "model": self.engine.weights(self.model),
+            "ema": self.engine.weights(self.ema.module),
+            "averaged": self.ema.n_averaged.clone(),
+            "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
+            "tally": self.tally.state_dict(self.engine.total),
+            "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
+            **{name: getattr(self, name).state_dict() for name in self._PARTS},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.step, self.updated_at = state["step"], state["updated_at"]
+        self.engine.load_weights(self.model, state["model"])
+        self.engine.load_weights(self.ema.module, state["ema"])
+        self.ema.n_averaged.copy_(state["averaged"])
+        self.engine.load_optimizer_state(self.model, self.optimizer, state["optimizer"])
+        for name in self._PARTS:
+            getattr(self, name).load_state_dict(state[name])
+        self.tally.load_state_dict(state["tally"], self.engine.first)
+        if self.selftraining is not None:
+            self.selftraining.load_state_dict(state["selftraining"])
+
+    _PARTS = ("multipliers", "batches", "engine", "best")
