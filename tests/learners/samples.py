@@ -21,6 +21,13 @@ def gaussians(n, prior=PRIOR, features=4, apart=2.0, seed=0):
     return X.astype(np.float32), y
 
 
+def bent(n, seed=0):
+    """The same with class 1 on both sides of the others, so that a linear model and a forest do about as well."""
+    X, y = gaussians(n, apart=2.2, seed=seed)
+    X[(y == 1) & (np.random.default_rng([seed, 1]).random(n) < 0.4), 1] *= -1
+    return X, y
+
+
 def mixed(n=120, classes=3, seed=0):
     """Numbers and categories that tell the class: rows, labels, and what is known about the columns."""
     rng = np.random.default_rng(seed)

@@ -90,7 +90,7 @@ def test_common_scale_is_1_where_no_column_of_numbers_varies(std, sizes):
 
 
 def test_common_scale_lets_large_columns_count_most():
-    """The class shows in a small column: with its own deviation it is seen, with the common one the penalty hides it."""
+    """The class shows in a small column: its own deviation shows it, and with the common one the penalty hides it."""
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     X = np.stack([100 * rng.normal(size=200), 0.1 * (rng.normal(size=200) + 3 * y)], 1)

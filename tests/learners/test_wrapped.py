@@ -49,8 +49,8 @@ def test_any_classifier_gives_clipped_log_probabilities(model):
         wanted[i] = [np.log(p / sum(kept)) for p in kept]
     found = fitted.log_probs(X)
     assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, wanted, atol=1e-12)
-    np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-12)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)  # some models answer in float32
+    np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-6)
     assert (found.argmax(1) == y).mean() > 0.7
 
 

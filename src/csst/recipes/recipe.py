@@ -16,8 +16,19 @@ from csst.plugins import load
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 
 #: settings that only training a network heeds, by how their names begin
-NETWORK_SETTINGS = ("model.", "training.", "selftraining.", "dual.", "selection.", "data.views.", "data.weak_noise")
-NETWORK_SETTINGS += ("data.strong_noise", "data.strong_corruption", "embedding.draws", "embedding.noise")
+NETWORK_SETTINGS = (
+    "model.",
+    "training.",
+    "selftraining.",
+    "dual.",
+    "selection.",
+    "data.views.",
+    "data.weak_noise",
+    "data.strong_noise",
+    "data.strong_corruption",
+    "embedding.draws",
+    "embedding.noise",
+)
 
 
 class Source(Protocol):

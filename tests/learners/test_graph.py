@@ -1,0 +1,45 @@
+"""A portfolio as a torch module gives the portfolio's scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from csst.errors import InputError
+from csst.learners.forest import Forest
+from csst.learners.graph import PortfolioScores
+from csst.learners.linear import Linear
+from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
+from csst.statistics.calibration import Calibration
+from tests.learners.samples import gaussians, mixed, table_of
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_graph_gives_the_portfolios_probabilities(classes):
+    X, y = gaussians(90, np.ones(classes) / classes)
+    X = X * np.float32([1, 30, 0.1, 2]) + np.float32([0, 50, -1, 0])
+    members = [[Linear(table_of(X), 1.0)], [Linear(table_of(X).with_common_scale, 0.1, "other")]]
+    portfolio, _ = fit_portfolio(members, Labeled(X, y), X[:0])
+    portfolio = Portfolio(portfolio.members, (), np.linspace(1, 3, classes) / np.linspace(1, 3, classes).sum())
+    found = torch.softmax(PortfolioScores(portfolio)(torch.from_numpy(X)), 1)
+    np.testing.assert_allclose(found, portfolio.probs(X), atol=1e-5)
+
+
+def test_the_graph_of_several_members_with_categories():
+    rows, y, table = mixed()
+    models = [Linear(table, penalty).fit(rows, y) for penalty in (0.01, 1.0)]
+    calibrations = [Calibration(2.0, np.array([0.5, -0.5, 0.0])), Calibration(0.7, np.array([-0.1, 0.0, 0.1]))]
+    members = tuple(Member("linear", model, c, 0.0) for model, c in zip(models, calibrations, strict=True))
+    portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
+    rows[:4, 1] = -1  # a category that was never met
+    found = PortfolioScores(portfolio)(torch.from_numpy(rows))
+    np.testing.assert_allclose(found, portfolio.scores(rows) + np.log(portfolio.prior), atol=1e-4)
+
+
+def test_other_members_cannot_be_exported():
+    X, y = gaussians(60)
+    members = [(Linear(table_of(X)), "linear"), (Forest(trees=3), "forest")]
+    fitted = tuple(Member(name, one.fit(X, y), Calibration.identity(3), 0.0) for one, name in members)
+    with pytest.raises(InputError, match="member forest cannot be exported: fit with learner='linear'"):
+        PortfolioScores(Portfolio(fitted, (), np.ones(3) / 3))

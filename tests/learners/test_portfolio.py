@@ -1,0 +1,269 @@
+"""Several learners as one: who scores whom, what is taken out, calibrated, averaged and left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from csst.learners.forest import Forest
+from csst.learners.linear import Linear
+from csst.learners.portfolio import Labeled, Member, Portfolio, _Scored, drop_worse, fit_portfolio
+from csst.statistics.calibration import Calibration, fit_calibration
+from csst.statistics.evidence import MOST_UNLABELED
+from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
+from tests.rules.toys import probs, sample
+
+#: classes of 31 numbered rows; the last class has a single label
+LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [16, 10, 4, 1]))
+ALONE = int(np.flatnonzero(LABELS == 3)[0])
+
+
+def noisy(strength, seed=0):
+    """Answers that lean to the truth, different for every row and every fit."""
+
+    def answer(model, ids):
+        rng = np.random.default_rng([seed, model.number])
+        noise = rng.normal(size=(1000, 4))[ids % 1000]
+        return noise + strength * np.eye(4)[LABELS[ids % len(LABELS)]]
+
+    return answer
+
+
+def answers(spy, ids):
+    """Out-of-fold log-probabilities as the spy's fits gave them, one fit per row: those before the last."""
+    out = np.zeros((len(ids), 4))
+    for at, row in enumerate(ids):
+        (model,) = spy.scored_by([row])[:1]
+        out[at] = soften(model.answer(np.array([row])))[0]
+    return out
+
+
+def fractions(labels):
+    return np.array([sum(label == k for label in labels) / len(labels) for k in range(max(labels) + 1)])
+
+
+def balanced_loss(scores, labels):
+    """The mean over classes of the mean log-loss of calibrated scores, by plain loops."""
+    calibration = fit_calibration(scores, labels)
+    logs = soften(calibration.temperature * scores + calibration.bias)
+    per_class = [[-logs[i, k] for i in range(len(labels)) if labels[i] == k] for k in range(scores.shape[1])]
+    return float(np.mean([np.mean(losses) for losses in per_class]))
+
+
+def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
+    spy, n = Spy(noisy(1.0)), len(LABELS)
+    fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    *crossed, last = spy.fits
+    assert len(crossed) == 5
+    scored = [row for model in crossed for asked in model.asked for row in asked]
+    assert sorted(scored) == list(range(n)), "every labeled row is scored once"
+    for model in crossed:
+        held = {row for asked in model.asked for row in asked}
+        assert held & set(model.learned.tolist()) <= {ALONE}
+        assert held | set(model.learned.tolist()) == set(range(n)), "a row was neither learned from nor scored"
+        assert ALONE in model.learned, "the only label of a class is always learned from"
+        assert set(model.labels.tolist()) == {0, 1, 2, 3}
+        assert (model.labels == LABELS[model.learned]).all()
+        assert len(held) <= 10, "the folds are uneven"
+    assert last.learned.tolist() == list(range(n)), "the model that is used has learned from all labels"
+    assert last.asked == [list(range(500, 509))], "unlabeled rows are scored by the model that is used"
+
+
+def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
+    spy, n = Spy(noisy(1.0)), len(LABELS)
+    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    prior = fractions(LABELS)
+    scores = answers(spy, range(n)) - np.log(prior)
+    calibration = fit_calibration(scores, LABELS)
+    (member,) = portfolio.members
+    assert member.model is spy.fits[-1]
+    assert member.calibration.temperature == pytest.approx(calibration.temperature, abs=1e-9)
+    np.testing.assert_allclose(member.calibration.bias, calibration.bias, atol=1e-9)
+    assert member.loss == pytest.approx(balanced_loss(scores, LABELS), abs=1e-9)
+    wanted = soften(calibration.temperature * scores + calibration.bias)
+    np.testing.assert_allclose(soften(evidence.scores), wanted, atol=1e-8)
+    assert (evidence.labels == LABELS).all()
+    np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
+    np.testing.assert_allclose(evidence.labeled_prior, prior, atol=1e-12)
+    new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
+    wanted = soften(calibration.temperature * new + calibration.bias)
+    np.testing.assert_allclose(soften(evidence.unlabeled_scores), wanted, atol=1e-8)
+
+
+def test_the_class_prior_is_taken_out():
+    """Exact posteriors under the labels' balance: what is left is the posterior under a uniform one, hardly changed."""
+    x, y = sample(1500)
+    prior = np.bincount(y) / len(y)
+    spy = Spy(lambda model, ids: np.log(probs(x[ids], prior)))
+    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(1500), y), numbered(0))
+    (member,) = portfolio.members
+    assert np.abs(member.calibration.bias).max() < 0.25, "the bias has to make up for the prior"
+    assert 0.85 < member.calibration.temperature < 1.15
+    uniform = probs(x, np.ones(3) / 3)
+    np.testing.assert_allclose(np.exp(soften(evidence.scores)), uniform, atol=0.1)
+    np.testing.assert_allclose(np.exp(soften(portfolio.scores(numbered(1500)))), uniform, atol=0.1)
+    np.testing.assert_allclose(portfolio.probs(numbered(1500)), probs(x, prior), atol=0.1)
+    assert np.abs(probs(x, prior) - uniform).max() > 0.25
+
+
+def test_members_are_calibrated_and_averaged_with_equal_weights():
+    spies, n = [Spy(noisy(1.2, seed), f"spy {seed}") for seed in (1, 2, 3)], len(LABELS)
+    portfolio, evidence = fit_portfolio([[spy] for spy in spies], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    assert [one.name for one in portfolio.members] == ["spy 1", "spy 2", "spy 3"]
+    assert portfolio.left_out == ()
+    prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
+    for spy in spies:
+        scores = answers(spy, range(n)) - np.log(prior)
+        calibration = fit_calibration(scores, LABELS)
+        new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
+        for k in range(4):
+            for i in range(n):
+                wanted[i, k] += (calibration.temperature * scores[i, k] + calibration.bias[k]) / 3
+            for i in range(9):
+                more[i, k] += (calibration.temperature * new[i, k] + calibration.bias[k]) / 3
+    np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
+    np.testing.assert_allclose(soften(evidence.unlabeled_scores), soften(more), atol=1e-8)
+    np.testing.assert_allclose(portfolio.scores(numbered(9, start=500)), more, atol=1e-8)
+    found = portfolio.probs(numbered(9, start=500))
+    np.testing.assert_allclose(found, np.exp(soften(more + np.log(prior))), atol=1e-8)
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-12)
+
+
+def scored(name, losses):
+    return _Scored(Spy(None, name), np.zeros((len(losses), 2)), Calibration.identity(2), np.asarray(losses))
+
+
+def test_a_member_worse_by_less_than_two_standard_errors_is_kept():
+    rng = np.random.default_rng(0)
+    best, noise = rng.random(100), rng.normal(size=100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)  # its mean has a standard error of 0.1
+    near, far = scored("near", best + 0.19 + noise), scored("far", best + 0.21 + noise)
+    kept, left_out = drop_worse([far, scored("best", best), near])
+    assert [one.learner.name for one in kept] == ["best", "near"]
+    assert left_out == ("far",)
+    twin, certain = scored("twin", best), scored("certain", best + 1e-3)
+    kept, left_out = drop_worse([scored("best", best), twin, certain])
+    assert [one.learner.name for one in kept] == ["best", "twin"]
+    assert left_out == ("certain",), "worse on every row by the same is clearly worse"
+    kept, left_out = drop_worse([scored("a", [1.0]), scored("b", [9.0])])
+    assert (len(kept), left_out) == (2, ()), "one row proves nothing"
+
+
+def test_a_member_that_is_clearly_worse_is_left_out_and_named():
+    good, bad, n = Spy(noisy(4.0), "good"), Spy(noisy(0.0), "bad"), len(LABELS)
+    portfolio, evidence = fit_portfolio([[bad], [good]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    assert [one.name for one in portfolio.members] == ["good"]
+    assert portfolio.left_out == ("bad",)
+    alone, same = fit_portfolio([[Spy(noisy(4.0), "good")]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    np.testing.assert_array_equal(evidence.scores, same.scores)
+    np.testing.assert_array_equal(evidence.unlabeled_scores, same.unlabeled_scores)
+    assert alone.left_out == ()
+
+
+def look(labels, looks):
+    """Answers by class: one of the rows of scores that the class has, drawn once."""
+    rng = np.random.default_rng(0)
+    scores = np.array([looks[label][rng.integers(len(looks[label]))] for label in labels], dtype=float)
+    return lambda model, ids: scores[ids]
+
+
+def test_variants_are_chosen_by_the_balanced_loss():
+    labels = np.repeat([0, 1, 2], [45, 45, 10])
+    one, two, either, rare = [3, 0, 0], [0, 3, 0], [3, 3, 0], [0, 0, 3]
+    heads = Spy(look(labels, {0: [one], 1: [two], 2: [one, two]}), "tells the heads apart")
+    tail = Spy(look(labels, {0: [either], 1: [either], 2: [rare]}), "tells the tail apart")
+    prior = fractions(labels)
+    scores = {spy.name: soften(spy.answer(None, np.arange(100))) - np.log(prior) for spy in (heads, tail)}
+    balanced = {name: balanced_loss(z, labels) for name, z in scores.items()}
+    assert balanced["tells the tail apart"] < balanced["tells the heads apart"] - 0.1
+    plain = {}
+    for name, z in scores.items():
+        found = fit_calibration(z, labels)
+        plain[name] = -soften(found.apply(z))[np.arange(100), labels].mean()
+    assert plain["tells the heads apart"] < plain["tells the tail apart"] - 0.1, "the two losses must disagree here"
+    for variants in ([heads, tail], [tail, heads]):
+        portfolio, _ = fit_portfolio([variants], Labeled(numbered(100), labels), numbered(0))
+        assert [one.name for one in portfolio.members] == ["tells the tail apart"]
+        assert portfolio.left_out == (), "a variant that was not chosen is no member that was left out"
+        assert portfolio.members[0].loss == pytest.approx(balanced["tells the tail apart"], abs=1e-9)
+
+
+def test_variants_are_chosen_out_of_fold():
+    """One that remembers what it has learned is perfect in sample, and says nothing out of it."""
+
+    def remember(model, ids):
+        return 9.0 * np.eye(4)[LABELS[ids]] * np.isin(ids, model.learned)[:, None]
+
+    memory, honest = Spy(remember, "memory"), Spy(noisy(1.5), "honest")
+    portfolio, _ = fit_portfolio([[memory, honest]], Labeled(numbered(len(LABELS)), LABELS), numbered(0))
+    assert [one.name for one in portfolio.members] == ["honest"]
+
+
+def test_a_validation_set_takes_the_place_of_folds():
+    n, held = len(LABELS), np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
+    two, spy = Spy(noisy(2.0, 1), "two"), Spy(noisy(2.0), "one")
+    portfolio, evidence = fit_portfolio(
+        [[spy], [two]], Labeled(numbered(n), LABELS), numbered(5, start=900), Labeled(numbered(9, start=500), held)
+    )
+    for one in (spy, two):
+        assert len(one.fits) == 2
+        assert all(model.learned.tolist() == list(range(n)) for model in one.fits)
+        assert [model.asked for model in one.fits] == [[list(range(500, 509))], [list(range(900, 905))]]
+    assert (evidence.labels == held).all()
+    prior, wanted = fractions(LABELS), np.zeros((9, 4))  # of the labels that are learned from
+    np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
+    for one, member in zip((spy, two), portfolio.members, strict=True):
+        scores = soften(one.fits[0].answer(np.arange(500, 509))) - np.log(prior)
+        calibration = fit_calibration(scores, held)
+        wanted += calibration.apply(scores) / 2
+        assert member.loss == pytest.approx(balanced_loss(scores, held), abs=1e-9)
+    np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
+
+
+def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
+    many, n = MOST_UNLABELED + 700, len(LABELS)
+    unlabeled, chosen = numbered(many, start=1000), []
+    for seed in (0, 0, 1):
+        spy = Spy(lambda model, ids: np.stack([ids % 7, ids % 5, ids % 3, ids % 2], 1) / 7.0)
+        portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, seed=seed)
+        (asked,) = spy.fits[-1].asked
+        assert len(asked) == len(set(asked)) == len(evidence.unlabeled_scores) == MOST_UNLABELED
+        assert set(asked) <= set(range(1000, 1000 + many))
+        assert max(asked) > 1000 + MOST_UNLABELED, "the first rows are no random choice"
+        wanted = portfolio.scores(np.array(asked, dtype=float)[:20, None])
+        np.testing.assert_allclose(soften(evidence.unlabeled_scores[:20]), soften(wanted), atol=1e-8)
+        chosen.append(asked)
+    assert chosen[0] == chosen[1] != chosen[2]
+    few = Spy(noisy(1.0))
+    _, evidence = fit_portfolio([[few]], Labeled(numbered(n), LABELS), numbered(0))
+    assert evidence.unlabeled_scores.shape == (0, 4)
+    assert few.fits[-1].asked == []
+
+
+def test_the_same_seed_gives_the_same_portfolio():
+    X, y = gaussians(80)
+    new, _ = gaussians(40, seed=1)
+    found = []
+    for seed in (3, 3, 4):
+        members = [[Linear(table_of(X))], [Forest(trees=5)]]
+        portfolio, evidence = fit_portfolio(members, Labeled(X, y), new, seed=seed)
+        found.append((evidence.scores, evidence.unlabeled_scores, portfolio.scores(new)))
+    assert all((one == two).all() for one, two in zip(found[0], found[1], strict=True))
+    assert all((one != two).any() for one, two in zip(found[0], found[2], strict=True))
+    spy = Spy(noisy(1.0))
+    fit_portfolio([[spy]], Labeled(numbered(len(LABELS)), LABELS), numbered(0), seed=11)
+    assert {model.seed for model in spy.fits} == {11}
+
+
+def test_scores_of_a_portfolio_by_plain_loops():
+    models = [Spy(noisy(1.0, seed)).fit(numbered(3), LABELS[:3]) for seed in (0, 1)]
+    calibrations = [Calibration(2.0, np.array([0.1, -0.1, 0.3, -0.3])), Calibration(0.5, np.array([0.0, 1, -1, 0]))]
+    members = tuple(Member("m", model, c, 0.0) for model, c in zip(models, calibrations, strict=True))
+    prior = np.array([0.4, 0.3, 0.2, 0.1])
+    found = Portfolio(members, (), prior).scores(numbered(6))
+    for i in range(6):
+        logs = [soften(model.answer(np.arange(6)))[i] for model in models]
+        for k in range(4):
+            one = 2.0 * (logs[0][k] - np.log(prior[k])) + calibrations[0].bias[k]
+            two = 0.5 * (logs[1][k] - np.log(prior[k])) + calibrations[1].bias[k]
+            assert found[i, k] == pytest.approx((one + two) / 2, abs=1e-12)
