@@ -29,6 +29,7 @@ lint: $(BIN)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 format: $(BIN)/.ready-dev
 	$(BIN)/ruff check --fix .

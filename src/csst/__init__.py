@@ -6,33 +6,87 @@ Everything public is importable from here; heavy modules are loaded when first u
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from csst.data.task import Task
+    from csst.errors import InputError, ObjectiveError
+    from csst.maths.confusion import Confusion, confusion_counts, head_tail
+    from csst.maths.domains import NonNegative, Product, Simplex
+    from csst.maths.gain import ConstantGain, Gain, gain_matrix
+    from csst.maths.language import ALIASES, objective
+    from csst.maths.losses import cost_sensitive_loss, kl_to_optimal, weighted_consistency
+    from csst.maths.multipliers import Multipliers
+    from csst.maths.objectives import Objective
+    from csst.recipes import recipe
+    from csst.rules import DecisionRule, fit_rule
+    from csst.runs.execute import execute
+    from csst.settings import Settings
+    from csst.sklearn.classifier import CSSTClassifier
+    from csst.sklearn.posthoc import PostHocClassifier
+    from csst.training.trainer import Trainer
 
 __version__ = "0.1.0"
 
+#: where each public name lives; the imports above say the same to a type checker
 _HOMES = {
-    "Confusion": "csst.maths.confusion",
-    "confusion_counts": "csst.maths.confusion",
-    "head_tail": "csst.maths.confusion",
-    "NonNegative": "csst.maths.domains",
-    "Product": "csst.maths.domains",
-    "Simplex": "csst.maths.domains",
-    "InputError": "csst.errors",
-    "ObjectiveError": "csst.errors",
-    "CSSTClassifier": "csst.sklearn",
-    "ConstantGain": "csst.maths.gain",
-    "Gain": "csst.maths.gain",
-    "gain_matrix": "csst.maths.gain",
     "ALIASES": "csst.maths.language",
-    "objective": "csst.maths.language",
-    "cost_sensitive_loss": "csst.maths.losses",
-    "kl_to_optimal": "csst.maths.losses",
-    "weighted_consistency": "csst.maths.losses",
+    "CSSTClassifier": "csst.sklearn.classifier",
+    "Confusion": "csst.maths.confusion",
+    "ConstantGain": "csst.maths.gain",
+    "DecisionRule": "csst.rules",
+    "Gain": "csst.maths.gain",
+    "InputError": "csst.errors",
     "Multipliers": "csst.maths.multipliers",
+    "NonNegative": "csst.maths.domains",
     "Objective": "csst.maths.objectives",
+    "ObjectiveError": "csst.errors",
     "PostHocClassifier": "csst.sklearn.posthoc",
+    "Product": "csst.maths.domains",
+    "Settings": "csst.settings",
+    "Simplex": "csst.maths.domains",
+    "Task": "csst.data.task",
+    "Trainer": "csst.training.trainer",
+    "confusion_counts": "csst.maths.confusion",
+    "cost_sensitive_loss": "csst.maths.losses",
+    "execute": "csst.runs.execute",
+    "fit_rule": "csst.rules",
+    "gain_matrix": "csst.maths.gain",
+    "head_tail": "csst.maths.confusion",
+    "kl_to_optimal": "csst.maths.losses",
+    "objective": "csst.maths.language",
+    "recipe": "csst.recipes",
+    "weighted_consistency": "csst.maths.losses",
 }
-__all__ = sorted(_HOMES)
+__all__ = [
+    "ALIASES",
+    "CSSTClassifier",
+    "Confusion",
+    "ConstantGain",
+    "DecisionRule",
+    "Gain",
+    "InputError",
+    "Multipliers",
+    "NonNegative",
+    "Objective",
+    "ObjectiveError",
+    "PostHocClassifier",
+    "Product",
+    "Settings",
+    "Simplex",
+    "Task",
+    "Trainer",
+    "confusion_counts",
+    "cost_sensitive_loss",
+    "execute",
+    "fit_rule",
+    "gain_matrix",
+    "head_tail",
+    "kl_to_optimal",
+    "objective",
+    "recipe",
+    "weighted_consistency",
+]
 
 
 def __getattr__(name: str) -> Any:

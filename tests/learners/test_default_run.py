@@ -15,8 +15,9 @@ from csst import CSSTClassifier
 from csst.cli import main
 from csst.learners.graph import PortfolioScores
 from csst.learners.store import unpack
-from csst.recipes import execute, from_dict, members, recipe
-from csst.runs import Run
+from csst.recipes import from_dict, recipe
+from csst.runs import execute, members
+from csst.runs.folder import Run
 from tests.learners.samples import bent
 
 NAMES = ["ape", "bee", "cat"]

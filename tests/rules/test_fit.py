@@ -14,6 +14,7 @@ from csst.maths.confusion import Confusion
 from csst.maths.domains import Simplex
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
+from csst.maths.ranking import standing
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
@@ -21,7 +22,6 @@ from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_dep
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import count_labels, decide_rates
-from csst.training.selection import standing
 
 from . import toys
 

@@ -9,11 +9,12 @@ import torch
 
 import csst
 from csst.data import Digits, Toy, from_arrays
+from csst.maths.ranking import Standing, standing
 from csst.models import Model, build
 from csst.selftraining import METHODS, method
 from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
 from csst.training.records import TIMINGS
-from csst.training.selection import Best, Standing, standing
+from csst.training.selection import Best
 from csst.training.trainer import Trainer
 
 SMALL = Settings(

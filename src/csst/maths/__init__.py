@@ -1,1 +1,1 @@
-"""The mathematics: confusion, objectives and their language, gain, losses, multipliers. It imports torch and nothing else."""
+"""The mathematics: confusion, objectives and their language, gain, losses, multipliers. Imports torch, nothing else."""

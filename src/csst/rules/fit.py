@@ -22,6 +22,7 @@ from csst.errors import InputError
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
+from csst.maths.ranking import Standing, standing
 from csst.rules.candidates import Candidate, all_candidates, sharpness
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.smooth import SmoothObjective, unchecked
@@ -29,7 +30,6 @@ from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds
 from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
-from csst.training.selection import Standing, standing
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
 FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500

@@ -13,13 +13,13 @@ from csst.maths.language import objective as read_objective
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant
 from csst.maths.language.tree import Constraint, shown
 from csst.maths.objectives import Objective
+from csst.maths.ranking import standing
 from csst.rules.candidates import Candidate, pooled, sharpness
 from csst.rules.fit import TOLERANCE
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import RateEstimate, estimate_rates
-from csst.training.selection import standing
 
 #: how many steps from one end of each trade-off to the other
 STEPS = 12

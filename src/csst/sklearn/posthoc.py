@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from csst.errors import InputError
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
+from csst.maths.ranking import standing
 from csst.rules.fit import TOLERANCE, fit_rule
 from csst.sklearn.inputs import numbers_of, read_labels
-from csst.training.selection import standing
 
 
 class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]

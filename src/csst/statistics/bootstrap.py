@@ -69,7 +69,7 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
 
 
 def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> dict[str, Any]:
-    """What metrics.json says about certainty: `csst.statistics.intervals.intervals`, and the slack of every constraint."""
+    """What metrics.json says about certainty: intervals of the class rates, and of the slack of every constraint."""
     constraints = [one.as_dict() for one in slack_intervals(objective, counts, level)]
     return {**intervals(counts, level), "constraints": constraints}
 

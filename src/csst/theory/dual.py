@@ -35,7 +35,7 @@ def dual_diagnostics(
     labels: Sequence[str] | None = None,
     worst_cases: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
-    """What the multipliers did, from journal records (`csst.training.records.Record`): plain numbers, and `warnings` in words.
+    """What the multipliers did, from journal records (`Record`): plain numbers, and `warnings` in words.
 
     labels: names of the multipliers. worst_cases: which of them share out a worst case (`domain.worst_cases`) rather
     than price a constraint; None takes them for one worst case if they always sum to 1, for constraints if not.

@@ -24,6 +24,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.losses import cost_sensitive_loss
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective, payoff_of
+from csst.maths.ranking import standing
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
 from csst.settings import Settings
@@ -35,7 +36,7 @@ from csst.training.measuring import Measurement, choose_watched, measured_confus
 from csst.training.optimizers import optimizer
 from csst.training.records import Record, Tally
 from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warming
-from csst.training.selection import Best, standing
+from csst.training.selection import Best
 
 
 class Trainer:
