@@ -29,7 +29,7 @@ lint: $(BIN)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(BIN)/.ready-dev
 	$(BIN)/ruff check --fix .
