@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from csst.recipes import Recipe, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 
 FILES = {"fashion-lt-small": "fashion_mnist.npz", "cifar10-lt-small": "cifar10_pool.npz"}
 

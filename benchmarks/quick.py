@@ -14,7 +14,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from csst.recipes import Recipe, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 
 SEEDS = 3
 METHODS = ("erm", "la", "csl", "fixmatch", "uda", "csst-fixmatch", "csst-uda", "csst-no-kl")

@@ -27,7 +27,7 @@ from csst.maths.confusion import Confusion
 from csst.maths.gain import gain_matrix
 from csst.maths.objectives import payoff_of
 from csst.recipes import recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 
 RESULTS = Path(__file__).parent / "results" / "reliability.md"
 GOAL = "max mean(recall) s.t. coverage >= 0.95/K"

@@ -17,7 +17,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from csst.recipes import Recipe, recipe
-from csst.runs import assemble, execute
+from csst.runs.execute import assemble, execute
 from csst.settings import Hardware
 
 METHODS = ("erm", "la", "csl", "uda", "csst-uda")

@@ -32,7 +32,7 @@ from PIL import Image
 import csst.runs.folder as runs
 from csst.errors import InputError
 from csst.recipes import Recipe, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
 from csst.training.records import TIMINGS
 

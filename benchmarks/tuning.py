@@ -16,7 +16,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from csst.recipes import Recipe, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 
 NOTES = "\n**How to read it.**"  # what people wrote below the table, from here on, is kept
 #: method, weight of the unlabeled loss, initial multipliers, dual step

@@ -17,6 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
+from csst.learners.graph import PortfolioScores
+from csst.learners.portfolio import Portfolio
+from csst.models.huggingface.text import HuggingFaceTexts
+from csst.models.wide_resnet import Pixels
 from csst.rules.rule import DecisionRule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
@@ -63,6 +67,51 @@ class Exportable:
     class_names: tuple[str, ...]
     rule: DecisionRule | None = None
     card: dict[str, Any] = field(default_factory=dict)
+
+
+class TextGraph(nn.Module):
+    """A classifier of token ids (B, L) without a branch on their values, which a graph cannot hold."""
+
+    def __init__(self, model: HuggingFaceTexts) -> None:
+        super().__init__()
+        self.network, self.padding = model.network, model.padding
+
+    def forward(self, ids: Tensor) -> Tensor:
+        mask = ids >= 0
+        first = torch.arange(ids.shape[1], device=ids.device) == 0
+        mask = mask | (first & ~mask.any(1, keepdim=True))  # a text without a token attends to one padding token
+        words = torch.where(ids < 0, torch.full_like(ids, self.padding), ids)
+        return self.network(input_ids=words, attention_mask=mask.long()).logits
+
+
+def make_graph(model: nn.Module | Portfolio) -> nn.Module:
+    """The model as a module of tensors only; a forest is refused."""
+    if isinstance(model, Portfolio):
+        return PortfolioScores(model)
+    return TextGraph(model) if isinstance(model, HuggingFaceTexts) else model
+
+
+def describe_inputs(
+    model: nn.Module | Portfolio, kind: str, shape: tuple[int, ...], is_embedded: bool
+) -> tuple[Tensor, str]:
+    """Inputs that a model takes, and in words how raw examples become such inputs."""
+    random = torch.Generator().manual_seed(0)
+    standardized = "none: standardization is part of the graph"
+    if isinstance(model, Portfolio):
+        return torch.rand(3, *shape, generator=random).flatten(1), standardized
+    if is_embedded:
+        return torch.randn(3, *shape, generator=random), "each example is embedded first; the graph takes the vectors"
+    if kind == "text":
+        if not isinstance(model, HuggingFaceTexts):
+            raise InputError("only Hugging Face classifiers of texts, and heads on frozen encoders, can be exported")
+        cut = f"at most {model.encode.max_length} with the special ones, padded with -1 to the longest of the batch"
+        return model.encode(["some words", "a longer text of more words", ""]), f"texts are cut into tokens, {cut}"
+    if kind == "image":
+        example = torch.randint(256, (3, *shape), dtype=torch.uint8, generator=random)
+        return example, "images uint8, channels first; scaling is part of the graph"
+    if any(isinstance(part, Pixels) for part in model.modules()):
+        standardized = "images float32, channels first; those that were uint8 in training are divided by 255"
+    return torch.rand(3, *shape, generator=random), standardized
 
 
 def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:

@@ -18,7 +18,7 @@ import csst
 from csst.cli import main
 from csst.data import Toy
 from csst.recipes import from_dict
-from csst.runs import execute, restored
+from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
 from tests.runs.test_execute import QUICK, Stop, compared, same
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import csst
-from csst.runs import assemble, execute
+from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.settings import Hardware
 from csst.training.diagnostics import Watch

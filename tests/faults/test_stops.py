@@ -17,7 +17,7 @@ import pytest
 import csst
 from csst import interruption
 from csst.cli import main
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
 from csst.training.interruption import Interrupted, asked, heeded, step_boundary
 from csst.training.trainer import Trainer

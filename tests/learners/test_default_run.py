@@ -16,7 +16,8 @@ from csst.cli import main
 from csst.learners.graph import PortfolioScores
 from csst.learners.store import unpack
 from csst.recipes import from_dict, recipe
-from csst.runs import execute, members
+from csst.runs.execute import execute
+from csst.runs import members
 from csst.runs.folder import Run
 from tests.learners.samples import bent
 

@@ -23,7 +23,7 @@ from csst.learners.read import read_learner
 from csst.learners.store import pack, unpack
 from csst.learners.wrapped import wrap
 from csst.recipes import recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, table_of
 

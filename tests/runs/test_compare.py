@@ -17,7 +17,7 @@ from csst.errors import InputError
 from csst.recipes import recipe
 from csst.report.tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.compare import Line, Outcome, compare, lines
 from csst.runs.folder import Run
 from csst.runs.restore import restored

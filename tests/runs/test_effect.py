@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 
 from csst.recipes import recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 
 SEEDS = range(3)
 

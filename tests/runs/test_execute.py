@@ -18,7 +18,7 @@ import yaml
 
 import csst
 from csst.recipes import from_dict, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.training.records import TIMINGS
 
@@ -128,7 +128,7 @@ import os, sys, time
 from dataclasses import replace
 import csst.runs.folder as runs
 from csst.recipes import from_dict
-from csst.runs import execute
+from csst.runs.execute import execute
 import yaml
 if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
     plain, seen = runs.Run.write, []

@@ -14,7 +14,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.export import Decision, Exportable, export, model_card
 from csst.recipes import changed, from_dict, recipe
-from csst.runs import execute, restored
+from csst.runs.execute import execute
 from csst.runs.exportable import exportable
 from csst.runs.folder import Run
 from tests.estimator.samples import blobs, hidden, quick

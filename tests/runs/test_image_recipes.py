@@ -13,7 +13,7 @@ from sklearn.datasets import load_sample_images
 
 from csst.cli import main
 from csst.recipes import RECIPES, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 
 

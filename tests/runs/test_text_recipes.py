@@ -17,7 +17,7 @@ from csst.cli import main
 from csst.data.text.views import TextViews
 from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
-from csst.runs import assemble, execute
+from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.training.schedules import learning_rate, warming
 from tests.tiny import reviews, save_image_model, save_text_model

@@ -9,7 +9,7 @@ import torch
 
 import csst
 from csst.data.task import Task
-from csst.runs import assemble, execute
+from csst.runs.execute import assemble, execute
 from csst.runs.execute import network
 from csst.runs.folder import Run
 from csst.selftraining import Confidence, Hard, Method, Rebalancing

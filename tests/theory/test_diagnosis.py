@@ -13,7 +13,7 @@ from csst.data import Toy
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.recipes import changed, recipe
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
 from csst.theory.diagnosis import Diagnosis, _best_case, diagnose

@@ -22,7 +22,7 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.language import objective as read_objective
 from csst.recipes import Recipe, recipe
 from csst.report import comparison_page
-from csst.runs import execute
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.results import measured
 

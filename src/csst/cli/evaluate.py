@@ -6,68 +6,41 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from csst.cli.tables import metrics_table, show
 from csst.errors import InputError
-from csst.maths.confusion import confusion_counts
-from csst.maths.language import objective as read_objective
-from csst.recipes import from_dict
-from csst.recipes.recipe import Recipe
-from csst.runs import trained
+from csst.fitted import FittedModel
+from csst.recipes import Recipe, from_dict
 from csst.runs.folder import Run
-from csst.runs.members import load_rows
-from csst.runs.restore import restored
-from csst.training.evaluation import counts, logits, summary
+from csst.runs.learners import load_rows
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst evaluate", description="Measure a finished run's model again.")
     parser.add_argument("run", help="the run's folder")
     folder = parser.parse_args(words).run
-    run = Run.open(folder)
-    stored, recipe = run.metrics(), from_dict(run.recipe())
-    if not recipe.uses_network:
-        return evaluate_members(folder, stored, recipe)
-    task, model, trainer = trained(folder, recipe)
-    if task.split_hash != stored["split_hash"]:
-        raise InputError(f"the data has changed since the run (split {stored['split_hash']}, now {task.split_hash})")
+    recipe = from_dict(Run.open(folder).recipe())
+    plain = FittedModel.load(folder, "selected")
+    stored = plain.metrics
+    examples = load_examples(recipe, stored["split_hash"])
     measured = dict(stored)
-    for part, examples in (("validation", task.validation), ("test", task.test)):
-        if examples is not None:
-            counted = counts(model, examples, task.classes, recipe.training.evaluation_batch, trainer.engine.device)
-            measured[part] = summary(counted, trainer.objective)
-    if "test" in stored.get("posthoc", {}) and task.test is not None:
-        finished = restored(folder, recipe)
-        scores = logits(finished.model, task.test.inputs, recipe.training.evaluation_batch, trainer.engine.device)
-        counted = finished.rule.counts(torch.softmax(scores.double(), 1), task.test.labels)  # type: ignore[union-attr]
-        measured["posthoc"] = {**stored["posthoc"], "test": summary(counted, trainer.objective)}
-    pairs = [(measured[part], stored[part]) for part in ("validation", "test") if part in stored]
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for part, labeled in examples.items():
+        measured[part] = plain.measure(labeled)
+        pairs.append((measured[part], stored[part]))
     if "test" in stored.get("posthoc", {}):
-        pairs.append((measured["posthoc"]["test"], stored["posthoc"]["test"]))
-    return compare_and_show(measured, stored, pairs)
-
-
-def evaluate_members(folder: str, stored: dict[str, Any], recipe: Recipe) -> int:
-    """The same for learners: the test examples again, as the run's folder predicts them."""
-    rows = load_rows(recipe)
-    if rows.split_hash != stored["split_hash"]:
-        raise InputError(f"the data has changed since the run (split {stored['split_hash']}, now {rows.split_hash})")
-    measured, pairs = dict(stored), []
-    if rows.test is not None:
-        classifier = restored(folder, recipe)
-        probs = torch.softmax(classifier.logits(rows.test.inputs).double(), 1)
-        objective = read_objective(stored["objective"]).bind(len(rows.class_names), rows.class_names)
-        plain = summary(confusion_counts(rows.test.labels, probs.argmax(1), len(rows.class_names)), objective)
-        ruled = summary(classifier.rule.counts(probs, rows.test.labels), objective)  # type: ignore[union-attr]
-        measured |= {"test": plain, "posthoc": {**stored["posthoc"], "test": ruled}}
-        pairs = [(plain, stored["test"]), (ruled, stored["posthoc"]["test"])]
-    return compare_and_show(measured, stored, pairs)
-
-
-def compare_and_show(measured: dict[str, Any], stored: dict[str, Any], pairs: list[tuple[Any, Any]]) -> int:
-    """The table, and whether it is what metrics.json has."""
+        again = FittedModel.load(folder).measure(examples["test"])
+        measured["posthoc"] = {**stored["posthoc"], "test": again}
+        pairs.append((again, stored["posthoc"]["test"]))
     show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
     same = all(now["confusion"] == then["confusion"] for now, then in pairs)
     print("equal to metrics.json" if same else "differs from metrics.json: another machine or library version?")
     return 0 if same else 1
+
+
+def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
+    """The examples that can be measured again: those of learners' validation were predicted out of fold."""
+    task = recipe.data.load(recipe.seed) if recipe.uses_network else load_rows(recipe)
+    if task.split_hash != split_hash:
+        raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
+    parts = {"validation": task.validation if recipe.uses_network else None, "test": task.test}
+    return {part: labeled for part, labeled in parts.items() if labeled is not None}

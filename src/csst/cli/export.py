@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from csst.errors import InputError
-from csst.export import FORMATS, export
-from csst.recipes import from_dict
-from csst.runs import restored
-from csst.runs.exportable import exportable
-from csst.runs.folder import Run
+from csst.export import FORMATS
+from csst.fitted import FittedModel
 
 
 def main(words: Sequence[str]) -> int:
@@ -21,13 +18,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--to", default="onnx", help=f"one of {', '.join(FORMATS)}; default onnx")
     parser.add_argument("-o", "--output", required=True, help=f"the file to write: {', '.join(FORMATS.values())}")
-    given = parser.parse_args(words)
-    if Path(given.run).is_file():
+    args = parser.parse_args(words)
+    if Path(args.run).is_file():
         raise InputError(
-            f"{given.run} is a file and not a run's folder; a pickled estimator is not read here, because unpickling "
+            f"{args.run} is a file and not a run's folder; a pickled estimator is not read here, because unpickling "
             "runs code from the file: load it in Python and call its export(path, to=...)"
         )
-    classifier = restored(given.run, from_dict(Run.open(given.run).recipe()))
-    for path in export(exportable(classifier, given.run), given.output, given.to):
+    for path in FittedModel.load(args.run).export(args.output, args.to):
         print(path)
     return 0

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Sequence
+from pathlib import Path
 
-import torch
+import numpy as np
 
+from csst.data.images.files import ImageFolder
+from csst.data.images.listing import unlabeled_files
+from csst.data.images.reading import ImageFiles
+from csst.data.tabular.arrays import read_npz
+from csst.data.task import Examples, as_inputs
+from csst.data.text.files import read_table, texts_of
+from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.recipes import from_dict
+from csst.fitted import FittedModel
+from csst.recipes import Recipe, from_dict
 from csst.report.tables import plain
-from csst.runs import restored
 from csst.runs.folder import Run
 
 
@@ -25,19 +33,52 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("-o", "--output", required=True, help="the CSV file to write")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
-    given = parser.parse_args(words)
-    classifier = restored(given.run, from_dict(Run.open(given.run).recipe()))
-    inputs, called = classifier.read(given.input, given.column)
-    probs = torch.softmax(classifier.logits(inputs).double(), 1)
-    labels, shown = classifier.predict(probs).tolist(), classifier.posterior(probs).tolist()
-    names = [plain(name) for name in classifier.class_names]
+    args = parser.parse_args(words)
+    model = FittedModel.load(args.run)
+    inputs, names = read_examples(model, from_dict(Run.open(args.run).recipe()), args.input, args.column)
+    probs = model.probs(inputs)
+    labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()
+    shown = (probs if model.rule is None else model.rule.posterior(probs)).tolist()
+    classes = [plain(name) for name in model.class_names]
     try:
-        with open(given.output, "w", newline="", encoding="utf-8") as file:
+        with open(args.output, "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
-            out.writerow(["row", "label", *(f"p({name})" for name in names)])
-            for name, best, each in zip(called, labels, shown, strict=True):
-                out.writerow([plain(name), names[best], *(f"{p:.6f}" for p in each)])
+            out.writerow(["row", "label", *(f"p({name})" for name in classes)])
+            for name, label, row in zip(names, labels, shown, strict=True):
+                out.writerow([plain(name), classes[label], *(f"{p:.6f}" for p in row)])
     except OSError as error:
-        raise InputError(f"{given.output} cannot be written: {error}") from None
-    print(f"{len(called)} predictions in {given.output}")
+        raise InputError(f"{args.output} cannot be written: {error}") from None
+    print(f"{len(names)} predictions in {args.output}")
     return 0
+
+
+def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) -> tuple[Examples, list[str]]:
+    """New examples from a file or folder, and a name for each: its row, or an image's file name."""
+    data, kind = recipe.data, model.inputs.kind
+    if kind == "text":
+        texts = texts_of(read_table(path), column or getattr(data, "text", "text"), path)
+        return Texts(texts), [str(row) for row in range(len(texts))]
+    if kind == "image" and Path(path).is_dir():
+        files = unlabeled_files(path)
+        if recipe.frozen and not isinstance(data, ImageFolder):
+            raise InputError("this run learned from arrays: give the images as an .npz file, not a folder")
+        size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
+        return ImageFiles(files.paths, size, data.workers if isinstance(data, ImageFolder) else 0), files.names
+    inputs = as_inputs(read_array(path), "x")
+    shape = tuple(inputs.shape[1:])
+    if len(shape) != 3 if recipe.frozen else shape != model.inputs.shape:
+        wanted = "(channels, height, width)" if recipe.frozen else model.inputs.shape
+        raise InputError(f"the model takes inputs of shape {wanted}; {path} has {shape}")
+    return inputs, [str(row) for row in range(len(inputs))]
+
+
+def read_array(path: str) -> np.ndarray:
+    """The inputs of an .npy file, or x of an .npz file."""
+    if not path.endswith(".npy"):
+        return read_npz(path, ("x", "y"), needed=("x",))["x"]
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}")
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read as a plain array: {error}") from None

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from csst.data.task import Task
 from csst.errors import InputError
+from csst.fitted import FittedModel
 from csst.maths.confusion import Confusion
 from csst.maths.gain import gain_matrix
 from csst.recipes import from_dict
-from csst.runs import trained
+from csst.runs.execute import assemble
 from csst.runs.folder import Run
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
@@ -45,7 +46,13 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     run = Run.open(given.run)
     metrics, recipe, journal = run.metrics(), from_dict(run.recipe()), run.journal()
-    task, model, trainer = trained(given.run, recipe)
+    if not recipe.uses_network:
+        raise InputError(
+            f"the run {given.run} has no network but {recipe.learner} learners: train with --learner network"
+        )
+    trainer = assemble(recipe)
+    task, model = trainer.task, FittedModel.load(given.run, "selected").model
+    assert isinstance(model, nn.Module)
     if task.split_hash != metrics["split_hash"]:
         raise InputError(f"the data has changed since the run (split {metrics['split_hash']}, now {task.split_hash})")
     part = given.on or ("validation" if task.test is None else "test")

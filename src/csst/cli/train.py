@@ -13,7 +13,7 @@ from csst.cli.tables import metrics_table, show
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
-from csst.runs import execute
+from csst.runs.execute import execute
 
 
 def parser_of(name: str, base: Recipe) -> Parser:

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import is_sparse, statistics
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
 from csst.learners.read import read_learner
-from csst.maths.objectives import Objective
-from csst.rules import DecisionRule, FittedRule, fit_evidence
+from csst.rules import FittedRule, fit_evidence
 from csst.rules.fit import bind, read_deployment_prior
-from csst.statistics.rates import RateEstimate
 
 
 @dataclass
@@ -25,44 +24,6 @@ class MembersFit:
     fitted: FittedRule
     method: str = "learners"
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def objective(self) -> Objective:
-        return self.fitted.objective
-
-    @property
-    def rule(self) -> DecisionRule:
-        return self.fitted.rule
-
-    @property
-    def expected(self) -> RateEstimate:
-        return self.fitted.estimate
-
-    @property
-    def about(self) -> str:
-        """Who decides, in words."""
-        names = " + ".join(one.name for one in self.portfolio.members)
-        left_out = "".join(f", without {name}, which was clearly worse" for name in self.portfolio.left_out)
-        return f"{names}{left_out}, rule: {self.fitted.chosen}, for"
-
-    def probs(self, rows: Any) -> np.ndarray:
-        """What the rule looks at, (N, K)."""
-        return self.portfolio.probs(rows)
-
-
-@dataclass(frozen=True)
-class RowParts:
-    """Rows of numbers with classes 0 .. K-1; `validation` is None where the labeled rows are judged out of fold.
-
-    sizes: number of categories of every column, 0 for numbers.
-    """
-
-    labeled: Any
-    labels: np.ndarray
-    unlabeled: Any
-    validation: tuple[Any, np.ndarray] | None
-    class_names: tuple[str, ...]
-    sizes: list[int]
 
 
 def fit_members(

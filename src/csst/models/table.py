@@ -1,4 +1,4 @@
-"""The first layer of a network for tables: numbers standardized, categories one-hot."""
+"""Networks for tables: numbers standardized, categories one-hot, then hidden layers."""
 
 from __future__ import annotations
 
@@ -41,3 +41,27 @@ class TableInput(nn.Module):
             codes = x[:, at].round().long()[:, None]
             parts.append((codes == torch.arange(self.sizes[at], device=x.device)).to(x.dtype))
         return torch.cat(parts, 1)
+
+
+def table_network(
+    sizes: list[int], moments: tuple[np.ndarray, np.ndarray], hidden: int, depth: int, classes: int, seed: int
+) -> nn.Module:
+    """An untrained network for the rows of a table.
+
+    Args:
+        sizes: number of categories of every column, 0 for numbers.
+        moments: mean and deviation of every column.
+        hidden: width of the hidden layers.
+        depth: how many there are; 0 is linear.
+        classes: how many outputs.
+        seed: of the weights.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        first = TableInput(sizes).fit(*moments)
+        layers: list[nn.Module] = [first]
+        width = first.width
+        for _ in range(depth):
+            layers += [nn.Linear(width, hidden), nn.ReLU()]
+            width = hidden
+        return nn.Sequential(*layers, nn.Linear(width, classes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 import warnings
@@ -16,15 +15,15 @@ from torch import Tensor, nn
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
+from csst.fitting import conclude
+from csst.learners.network import Network
 from csst.models import Standardize, build
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
-from csst.runs.members import execute_members
-from csst.runs.results import results
-from csst.selftraining import method as read_method
+from csst.runs.learners import execute_learners
 from csst.training.diagnostics import Watch
-from csst.training.generations import Generations, part
+from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, asked, heeded
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
@@ -45,9 +44,8 @@ def execute(
     if old is not None and old.finished and _same_end(old, recipe):
         return old.metrics()
     if not recipe.uses_network:
-        return execute_members(recipe, folder, old)
-    first = assemble(recipe)
-    trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
+        return execute_learners(recipe, folder, old)
+    trainer = begin_training(recipe)
     engine = trainer.engine
     if old is None and engine.first:
         Run.create(folder, recipe.as_dict())
@@ -105,14 +103,16 @@ def execute(
     if not engine.first:
         engine.barrier()
         return run.metrics()
-    run.path("metrics.json").unlink(missing_ok=True)  # of another finish; model and numbers never contradict each other
-    kept = {"model": trainer.best.state, "gain": trainer.best.gain}
-    ended = {} if last is None else {"finished": last, "finished_gain": trainer.multipliers.entries.cpu()}
-    run.save("model.pt", {**kept, **ended})
-    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
-    if outputs is not None:
-        run.write("outputs.npz", outputs)
-    run.write("metrics.json", json.dumps(metrics, indent=2))
+    fitted = conclude(trainer, trainer.task, last, recipe.deployment_prior, None, recipe.seed)
+    metrics = fitted.save(
+        folder,
+        recipe=recipe.name,
+        seed=recipe.seed,
+        seconds=seconds,
+        split_hash=trainer.task.split_hash,
+        facts=trainer.task.facts,
+        warnings=list(watch.notes.values()),
+    )
     if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
@@ -172,14 +172,28 @@ def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
     return run
 
 
-def assemble(recipe: Recipe) -> Trainer:
-    """The trainer of a recipe (of its first generation, if there are several), before its first step."""
+def load_task(recipe: Recipe) -> Task:
+    """The examples of a recipe, embedded where its encoder is frozen."""
     task = recipe.data.load(recipe.seed)
     if recipe.frozen:
-        made = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embedded(task, Embedder(made, recipe.embedding))
-    settings, setup = part(recipe.settings, read_method(recipe.method, task.kind), task, 0)
-    return Trainer(task, network(recipe, task), recipe.objective, recipe.method, settings, recipe.seed, setup)
+        task = embedded(
+            task, Embedder(encoder(recipe.encoder, task.kind, recipe.embedding.max_length), recipe.embedding)
+        )
+    return task
+
+
+def begin_training(recipe: Recipe) -> Generations:
+    """The training of a recipe before its first step."""
+    task = load_task(recipe)
+    learner = Network(lambda: network(recipe, task), recipe.method, recipe.settings)
+    training = learner.start(task, recipe.objective, recipe.seed)
+    assert isinstance(training, Generations)
+    return training
+
+
+def assemble(recipe: Recipe) -> Trainer:
+    """The trainer of a recipe (of its first generation, if there are several), before its first step."""
+    return begin_training(recipe).trainer
 
 
 def network(recipe: Recipe, task: Task) -> nn.Module:
@@ -190,16 +204,3 @@ def network(recipe: Recipe, task: Task) -> nn.Module:
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
     return model
-
-
-def trained(folder: str | Path, recipe: Recipe) -> tuple[Task, nn.Module, Trainer]:
-    """The task, the selected model and the trainer of a finished run."""
-    run = Run.open(folder)
-    if not recipe.uses_network:
-        raise InputError(f"the run {folder} has no network but {recipe.learner} learners: train with --learner network")
-    state = run.load("model.pt")
-    if state is None:
-        raise InputError(f"the run {folder} has no model yet: continue it with csst train ... --resume")
-    trainer = assemble(recipe)
-    trainer.best.state = state["model"]
-    return trainer.task, trainer.best_model(), trainer

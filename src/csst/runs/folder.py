@@ -2,9 +2,10 @@
 
 recipe.yaml       the resolved settings            journal.jsonl    one line per multiplier update
 environment.json  versions, machine, command       checkpoint.pt    the whole game, to resume from
-model.pt          the kept models' weights         metrics.json     the results; its presence means finished
+model.safetensors the kept models' weights         metrics.json     the results; its presence means complete
 
-checkpoint.previous.pt is the checkpoint before. Checkpoints and models end in a checksum of what comes before it.
+checkpoint.previous.pt is the checkpoint before. Checkpoints end in a checksum of what comes before it;
+that of the model is in metrics.json.
 """
 
 from __future__ import annotations
@@ -218,6 +219,21 @@ class Run:
                     neighbour.unlink()
                 raise
         self.unreadable.discard(name)
+
+    def write_checked(self, name: str, content: bytes) -> str:
+        """Write a file; its SHA-256, with which `read_checked` tells whether it is still what was written."""
+        self.write(name, content)
+        return hashlib.sha256(content).hexdigest()
+
+    def read_checked(self, name: str, digest: str) -> bytes:
+        """A file that `write_checked` wrote."""
+        path, way_out = self.path(name), "restore it, or delete metrics.json and continue with --resume"
+        if not path.is_file():
+            raise InputError(f"the run {self.folder} has no {name}: {way_out}")
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise Damaged(f"{path} is damaged: its content does not match the checksum in metrics.json: {way_out}")
+        return content
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:

@@ -6,34 +6,30 @@ import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from csst.data.sampling import stream
 from csst.data.tabular.arrays import read_npz
-from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
-from csst.recipes.recipe import Recipe
-from csst.rules import FittedRule, fit_evidence, trace_frontier
-from csst.rules.fit import read_deployment_prior
+from csst.rules import FittedRule, trace_frontier
 from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
 from csst.statistics.expectation import describe_minimum, estimate_intervals
 from csst.statistics.rates import RateEstimate
-from csst.training.evaluation import logits, summary
-from csst.training.generations import Generations
-from csst.training.measuring import estimate_from_logits, evidence_from_logits
+from csst.training.evaluation import summary
+from csst.training.measuring import evidence_from_logits
+
+if TYPE_CHECKING:
+    from csst.fitted import FitDetails
 
 #: total variation between labeled and estimated unlabeled class fractions above which a run warns
 PRIOR_GAP = 0.15
-#: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
-UNLABELED_ROWS = 5000
 #: outputs of more numbers than this are not kept
 MOST_OUTPUTS = 50_000_000
 
@@ -62,73 +58,39 @@ class Outputs:
         return confusion_counts(labels, scores.argmax(1), scores.shape[1])
 
 
-def results(
-    recipe: Recipe, trainer: Generations, seconds: float, said: list[str], last: dict[str, Tensor] | None = None
-) -> tuple[dict[str, Any], bytes | None]:
-    """metrics.json: the selected model on validation and, for the first time, on test; and outputs.npz.
+def describe_fit(
+    details: FitDetails, objective: Objective, class_names: tuple[str, ...], about: dict[str, Any]
+) -> dict[str, Any]:
+    """The content of metrics.json: what to expect of the model and, for the first time, its test numbers.
 
-    outputs.npz has the outputs of the model that a decision rule is for: the last one of a run with a rule.
-
-    said: warnings that were given during training.
-    last: weights of the model at the end of training, which the decision rule is fitted to: the validation examples
-    have not chosen it, so that cross-fitting on them is not flattered by the choice.
+    Args:
+        details: what is known of the fit.
+        objective: bound to the classes.
+        class_names: in order.
+        about: of the run and its learner.
     """
-    task, model = trainer.task, trainer.best_model()
-    batch, device = recipe.training.evaluation_batch, trainer.engine.device
-    parts: dict[str, Labeled] = {"validation": task.validation, **({"test": task.test} if task.test else {})}
-    some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:UNLABELED_ROWS].sort().values
-
-    def score(model: nn.Module, gain: Gain) -> Outputs:
-        scored = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
-        unlabeled = logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
-        return Outputs(scored, unlabeled, gain)
-
-    gain = trainer.multipliers.gain
-    outputs, ended = score(model, gain if trainer.best.gain is None else Gain(trainer.best.gain)), None
-    if last is not None:
-        model.load_state_dict(last)
-        ended = score(model, gain)
-        trainer.best_model()
-    notes: list[str] = []
-    found: dict[str, Any] = {
-        "recipe": recipe.name,
-        "method": trainer.method.name,
-        "objective": str(trainer.objective),
-        "seed": recipe.seed,
-        "steps": trainer.step,
-        "selected_step": trainer.best.step,
-        "seconds": seconds,
-        "split_hash": task.split_hash,
-        "class_names": list(task.class_names),
-        "kind": task.kind,
-        "input_shape": list(task.input_shape),
-        "labeled_counts": task.train_counts.tolist(),
-        "unlabeled_count": len(task.unlabeled),
-        "unlabeled_ratio": len(task.unlabeled) / len(task.labeled),
-        "multipliers": dict(zip(trainer.multipliers.labels, trainer.multipliers.value.tolist(), strict=True)),
-        "pseudo_labeled_counts": torch.bincount(trainer.labels, minlength=task.classes).tolist(),
-        "facts": task.facts,
-    }
-    scores, labels = outputs.parts["validation"]
-    estimate = estimate_from_logits(scores, labels, outputs.unlabeled, outputs.gain, task.train_prior, task.class_names)
-    deployment = read_deployment_prior(recipe.deployment_prior, outputs.evidence(task.train_prior, task.class_names))
-    estimate = estimate.with_prior(deployment)
-    found["validation"] = estimated(outputs.counts("validation"), trainer.objective, estimate)
-    if "test" in outputs.parts:
-        found["test"] = measured(outputs.counts("test"), trainer.objective)
-    if ended is not None:
-        found["posthoc"] = fit_posthoc(ended, trainer.objective, task.train_prior, task.class_names, recipe)
-        found["posthoc"]["unadjusted"] = {name: summary(ended.counts(name), trainer.objective) for name in ended.parts}
-        notes += found["posthoc"]["notes"]
-    small = describe_minimum((found.get("posthoc") or found["validation"])["intervals"], task.class_names)
+    labeled = sum(about["labeled_counts"])
+    metrics = {**about, "unlabeled_count": details.unlabeled, "unlabeled_ratio": details.unlabeled / labeled}
+    counts = torch.from_numpy(details.estimate.counts)
+    metrics["validation"] = estimated(counts, objective, details.estimate)
+    if "test" in details.outputs.parts:
+        metrics["test"] = measured(details.outputs.counts("test"), objective)
+    shown = metrics["validation"]["intervals"]
+    if details.adjusted is not None and details.adjusted_outputs is not None:
+        outputs = details.adjusted_outputs
+        metrics["posthoc"] = describe_rule(details.adjusted, outputs, class_names)
+        metrics["posthoc"]["unadjusted"] = {name: summary(outputs.counts(name), objective) for name in outputs.parts}
+        shown = details.adjusted.intervals
+    notes = list(details.notes)
+    small = describe_minimum(shown, class_names)
     notes += [small] if small else []
-    if len(task.unlabeled):
-        found["prior"], note = warn_about_balance(estimate, task.train_prior)
+    if details.unlabeled:
+        metrics["prior"], note = warn_about_balance(details.estimate, details.train_prior)
         notes += [note] if note else []
-    found["warnings"] = [*said, *notes]
+    metrics["warnings"] = [*about.get("warnings", []), *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return found, packed(ended or outputs)
+    return metrics
 
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
@@ -143,15 +105,6 @@ def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> d
         "intervals": estimate_intervals(objective, estimate),
         "estimate": estimate.as_dict(),
     }
-
-
-def fit_posthoc(
-    outputs: Outputs, objective: Objective, train_prior: Tensor, class_names: tuple[str, ...], recipe: Recipe
-) -> dict[str, Any]:
-    """The decision rule: what it is expected to give, measured on test; and what rules could trade off."""
-    evidence, undo = outputs.evidence(train_prior, class_names), outputs.gain.undoing
-    prior = read_deployment_prior(recipe.deployment_prior, evidence)
-    return describe_rule(fit_evidence(evidence, objective, prior, undo, recipe.seed), outputs, class_names)
 
 
 def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, ...]) -> dict[str, Any]:
@@ -187,7 +140,7 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
     )
 
 
-def packed(outputs: Outputs) -> bytes | None:
+def pack_outputs(outputs: Outputs) -> bytes | None:
     """Logits, labels and gain as an .npz file; None where they would be too large to keep."""
     arrays: dict[str, np.ndarray] = {"gain": outputs.gain.entries.cpu().numpy()}
     for name, (scores, labels) in outputs.parts.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,19 +14,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns
+from csst.data.tabular.rows import RowParts
+from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns, statistics
 from csst.errors import InputError
-from csst.export import Format, export
-from csst.learners.fit import MembersFit, fit_members
+from csst.export import Format
+from csst.fitted import FittedModel, InputSpec
+from csst.fitting import fit
+from csst.learners.network import Network
 from csst.maths.confusion import Confusion, confusion_counts
+from csst.models.table import table_network
+from csst.selftraining import method as read_method
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
-from csst.sklearn.choosing import train_network
-from csst.sklearn.dividing import divide
-from csst.sklearn.exportable import exportable
-from csst.sklearn.fitting import Fit, hash_rows, network, task_of
-from csst.sklearn.inputs import embed, numbers_of, read_labels
+from csst.sklearn.inputs import describe_columns, embed, numbers_of, read_labels, split_rows
 from csst.sklearn.summary import summary
 from csst.statistics.expectation import estimate_intervals
+from csst.training.records import Record
 
 
 class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +67,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: 1 shows progress.
     """
 
-    fit_: Fit | MembersFit
+    fit_: FittedModel
+    history_: list[dict[str, Any]]
     seed_: int
 
     def __init__(
@@ -111,13 +116,12 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
         if self.finish not in (None, "posthoc"):
             raise InputError(f"finish must be None or 'posthoc'; found {self.finish!r}")
-        by_network = isinstance(self.learner, str) and self.learner == "network"
-        if self.warm_start and not by_network:
+        is_network = isinstance(self.learner, str) and self.learner == "network"
+        if self.warm_start and not is_network:
             raise InputError("warm_start goes on with a network: set learner='network', or warm_start=False")
-        fitted = getattr(self, "fit_", None)
-        last = fitted if self.warm_start and isinstance(fitted, Fit) else None
+        before = getattr(self, "fit_", None) if self.warm_start else None
         values, known = read_labels(y)
-        rows = self._rows(X, reset=last is None)
+        rows = self._rows(X, reset=before is None)
         if len(values) != rows.shape[0]:
             raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
         if not known.any():
@@ -128,29 +132,78 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
         extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
-        seed = self._seed() if last is None else self.seed_
-        sizes, asked = self.columns_.sizes, self.validation
+        seed = self._seed() if before is None else self.seed_
         read = partial(self._rows, reset=False)
-        data = divide(rows, labels.astype(np.int64), known, extra, asked, classes, sizes, seed, read)
-        if last is not None:
-            self._require_same(classes, hash_rows(data))
-        if by_network:
-            task = task_of(data, self._views() if isinstance(self.views, str) else tuple(self.views))
-            make = network(data, self.hidden, self.depth, seed)
-            folds = self.folds if data.validation is None else 0
-            trained, self.notes_ = train_network(self, task, make, self._settings(), seed, folds, last)
-            self.multipliers_, self.history_, self.gain_ = trained.multipliers, trained.history, trained.gain
-            self.fit_ = trained
+        parts = split_rows(
+            rows, labels.astype(np.int64), known, extra, self.validation, classes, self.columns_.sizes, seed, read
+        )
+        if before is not None:
+            self._require_same(classes, parts.digest)
+        self.notes_: list[str] = []
+        if is_network:
+            self.fit_ = self._fit_network(parts, seed, before)
+            details = self.fit_.full_details
+            assert details.gain is not None
+            self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
+            self.history_ = [*([] if before is None else self.history_), *details.history]
         else:
-            embedded = self.encoder is not None
-            self.fit_ = fit_members(data, self.learner, self.objective, self.deployment_prior, embedded, seed)
-            self.notes_ = []
-        for note in self.fit_.notes:
+            inputs = InputSpec("array", (rows.shape[1],), is_embedded=self.encoder is not None)
+            self.fit_ = fit(
+                parts,
+                self.learner,
+                self.objective,
+                deployment_prior=self.deployment_prior,
+                inputs=inputs,
+                seed=seed,
+            )
+        for note in self.fit_.full_details.notes:
             warnings.warn(note, stacklevel=2)
-        self.classes_, self.seed_, self.data_hash_ = classes, seed, hash_rows(data)
-        self.labeled_counts_ = np.bincount(data.labels, minlength=len(classes)).tolist()
+        self.classes_, self.seed_, self.data_hash_ = classes, seed, parts.digest
+        self.labeled_counts_ = np.bincount(parts.labels, minlength=len(classes)).tolist()
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         return self
+
+    def _fit_network(self, parts: RowParts, seed: int, before: FittedModel | None) -> FittedModel:
+        """The paper's method on these rows; it goes on from `before`, if there is one."""
+        task = parts.as_task(self._views() if isinstance(self.views, str) else tuple(self.views))
+        method, settings = str(self.method), self._settings()
+        if read_method(method, task.kind).select is not None and not len(task.unlabeled):
+            self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
+            warnings.warn(self.notes_[-1], stacklevel=3)
+            method = "csl"
+        name = read_method(method, task.kind).name
+        if before is not None:
+            last = before.full_details.about
+            if last["method"] != name:
+                raise InputError(
+                    f"warm_start goes on with the same method; the last fit was {last['method']}, this one is {name}"
+                )
+            settings = replace(settings, training=replace(settings.training, steps=self.steps + last["steps"]))
+        moments, classes = statistics(parts.measured), len(parts.class_names)
+        network = Network(
+            lambda: table_network(parts.sizes, moments, self.hidden, self.depth, classes, seed),
+            method,
+            settings,
+            self.folds if parts.validation is None else 0,
+        )
+        return fit(
+            task,
+            network,
+            self.objective,
+            fits_rule=self.finish == "posthoc",
+            deployment_prior=self.deployment_prior,
+            seed=seed,
+            state=None if before is None else before.full_details.state,
+            on_record=self._show if self.verbose else None,
+        )
+
+    @staticmethod
+    def _show(runner: Any, record: Record) -> None:
+        """A line of progress, ten times in a training."""
+        steps, every = runner.settings.training.steps, runner.settings.dual.steps_per_update
+        if record.step % max(1, steps // 10) < every:
+            line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
+            print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores whose largest is predicted: the rule's, or logits without one; one column if binary."""
@@ -166,9 +219,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
         """
-        probs = self._probs(X)
-        rule = self.fit_.rule
-        return probs if rule is None else rule.posterior(probs).numpy()
+        check_is_fitted(self)
+        return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The objective itself on the rows whose label is known."""
@@ -185,13 +237,23 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""
         check_is_fitted(self)
-        names, notes = [str(name) for name in self.classes_], [*self.notes_, *self.fit_.notes]
-        return summary(self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.about)
+        names, notes = [str(name) for name in self.classes_], [*self.notes_, *self.fit_.full_details.notes]
+        return summary(
+            self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.learner_name
+        )
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
         check_is_fitted(self)
-        return export(exportable(self), path, to)
+        return self.fit_.export(
+            path,
+            to,
+            method=self.fit_.learner_name,
+            data_hash=self.data_hash_,
+            preprocessing=describe_columns(self.encoder, self.columns_),
+            measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
+            notes=[*self.notes_, *self.fit_.full_details.notes],
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -201,13 +263,10 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        rows = self._rows(X, reset=False)
         if self.fit_.rule is None:
-            return self.fit_.logits(self._rows(X, reset=False)).numpy()
-        return self.fit_.rule.scores(self._probs(X)).numpy()
-
-    def _probs(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self.fit_.probs(self._rows(X, reset=False))
+            return self.fit_.logits(rows).numpy()
+        return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
 
     def _rows(self, X: Any, reset: bool) -> Any:
         if self.encoder is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -9,29 +12,13 @@ import torch
 from torch import Tensor
 
 from csst.data.embeddings import Embedder, Embedding
-from csst.data.tabular.tables import is_missing, is_sparse
+from csst.data.splits import stratified
+from csst.data.tabular.rows import RowParts
+from csst.data.tabular.tables import Columns, is_missing, is_sparse
 from csst.data.task import Examples
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import Function, encoder
-
-
-class SparseRows:
-    """A sparse matrix as examples: rows become dense only in the batches that ask for them."""
-
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix.tocsr()
-
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    def __getitem__(self, indices: Tensor) -> Tensor:
-        return torch.from_numpy(self.matrix[indices.numpy()].toarray().astype(np.float32, copy=False))
-
-
-def as_examples(rows: Any) -> Examples:
-    """Dense rows as a float32 tensor, sparse ones as they are."""
-    return SparseRows(rows) if is_sparse(rows) else torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
 
 
 def stacked(rows: Any, more: Any) -> Any:
@@ -117,3 +104,76 @@ def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray
     if unknown:
         raise InputError(f"{what} hold classes that were not among the labels in training: {unknown[:5]}")
     return np.array([number[value] for value in values.tolist()], dtype=np.int64)
+
+
+def split_rows(
+    rows: Any,
+    labels: np.ndarray,
+    known: np.ndarray,
+    extra: Any,
+    validation: Any,
+    classes: np.ndarray,
+    sizes: list[int],
+    seed: int,
+    read: Callable[[Any], Any],
+) -> RowParts:
+    """The parts of a fit. labels: class numbers of the known rows; extra: rows without labels; read: X → rows."""
+    names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
+    held = np.zeros(len(labels), dtype=bool)
+    if validation is None:
+        pass  # every labeled row is learned from and judged out of fold
+    elif isinstance(validation, str):
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
+    elif isinstance(validation, tuple):
+        pair = _pair(validation, classes, read)
+    elif isinstance(validation, Real):
+        held[stratified(labels, float(validation), seed, names)] = True
+    else:
+        held = np.isin(place, _indices(validation, place, rows.shape[0]))
+    if held.any():
+        pair = (rows[place[held]], labels[held])
+    unlabeled = rows[np.flatnonzero(~known)]
+    return RowParts(
+        rows[place[~held]],
+        labels[~held],
+        unlabeled if extra is None else stacked(unlabeled, extra),
+        pair,
+        names,
+        sizes,
+    )
+
+
+def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
+    if len(validation) != 2:
+        raise InputError(f"validation as a tuple is a pair (X, y); found {len(validation)} parts")
+    values, there = read_labels(validation[1])
+    if not there.all():
+        raise InputError("every validation row needs a label; some are -1, NaN or None")
+    return read(validation[0]), numbers_of(values, classes, "the validation labels")
+
+
+def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
+    index = np.asarray(validation)
+    if index.dtype == bool and index.shape == (count,):
+        index = np.flatnonzero(index)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
+    if len(np.unique(index)) < len(index) or not np.isin(index, place).all():
+        raise InputError("the validation indices must name labeled rows of X, each once")
+    return index
+
+
+def describe_columns(encoder: Any, columns: Columns) -> str:
+    """What has to be done to raw examples before the exported graph, in words."""
+    if encoder is not None:
+        return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
+    words = "none: standardization is part of the graph"
+    if columns.names is not None:
+        words += f"; columns in this order: {_as_json(columns.names)}"
+    for place, categories in columns.categories.items():
+        words += f"; column {place} holds the place, from 0, in {_as_json(categories)}, and -1 for anything else"
+    return words
+
+
+def _as_json(values: Any) -> str:
+    return json.dumps(list(values), ensure_ascii=False, default=str)

@@ -20,7 +20,7 @@ def summary(
     confusion, intervals = estimate.confusion, estimate_intervals(objective, estimate)
     now, lowest = expect(objective, estimate), intervals["min_recall"]
     lines = [
-        f"{about} '{objective}'",
+        f"{about}, for '{objective}'",
         f"objective {now.value:.3f}, {estimate.basis}",
         f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",

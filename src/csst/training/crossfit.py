@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +18,15 @@ from torch import Tensor, nn
 
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
+from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
 from csst.settings import Settings
+from csst.training.engine import Engine
 from csst.training.evaluation import logits
 from csst.training.measuring import join
 from csst.training.records import Record
+from csst.training.selection import Best
 from csst.training.trainer import Trainer
 
 
@@ -89,6 +93,59 @@ class CrossFit:
             for trainer in self.trainers:
                 for _ in range(steps):
                     trainer.train_step()
+
+    @property
+    def settings(self) -> Settings:
+        return self.trainer.settings
+
+    @property
+    def engine(self) -> Engine:
+        return self.trainer.engine
+
+    @property
+    def objective(self) -> Objective:
+        return self.trainer.objective
+
+    @property
+    def method(self) -> Method:
+        return self.trainer.method
+
+    @property
+    def multipliers(self) -> Multipliers:
+        return self.trainer.multipliers
+
+    @property
+    def best(self) -> Best:
+        return self.trainer.best
+
+    @property
+    def step(self) -> int:
+        return self.trainer.step
+
+    @property
+    def labels(self) -> Tensor:
+        """Pseudo-labels that joined the labeled set: none."""
+        return torch.zeros(0, dtype=torch.int64)
+
+    def best_model(self) -> nn.Module:
+        """A copy of the averaged model of all examples that was selected, in evaluation mode."""
+        return self.trainer.best_model()
+
+    def selected_weights(self) -> dict[str, Tensor]:
+        """Those of `best_model`."""
+        return self.trainer.selected_weights()
+
+    def last_weights(self) -> dict[str, Tensor]:
+        """The averaged model of all examples as it is now."""
+        return self.trainer.last_weights()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of all trainers."""
+        return {"trainers": [trainer.state_dict() for trainer in self.trainers]}
+
+    def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
+        for trainer, own in zip(self.trainers, state["trainers"], strict=True):
+            trainer.load_state_dict(own, keeps_order)
 
     def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
         """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""

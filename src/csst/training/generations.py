@@ -7,6 +7,7 @@ then.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -97,25 +98,30 @@ class Generations:
         return self.trainer.multipliers
 
     def best_model(self) -> nn.Module:
-        """The averaged model that was selected, in evaluation mode."""
-        self.trainer.selected.load_state_dict(self.best.state)
-        return self.trainer.selected.eval()
+        """A copy of the averaged model that was selected, in evaluation mode."""
+        model = copy.deepcopy(self.trainer.template)
+        model.load_state_dict(self.best.state)
+        return model.eval()
+
+    def selected_weights(self) -> dict[str, Tensor]:
+        """Those of `best_model`."""
+        return self.best.state
 
     def last_weights(self) -> dict[str, Tensor]:
         """The averaged model as it is now. Where it is sharded, all processes must ask together."""
-        return self.engine.weights(self.trainer.ema.module)
+        return self.trainer.last_weights()
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the present trainer, and where among the generations it stands."""
         outer = {name: getattr(self, name) for name in self._OUTER}
         return {**self.trainer.state_dict(), "generation": {**outer, "best": self.best.state_dict()}}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
         outer = state["generation"]
         if outer["number"] > 0:
             self._begin(*(outer[name] for name in self._OUTER))
         self.best.load_state_dict(outer["best"])
-        self.trainer.load_state_dict(state)
+        self.trainer.load_state_dict(state, keeps_order)
 
     _OUTER = ("number", "before", "index", "labels")
 

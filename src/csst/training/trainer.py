@@ -88,7 +88,7 @@ class Trainer:
         # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
         average = moving_average(training.ema)
         self.ema = AveragedModel(self.model, multi_avg_fn=average, use_buffers=not self.engine.sharded)
-        self.selected = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
+        self.template = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
         self.engine.shard(self.model, self.ema.module)
         self.forward, self.optimizer = self.engine.prepare(self.model, optimizer(self.model, training))
         self.best, self.tally = Best(), Tally()
@@ -238,9 +238,18 @@ class Trainer:
         )
 
     def best_model(self) -> nn.Module:
-        """The averaged model that was selected, in evaluation mode."""
-        self.selected.load_state_dict(self.best.state)
-        return self.selected.eval()
+        """A copy of the averaged model as it was when it was selected, in evaluation mode."""
+        model = copy.deepcopy(self.template)
+        model.load_state_dict(self.best.state)
+        return model.eval()
+
+    def selected_weights(self) -> dict[str, Tensor]:
+        """Those of `best_model`."""
+        return self.best.state
+
+    def last_weights(self) -> dict[str, Tensor]:
+        """The averaged model as it is now. Where it is sharded, all processes must ask together."""
+        return self.engine.weights(self.ema.module)
 
     @property
     def progress(self) -> float:
@@ -268,14 +277,16 @@ class Trainer:
             **{name: getattr(self, name).state_dict() for name in self._PARTS},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
+        """Go on from a state; keeps_order: with its order of examples, else with a new one."""
         self.step, self.updated_at = state["step"], state["updated_at"]
         self.engine.load_weights(self.model, state["model"])
         self.engine.load_weights(self.ema.module, state["ema"])
         self.ema.n_averaged.copy_(state["averaged"])
         self.engine.load_optimizer_state(self.model, self.optimizer, state["optimizer"])
         for name in self._PARTS:
-            getattr(self, name).load_state_dict(state[name])
+            if keeps_order or name != "batches":
+                getattr(self, name).load_state_dict(state[name])
         self.tally.load_state_dict(state["tally"], self.engine.first)
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])

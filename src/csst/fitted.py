@@ -1,0 +1,308 @@
+"""A fitted model: what `csst.fit` gives, and what predict, evaluate, export, frontier and theory load from a folder.
+
+model = FittedModel.load("runs/mine")
+model.predict(inputs); model.measure(examples); model.export("mine.onnx")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as pack_tensors
+from torch import Tensor, nn
+
+from csst.data.embeddings import Embedder
+from csst.data.images.files import ImageFolder
+from csst.data.tabular.rows import as_examples
+from csst.data.tabular.tables import is_sparse
+from csst.data.task import Examples, Labeled
+from csst.errors import InputError
+from csst.export import Exportable, Format, describe_inputs, export, make_graph
+from csst.learners.portfolio import Portfolio
+from csst.learners.store import pack, unpack
+from csst.maths.confusion import confusion_counts
+from csst.maths.gain import Gain
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.models import build
+from csst.models.encoders import encoder
+from csst.models.huggingface.text import HuggingFaceTexts
+from csst.recipes import Recipe, from_dict
+from csst.rules import DecisionRule, FittedRule, rule_from_dict
+from csst.runs.folder import Run
+from csst.runs.results import Outputs, describe_fit, pack_outputs
+from csst.statistics.rates import RateEstimate
+from csst.training.evaluation import logits, summary
+
+#: the model's file in a run's folder
+MODEL = "model.safetensors"
+
+Weights = Literal["selected", "last"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a fitted model takes.
+
+    Args:
+        kind: array, image or text.
+        shape: of one input, after the encoder; () for texts.
+        preprocessing: how raw examples become inputs, in words; derived from kind and shape if empty.
+        embed: turns raw examples into vectors, where a frozen encoder does.
+        is_embedded: whether inputs are embeddings, whoever makes them.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    preprocessing: str = ""
+    embed: Callable[[Examples], Examples] | None = None
+    is_embedded: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FitDetails:
+    """What is known right after fitting and not stored as such.
+
+    Args:
+        outputs: scores of the model as trained: the selected network, or the learners.
+        estimate: the rates to expect of its plain argmax.
+        adjusted: the decision rule with its estimate, if one was fitted.
+        adjusted_outputs: scores of the model that the rule is for.
+        about: of the learner, for metrics.json.
+        train_prior: the class fractions of the labels that were learned from, (K,).
+        unlabeled: how many unlabeled examples there were.
+        notes: what to be wary of, in sentences.
+        history: the records of training, one per multiplier update.
+        weights: what is stored of a network.
+        state: of the training, to go on from.
+        gain: in force at the end of a network's training.
+    """
+
+    outputs: Outputs
+    estimate: RateEstimate
+    adjusted: FittedRule | None
+    adjusted_outputs: Outputs | None
+    about: dict[str, Any]
+    train_prior: Tensor
+    unlabeled: int
+    notes: tuple[str, ...] = ()
+    history: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    gain: Gain | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A model with its decision rule, ready for new inputs.
+
+    Args:
+        model: a network, or learners.
+        rule: what decides; None for the most probable class.
+        objective: bound to the classes.
+        class_names: in the order of the outputs.
+        inputs: what the model takes.
+        batch: examples at a time.
+        metrics: what metrics.json holds, after loading.
+        details: what is known right after fitting; None after loading.
+    """
+
+    model: nn.Module | Portfolio
+    rule: DecisionRule | None
+    objective: Objective
+    class_names: tuple[str, ...]
+    inputs: InputSpec
+    batch: int = 8192
+    metrics: dict[str, Any] = field(default_factory=dict)
+    details: FitDetails | None = None
+
+    def logits(self, inputs: Any) -> Tensor:
+        """Scores of raw examples, (N, K); the rule looks at their softmax."""
+        rows = inputs if self.inputs.embed is None else self.inputs.embed(inputs)
+        if isinstance(self.model, Portfolio):
+            return torch.from_numpy(self.model.probs(as_rows(rows))).clamp(min=1e-300).log()
+        if not isinstance(rows, Tensor) and (isinstance(rows, np.ndarray) or is_sparse(rows)):
+            rows = as_examples(rows)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return logits(self.model.to(device), rows, self.batch, device)
+
+    def probs(self, inputs: Any) -> Tensor:
+        """What the rule looks at: the softmax of the logits, float64, (N, K)."""
+        return torch.softmax(self.logits(inputs).double(), 1)
+
+    def predict_proba(self, inputs: Any) -> Tensor:
+        """Calibrated probabilities under the deployment prior where there is a rule, else those of the model, (N, K).
+
+        Their argmax is not `predict`, which follows the rule.
+        """
+        probs = self.probs(inputs)
+        return probs if self.rule is None else self.rule.posterior(probs)
+
+    def predict(self, inputs: Any) -> Tensor:
+        """The class index of every example, (N,)."""
+        probs = self.probs(inputs)
+        return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
+
+    def measure(self, examples: Labeled) -> dict[str, Any]:
+        """Recalls, coverages, confusion and the objective's value on labeled examples."""
+        return summary(
+            confusion_counts(examples.labels, self.predict(examples.inputs), len(self.class_names)), self.objective
+        )
+
+    @property
+    def expected(self) -> RateEstimate:
+        """The rates to expect of what is used in the end: cross-fitted, where a rule was fitted."""
+        details = self.full_details
+        return details.estimate if details.adjusted is None else details.adjusted.estimate
+
+    @property
+    def learner_name(self) -> str:
+        """Who decides, in words."""
+        details = self.full_details
+        if not isinstance(self.model, Portfolio):
+            return f"network, {details.about['method']}{'' if details.adjusted is None else ' + post-hoc'}"
+        names = " + ".join(member.name for member in self.model.members)
+        left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
+        return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self.full_details.history
+
+    def describe(self, **about: Any) -> dict[str, Any]:
+        """What metrics.json holds."""
+        details = self.full_details
+        shared = {
+            "objective": str(self.objective),
+            "class_names": list(self.class_names),
+            "kind": self.inputs.kind,
+            "input_shape": list(self.inputs.shape),
+        }
+        return describe_fit(details, self.objective, self.class_names, {**shared, **details.about, **about})
+
+    def save(self, folder: str | Path, **about: Any) -> dict[str, Any]:
+        """Write the model, its outputs and metrics.json into a run's folder; what metrics.json holds."""
+        run, details = Run(folder), self.full_details
+        run.path("metrics.json").unlink(missing_ok=True)  # model and numbers never contradict each other
+        content = pack(self.model) if isinstance(self.model, Portfolio) else pack_tensors(details.weights)
+        digest = run.write_checked(MODEL, content)
+        metrics = self.describe(**about, checksums={MODEL: digest})
+        outputs = pack_outputs(details.adjusted_outputs or details.outputs)
+        if outputs is not None:
+            run.write("outputs.npz", outputs)
+        run.write("metrics.json", json.dumps(metrics, indent=2))
+        return metrics
+
+    @classmethod
+    def load(cls, folder: str | Path, weights: Weights | None = None) -> FittedModel:
+        """The model of a complete run, from its folder alone.
+
+        Args:
+            folder: the run's.
+            weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
+        """
+        run = Run.open(folder)
+        recipe, metrics = from_dict(run.recipe()), run.metrics()
+        names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
+        counts = torch.tensor(metrics["labeled_counts"]).double()
+        objective = read_objective(recipe.objective).bind(len(names), names).bound_to(counts / counts.sum())
+        has_rule = "posthoc" in metrics and weights is None
+        rule = rule_from_dict(metrics["posthoc"]["rule"]) if has_rule else None
+        content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
+        model: nn.Module | Portfolio
+        if recipe.uses_network:
+            model = build(recipe.network, shape, len(names), recipe.seed)
+            stored = load_tensors(content)
+            kept = "last." if has_rule else "selected."
+            try:
+                model.load_state_dict({k[len(kept) :]: v for k, v in stored.items() if k.startswith(kept)})
+            except RuntimeError as error:
+                reason = " ".join(str(error).split())[:200]
+                raise InputError(f"the weights of the run {folder} do not fit its network any more: {reason}") from None
+            model.eval()
+        else:
+            model = unpack(content, str(run.path(MODEL)))
+        embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
+        spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
+        return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+
+    def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
+        """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        spec = self.inputs
+        example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
+        known = {
+            "objective": str(self.objective),
+            "preprocessing": spec.preprocessing or preprocessing,
+            **describe_card(self.metrics, self.rule is not None),
+            **card,
+        }
+        return export(Exportable(make_graph(self.model), example, self.class_names, self.rule, known), path, to)
+
+    @property
+    def full_details(self) -> FitDetails:
+        """`details`, or a sentence where there are none."""
+        if self.details is None:
+            raise InputError("this model was loaded from a folder, which keeps numbers but not how it was fitted")
+        return self.details
+
+
+def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
+    """What the card of a run's model says of the run."""
+    if not metrics:
+        return {}
+    numbers = metrics["posthoc"] if has_rule else metrics
+    parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
+    return {
+        "method": f"{metrics['method']}{' + post-hoc' if has_rule else ''}, recipe {metrics['recipe']}",
+        "data_hash": metrics["split_hash"],
+        "measured": {
+            part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
+            for part, shown in parts
+        },
+        "notes": metrics.get("warnings", []),
+    }
+
+
+def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: tuple[int, ...]) -> str:
+    """How raw examples of a recipe's data become inputs, where the kind of input does not tell it all."""
+    if recipe.frozen:
+        return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"
+    if isinstance(model, HuggingFaceTexts):
+        return (
+            f"texts are cut into tokens by the tokenizer of {recipe.network.name}, at most {model.encode.max_length} "
+            "with the special ones, and padded with -1 to the longest of the batch"
+        )
+    if isinstance(recipe.data, ImageFolder):
+        size = f"{shape[-1]} x {shape[-1]}"
+        return (
+            f"images uint8, channels first, upright, the center square resized to {size} pixels; scaling is part of "
+            "the graph"
+        )
+    return ""
+
+
+def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
+    """Raw examples through the recipe's frozen encoder, which must be the one of the training."""
+
+    def embed(inputs: Examples) -> Examples:
+        frozen: Any = encoder(recipe.encoder, kind, recipe.embedding.max_length)  # type: ignore[arg-type]
+        if fingerprint not in ("", frozen.fingerprint):
+            raise InputError(f"the encoder {recipe.encoder} is another than in training: restore or train again")
+        return Embedder(frozen, recipe.embedding)(inputs, "examples")
+
+    return embed
+
+
+def as_rows(inputs: Any) -> Any:
+    """Examples as rows of numbers, (N, D); sparse matrices and arrays as they are."""
+    if isinstance(inputs, np.ndarray) or is_sparse(inputs):
+        return inputs
+    values = inputs[torch.arange(len(inputs))]
+    return np.asarray(values, dtype=np.float32).reshape(len(inputs), -1)

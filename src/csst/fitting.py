@@ -1,0 +1,216 @@
+"""One road from data to a fitted model.
+
+    fitted = fit(task, Network(make_model, "csst"), "max min(recall)")
+
+`csst train` and `CSSTClassifier` come here with a task and a learner.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from csst.data.sampling import stream
+from csst.data.tabular.rows import RowParts
+from csst.data.task import Task
+from csst.errors import InputError
+from csst.fitted import FitDetails, FittedModel, InputSpec, Weights
+from csst.learners.fit import fit_members
+from csst.learners.network import Network
+from csst.maths.gain import Gain
+from csst.maths.objectives import Objective
+from csst.rules import fit_evidence
+from csst.rules.fit import read_deployment_prior
+from csst.runs.results import Outputs
+from csst.training.crossfit import CrossFit
+from csst.training.evaluation import logits
+from csst.training.generations import Generations
+from csst.training.measuring import estimate_from_logits
+from csst.training.records import Record
+from csst.training.trainer import Trainer
+
+#: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
+UNLABELED_ROWS = 5000
+
+OnRecord = Callable[[Generations | CrossFit, Record], None]
+
+
+def fit(
+    task: Task | RowParts,
+    learner: Any,
+    objective: Objective | str,
+    *,
+    fits_rule: bool = True,
+    deployment_prior: Any = None,
+    inputs: InputSpec | None = None,
+    seed: int = 0,
+    state: dict[str, Any] | None = None,
+    on_record: OnRecord | None = None,
+) -> FittedModel:
+    """From data to a fitted model.
+
+    Args:
+        task: what there is to learn from; rows for learners other than a network.
+        learner: a `Network`; or "auto", "linear", "forest", a scikit-learn classifier, or a list of these.
+        objective: a sentence, a short name or an Objective.
+        fits_rule: whether a network gets a decision rule; the other learners always have one.
+        deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
+        inputs: what the model takes, if not told by the task.
+        seed: of the weights, the folds and the order of examples.
+        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
+        on_record: is called at every multiplier update of a network.
+    """
+    if isinstance(task, RowParts):
+        return fit_learners(task, learner, objective, deployment_prior, inputs, seed)
+    if not isinstance(learner, Network):
+        raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
+    threads, history = torch.get_num_threads(), []
+    try:
+        runner = learner.start(task, objective, seed)
+        if state is not None:
+            resume(runner, state)
+        for record in runner.run():
+            history.append(record.as_dict())
+            if on_record is not None:
+                on_record(runner, record)
+        last = runner.last_weights() if fits_rule else None
+        fitted = conclude(runner, task, last, deployment_prior, inputs, seed)
+    finally:
+        torch.set_num_threads(threads)  # a network may have been asked to use fewer
+    assert fitted.details is not None
+    return replace(fitted, details=replace(fitted.details, history=history, state=runner.state_dict()))
+
+
+def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
+    """Go on from where an earlier training of the same network, objective and method ended."""
+    try:
+        # The order of examples begins anew: there may be other unlabeled rows than last time.
+        runner.load_state_dict(state, keeps_order=False)
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"warm_start goes on with the same network, objective and method, and these differ: {reason}"
+        ) from None
+
+
+def fit_learners(
+    rows: RowParts, learner: Any, objective: Any, deployment_prior: Any, inputs: InputSpec | None, seed: int
+) -> FittedModel:
+    """Learners on rows, averaged, with their decision rule."""
+    has_embeddings = inputs is not None and inputs.is_embedded
+    found = fit_members(rows, learner, objective, deployment_prior, has_embeddings, seed)
+    rule, portfolio = found.fitted, found.portfolio
+    log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
+    parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
+    if rows.test is not None:
+        probs = torch.from_numpy(portfolio.probs(rows.test[0]))
+        parts["test"] = (probs.clamp(min=1e-300).log(), torch.from_numpy(rows.test[1]))
+    unlabeled = torch.from_numpy(rule.evidence.unlabeled_scores) + log_prior
+    outputs = Outputs(parts, unlabeled, Gain(torch.ones(len(rows.class_names), dtype=torch.float64)))
+    about = {
+        "learner": learner if isinstance(learner, str) else repr(learner),
+        "method": " + ".join(member.name for member in portfolio.members),
+        "members": [{"name": member.name, "balanced_log_loss": member.loss} for member in portfolio.members],
+        "left_out": list(portfolio.left_out),
+        "labeled_counts": np.bincount(rows.labels, minlength=len(rows.class_names)).tolist(),
+        "multipliers": {},
+    }
+    details = FitDetails(
+        outputs,
+        rule.unadjusted,
+        rule,
+        outputs,
+        about,
+        torch.from_numpy(portfolio.prior),
+        rows.unlabeled.shape[0],
+        tuple(found.notes),
+    )
+    spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
+    return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)
+
+
+def conclude(
+    runner: Generations | CrossFit,
+    task: Task,
+    last: dict[str, Tensor] | None,
+    deployment_prior: Any,
+    inputs: InputSpec | None,
+    seed: int,
+) -> FittedModel:
+    """A complete training as a fitted model: what to expect of it, and its decision rule.
+
+    Args:
+        runner: the training.
+        task: its task.
+        last: the weights at the end, which the rule is fitted to: the validation examples have not chosen them, so
+            that cross-fitting on them is not flattered by the choice. None for no rule.
+        deployment_prior: see `fit`.
+        inputs: see `fit`.
+        seed: see `fit`.
+    """
+    batch, device = runner.settings.training.evaluation_batch, runner.engine.device
+    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:UNLABELED_ROWS].sort().values
+    gain, names, train_prior = runner.multipliers.gain, task.class_names, task.train_prior
+
+    def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
+        if isinstance(runner, CrossFit):
+            parts = {"validation": runner.out_of_fold(lambda fold: model_of(fold, weights))}
+        else:
+            parts = {"validation": (logits(model, task.validation.inputs, batch, device), task.validation.labels)}
+        if task.test is not None:
+            parts["test"] = (logits(model, task.test.inputs, batch, device), task.test.labels)
+        unlabeled = logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        return Outputs(parts, unlabeled, own_gain)
+
+    selected = runner.best_model()
+    outputs = score(selected, "selected", gain if runner.best.gain is None else Gain(runner.best.gain))
+    estimate = estimate_from_logits(*outputs.parts["validation"], outputs.unlabeled, outputs.gain, train_prior, names)
+    wanted = "labels" if deployment_prior is None else deployment_prior
+    estimate = estimate.with_prior(read_deployment_prior(wanted, outputs.evidence(train_prior, names)))
+    weights = {f"selected.{k}": v for k, v in runner.best.state.items()} | {"gain.selected": outputs.gain.entries}
+    adjusted, adjusted_outputs, used = None, None, selected
+    if last is not None:
+        used = copy.deepcopy(selected)
+        used.load_state_dict(last)
+        adjusted_outputs = score(used, "last", gain)
+        evidence = adjusted_outputs.evidence(train_prior, names)
+        prior = read_deployment_prior(wanted, evidence)
+        adjusted = fit_evidence(evidence, runner.objective, prior, gain.undoing, seed)
+        weights |= {f"last.{k}": v for k, v in last.items()} | {"gain.last": gain.entries}
+    about = {
+        "method": runner.method.name,
+        "steps": runner.step,
+        "selected_step": runner.best.step,
+        "labeled_counts": task.train_counts.tolist(),
+        "multipliers": dict(zip(runner.multipliers.labels, runner.multipliers.value.tolist(), strict=True)),
+        "pseudo_labeled_counts": torch.bincount(runner.labels, minlength=task.classes).tolist(),
+    }
+    details = FitDetails(
+        outputs,
+        estimate,
+        adjusted,
+        adjusted_outputs,
+        about,
+        train_prior,
+        len(task.unlabeled),
+        () if adjusted is None else adjusted.notes,
+        weights={name: value.detach().cpu() for name, value in weights.items()},
+        gain=Gain(gain.entries.cpu()),
+    )
+    rule = None if adjusted is None else adjusted.rule
+    spec = inputs or InputSpec(task.kind, task.input_shape)
+    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details)
+
+
+def model_of(trainer: Trainer, weights: Weights) -> nn.Module:
+    """The averaged model of a trainer, as selected or as it is at the end."""
+    model = trainer.best_model()
+    if weights == "last":
+        model.load_state_dict(trainer.last_weights())
+    return model
