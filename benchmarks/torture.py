@@ -31,6 +31,7 @@ from PIL import Image
 
 import csst.runs.folder as runs
 from csst.errors import InputError
+from csst.fitted import MODEL
 from csst.recipes import Recipe, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
@@ -64,7 +65,7 @@ def same(one: Any, two: Any) -> bool:
 def outcome(folder: Path) -> tuple[Any, ...]:
     """The whole game at its end (weights, averages, optimizer, λ, samplers), the model, the journal, the metrics."""
     run = Run.open(folder)
-    state, model = run.load(CHECKPOINT), run.load("model.pt")
+    state, model = run.load(CHECKPOINT), run.path(MODEL).read_bytes()
     assert state is not None
     journal = [{key: value for key, value in record.items() if key not in TIMINGS} for record in run.journal()]
     return state["trainer"], model, journal, {k: v for k, v in run.metrics().items() if k != "seconds"}

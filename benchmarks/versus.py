@@ -166,8 +166,8 @@ def describe_fit(model: Any, lowest: float) -> Line:
         intervals, chosen, members = model.summary_.intervals, model.summary_.chosen, {}
     elif isinstance(model, CSSTClassifier):
         intervals, by_network = model.intervals_, model.learner == "network"
-        chosen = (model.fit_.finished if by_network else model.fit_.fitted).chosen
-        members = {} if by_network else describe_members(model.fit_.portfolio)
+        chosen = model.fit_.full_details.adjusted.chosen
+        members = {} if by_network else describe_members(model.fit_.model)
     else:
         return {}
     expected = intervals["min_recall"]

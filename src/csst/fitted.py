@@ -235,6 +235,10 @@ class FittedModel:
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        return export(self.as_exportable(**card), path, to)
+
+    def as_exportable(self, **card: Any) -> Exportable:
+        """The model as a graph, an input for it, its rule, and what its card says."""
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
         known = {
@@ -243,7 +247,7 @@ class FittedModel:
             **describe_card(self.metrics, self.rule is not None),
             **card,
         }
-        return export(Exportable(make_graph(self.model), example, self.class_names, self.rule, known), path, to)
+        return Exportable(make_graph(self.model), example, self.class_names, self.rule, known)
 
     @property
     def full_details(self) -> FitDetails:

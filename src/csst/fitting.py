@@ -200,7 +200,7 @@ def conclude(
         train_prior,
         len(task.unlabeled),
         () if adjusted is None else adjusted.notes,
-        weights={name: value.detach().cpu() for name, value in weights.items()},
+        weights={name: value.detach().cpu().clone().contiguous() for name, value in weights.items()},
         gain=Gain(gain.entries.cpu()),
     )
     rule = None if adjusted is None else adjusted.rule

@@ -62,7 +62,7 @@ def test_fit_says_what_is_wrong(rows, labels, said):
         ({"validation": [0, 0, 1, 2]}, "labeled rows of X, each once"),
         ({"validation": [0, 1, 2, 3]}, "labeled rows of X, each once"),
         ({"validation": [0, 1, 1000]}, "labeled rows of X, each once"),
-        ({"validation": [0, 1]}, "classes .'2'. have none in the validation examples"),
+        ({"validation": [0, 1]}, "classes .'2'. have no label among those held out for validation"),
         ({"validation": (X, Y, X)}, "a pair .X, y.; found 3 parts"),
         ({"validation": (X, np.where(Y == 2, 3, Y))}, "classes that were not among the labels in training: .'3'."),
         ({"validation": (X, PART)}, "every validation row needs a label"),
@@ -119,7 +119,7 @@ def test_a_class_with_one_label_is_fine_with_a_validation_set_of_its_own():
 def test_no_unlabeled_rows():
     with pytest.warns(UserWarning, match="no unlabeled rows, so csst learned from labels alone"):
         fitted = quick().fit(X, Y)
-    assert fitted.fit_.method == "csl"
+    assert fitted.fit_.full_details.about["method"] == "csl"
     assert "note: there are no unlabeled rows" in fitted.summary()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -24,10 +24,16 @@ from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews
 
 
+def states_of(fitted) -> list[dict]:
+    """Of all trainers of a network's fit."""
+    state = fitted.fit_.full_details.state
+    return state.get("trainers", [state])
+
+
 def test_learns_and_predicts():
     X, y = blobs()
     fitted = quick().fit(X, hidden(y))
-    assert fitted.fit_.method == "csst"
+    assert fitted.fit_.full_details.about["method"] == "csst-fixmatch"
     assert (fitted.predict(X) == y).mean() > 0.9
     probs = fitted.predict_proba(X)
     assert probs.shape == (240, 3)
@@ -79,7 +85,7 @@ def test_validation_in_every_form():
     X, y = blobs(120)
     rows = np.arange(30)
     by_index = quick(validation=rows).fit(X, y, X_unlabeled=X)
-    assert int(by_index.fit_.estimate.n.sum()) == 30
+    assert int(by_index.fit_.full_details.estimate.n.sum()) == 30
     mask = np.zeros(120, dtype=bool)
     mask[rows] = True
     by_mask = quick(validation=mask).fit(X, y, X_unlabeled=X)
@@ -90,7 +96,7 @@ def test_validation_in_every_form():
     assert share.labeled_counts_ == [20, 20, 20]
     crossed = quick(validation=None).fit(X, y, X_unlabeled=X)
     assert crossed.labeled_counts_ == [40, 40, 40]
-    assert int(crossed.fit_.estimate.n.sum()) == 120
+    assert int(crossed.fit_.full_details.estimate.n.sum()) == 120
     assert "estimated from 120 labels (40 per class) and 120 unlabeled rows" in crossed.summary()
     assert "estimated from 60 labels (20 per class)" in share.summary()
 
@@ -129,13 +135,13 @@ def test_warm_start_goes_on():
     for validation in (0.2, None):
         fitted = quick(warm_start=True, steps=20, validation=validation, random_state=None).fit(X, hidden(y))
         seed, first = fitted.seed_, fitted.predict_proba(X)
-        before = [state["model"]["1.weight"].clone() for state in fitted.fit_.states]
+        before = [state["model"]["1.weight"].clone() for state in states_of(fitted)]
         fitted.fit(X, hidden(y))
         assert [record["step"] for record in fitted.history_] == [0, 10, 20, 30, 40]
         assert fitted.seed_ == seed
         assert (fitted.predict_proba(X) != first).any()
-        assert all(state["step"] == 40 for state in fitted.fit_.states)
-        assert all((a != s["model"]["1.weight"]).any() for a, s in zip(before, fitted.fit_.states, strict=True))
+        assert all(state["step"] == 40 for state in states_of(fitted))
+        assert all((a != s["model"]["1.weight"]).any() for a, s in zip(before, states_of(fitted), strict=True))
     anew = quick(steps=20).fit(X, hidden(y)).fit(X, hidden(y))
     assert [record["step"] for record in anew.history_] == [0, 10, 20]
 
@@ -144,7 +150,7 @@ def test_warm_start_goes_on_from_the_last_average_and_not_from_the_selected_one(
     X, y = blobs(120)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 3
     fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best").fit(X, hidden(y))
-    (state,) = fitted.fit_.states
+    (state,) = states_of(fitted)
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     assert any(not torch.equal(state["ema"][name], kept) for name, kept in state["best"]["state"].items())
     for name, kept in fitted.fit_.model.state_dict().items():
@@ -158,7 +164,7 @@ def test_warm_start_refuses_what_would_leak_or_not_fit():
         fitted.fit(X[3:], hidden(y)[3:])
     with pytest.raises(csst.InputError, match="same classes"):
         fitted.fit(X, np.where(hidden(y) == 2, 1, hidden(y)))
-    with pytest.raises(csst.InputError, match="same method; the last fit was csst, this one is fixmatch"):
+    with pytest.raises(csst.InputError, match="same method; the last fit was csst-fixmatch, this one is fixmatch"):
         clone_with(fitted, method="fixmatch").fit(X, hidden(y))
     with pytest.raises(csst.InputError, match="same network"):
         clone_with(fitted, hidden=8).fit(X, hidden(y))
@@ -204,13 +210,13 @@ def test_summary_says_how_sure_it_is():
     X, y = blobs(120)
     fitted = quick("max mean(recall) s.t. coverage >= 0.2").fit(X, hidden(y))
     said = fitted.summary()
-    expected = estimate_intervals(fitted.fit_.objective, fitted.fit_.estimate)
+    expected = estimate_intervals(fitted.fit_.objective, fitted.fit_.full_details.estimate)
     lowest, least = expected["min_recall"], min(expected["constraints"], key=lambda one: one["slack"])
     assert f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–" in said
     assert "the lowest class recall is expected to be" in said
     word = f"with a slack of {least['slack']:.3f} (95 % interval about {least['low']:.2f} to {least['high']:.2f})"
     assert f"constraints met, {word}" in said
-    assert fitted.fit_.estimate.basis in said
+    assert fitted.fit_.full_details.estimate.basis in said
     assert fitted.intervals_ == expected
 
 
@@ -231,33 +237,33 @@ def test_the_rule_is_for_the_model_at_the_end(way):
     validation = None if way == "cross-fit" else (X[80:], y[80:])
     X, y = (X, y) if way == "cross-fit" else (X[:80], y[:80])
     fitted = quick(steps=60, lr=0.3, validation=validation, finish="posthoc", keep="best").fit(X, hidden(y))
-    state = fitted.fit_.states[-1]
+    state = states_of(fitted)[-1]
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     for name, kept in fitted.fit_.model.state_dict().items():
         assert torch.equal(kept, state["ema"][name])
     plain = quick(steps=60, lr=0.3, validation=validation, keep="best").fit(X, hidden(y))
     for name, kept in plain.fit_.model.state_dict().items():
-        assert torch.equal(kept, fitted.fit_.selected.state_dict()[name])
-    assert np.array_equal(plain.fit_.expected.counts, fitted.fit_.estimate.counts)
+        assert torch.equal(kept, fitted.fit_.full_details.weights[f"selected.{name}"])
+    assert np.array_equal(plain.fit_.expected.counts, fitted.fit_.full_details.estimate.counts)
     if way == "held out":
         last = fitted.fit_.probs(validation[0]).argmax(1)
         truth = np.searchsorted(fitted.classes_, validation[1])
         counted = csst.confusion_counts(truth, last, len(fitted.classes_)).numpy()
         # The rule is fitted on class probabilities: the gain, which hardly moved here, is taken out of the argmax.
-        assert np.abs(fitted.fit_.finished.unadjusted.counts - counted).sum() <= 4
+        assert np.abs(fitted.fit_.full_details.adjusted.unadjusted.counts - counted).sum() <= 4
 
 
 def test_finished_rule_is_used_and_judged_by_cross_fitting():
     X, y = blobs(240)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 2
     fitted = quick("max mean(recall) s.t. coverage[0] >= 0.5", finish="posthoc").fit(X, hidden(y))
-    rule = fitted.fit_.finished.rule
+    rule = fitted.fit_.full_details.adjusted.rule
     probs = fitted.fit_.probs(X)
     scores = rule.scores(probs).numpy()
     assert (fitted.predict(X) == scores.argmax(1)).all()
     np.testing.assert_allclose(fitted.predict_proba(X), rule.posterior(probs).numpy())
     np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-6)
-    assert fitted.fit_.expected is fitted.fit_.finished.estimate
+    assert fitted.fit_.expected is fitted.fit_.full_details.adjusted.estimate
     assert "network, csst + post-hoc, for" in fitted.summary()
 
 
@@ -265,7 +271,7 @@ def test_verbose_shows_progress(capsys):
     X, y = blobs(90)
     quick(verbose=1).fit(X, hidden(y))
     said = capsys.readouterr().err
-    assert "csst step     40/40" in said
+    assert "csst-fixmatch step     40/40" in said
     assert "worst recall" in said
 
 
@@ -298,13 +304,13 @@ def test_images_with_a_function():
 
 
 def test_views_are_chosen_and_can_be_given():
+    from csst.data.tabular.rows import make_views
     from csst.learners.fit import RowParts
-    from csst.sklearn.fitting import views_of
 
     X, y = blobs(60)
     data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
-    assert [type(v) for v in views_of(data, "table")] == [NumberNoise, Scarf]
-    assert [type(v) for v in views_of(data, "embedding")] == [NumberNoise, Neighbourly]
+    assert [type(v) for v in make_views(data, "table")] == [NumberNoise, Scarf]
+    assert [type(v) for v in make_views(data, "embedding")] == [NumberNoise, Neighbourly]
     seen = []
 
     def view(batch, generator):

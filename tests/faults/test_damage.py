@@ -17,6 +17,7 @@ import yaml
 import csst
 from csst.cli import main
 from csst.data import Toy
+from csst.fitted import MODEL, FittedModel
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
@@ -105,14 +106,13 @@ def test_no_good_checkpoint_left_is_a_sentence_with_the_way_out(stopped, cut):
 
 def test_a_damaged_model_is_written_anew_from_the_checkpoint(stopped, tmp_path):
     folder = shutil.copytree(stopped / "whole", tmp_path / "whole")
-    good = Run(folder).load("model.pt")
-    data = (folder / "model.pt").read_bytes()
-    (folder / "model.pt").write_bytes(data[:200] + b"\x00\x01" + data[202:])
-    with pytest.raises(csst.InputError, match=r"model\.pt.*delete metrics\.json and continue with --resume"):
-        restored(folder, QUICK)
+    good = (folder / MODEL).read_bytes()
+    (folder / MODEL).write_bytes(good[:-200] + b"\x00\x01" + good[-198:])
+    with pytest.raises(csst.InputError, match=r"model\.safetensors.*delete metrics\.json and continue with --resume"):
+        FittedModel.load(folder)
     (folder / "metrics.json").unlink()
     execute(QUICK, folder, resume=True)
-    assert same(Run(folder).load("model.pt"), good)
+    assert (folder / MODEL).read_bytes() == good
 
 
 def test_a_hostile_checkpoint_runs_no_code_even_with_a_checksum(cut, tmp_path):
@@ -127,9 +127,9 @@ def test_a_hostile_checkpoint_runs_no_code_even_with_a_checksum(cut, tmp_path):
     assert (cut / CHECKPOINT).read_bytes()[-SEALED:].startswith(SEAL)
     with pytest.raises(csst.InputError, match="cannot be read as a checkpoint"):
         execute(QUICK, cut, resume=True)
-    (cut / "model.pt").write_bytes(pickle.dumps(Bomb()))
+    (cut / PREVIOUS).write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(csst.InputError, match="cannot be read"):
-        Run(cut).load("model.pt")
+        Run(cut).load(PREVIOUS)
     assert not (tmp_path / "boom").exists()
 
 

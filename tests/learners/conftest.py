@@ -1,4 +1,4 @@
-"""Forests of ten trees where the default would have four hundred."""
+"""The default's learners with less to try, where a test is about what is made of them."""
 
 from functools import partial
 
@@ -9,7 +9,9 @@ from csst.learners.forest import Forest
 
 
 @pytest.fixture(scope="module")
-def few_trees():
+def small_members():
+    """Forests of ten trees and one penalty."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read, "Forest", partial(Forest, trees=10))
+        patch.setattr(read, "PENALTIES", (0.1,))
         yield

@@ -10,19 +10,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from csst import CSSTClassifier
 from csst.cli import main
+from csst.export import Decision
 from csst.learners.graph import PortfolioScores
 from csst.learners.store import unpack
 from csst.recipes import from_dict, recipe
+from csst.rules import DecisionRule
 from csst.runs.execute import execute
-from csst.runs import members
 from csst.runs.folder import Run
+from csst.runs.learners import as_parts, load_rows
 from tests.learners.samples import bent
 
 NAMES = ["ape", "bee", "cat"]
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = pytest.mark.usefixtures("small_members")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +47,7 @@ def train(data, out, *words, path="mine.npz"):
 
 
 @pytest.fixture(scope="module")
-def run(data, few_trees):
+def run(data, small_members):
     """A finished run of the default, whose two members are both used."""
     assert train(data, "auto") == 0
     assert [one["name"] for one in metrics_of(data / "auto")["members"]] == ["linear", "forest"]
@@ -52,13 +55,15 @@ def run(data, few_trees):
 
 
 @pytest.fixture(scope="module")
-def linear_run(data, few_trees):
-    assert train(data, "linear", "--learner", "linear") == 0
+def linear_run(data, small_members):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawing it takes longer than the fit
+        assert train(data, "linear", "--learner", "linear") == 0
     return data / "linear"
 
 
 @pytest.fixture(scope="module")
-def fitted(data, few_trees):
+def fitted(data, small_members):
     """The estimator on the rows of the run."""
     with np.load(data / "mine.npz") as arrays:
         return CSSTClassifier().fit(arrays["x"], arrays["y"])
@@ -88,15 +93,15 @@ def test_a_run_predicts_what_the_estimator_predicts(run, data, fitted):
     assert (fitted.predict(new) != fitted.predict_proba(new).argmax(1)).any(), "the rule must matter for this test"
     found = metrics_of(run)
     assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
-    assert found["posthoc"]["chosen"] == fitted.fit_.fitted.chosen
+    assert found["posthoc"]["chosen"] == fitted.fit_.full_details.adjusted.chosen
     assert found["posthoc"]["validation"]["estimate"] == json.loads(json.dumps(fitted.fit_.expected.as_dict()))
-    stored = unpack((run / "learners.safetensors").read_bytes(), "it")
-    np.testing.assert_allclose(stored.probs(new), fitted.fit_.portfolio.probs(new), atol=1e-12)
+    stored = unpack((run / "model.safetensors").read_bytes(), "it")
+    np.testing.assert_allclose(stored.probs(new), fitted.fit_.model.probs(new), atol=1e-12)
 
 
 def test_metrics_name_the_members(run, data, fitted):
     found = metrics_of(run)
-    losses = {one.name: one.loss for one in fitted.fit_.portfolio.members}
+    losses = {one.name: one.loss for one in fitted.fit_.model.members}
     assert {one["name"]: one["balanced_log_loss"] for one in found["members"]} == pytest.approx(losses)
     assert (found["method"], found["learner"], found["left_out"]) == ("linear + forest", "auto", [])
     assert found["class_names"] == NAMES
@@ -158,15 +163,19 @@ def test_frontier_of_a_run(run, tmp_path, capsys):
 
 
 def test_export_of_a_run(linear_run, run, data, tmp_path, capsys):
-    path = tmp_path / "model.pt2"
-    assert main(["export", str(linear_run), "--to", "torch-export", "-o", str(path)]) == 0
-    new = np.load(data / "new.npz")["x"]
-    probs, label = torch.export.load(path).module()(torch.from_numpy(new))
+    path = tmp_path / "model.safetensors"
+    assert main(["export", str(linear_run), "--to", "safetensors", "-o", str(path)]) == 0
+    assert "linear + post-hoc, recipe array" in (tmp_path / "model.card.md").read_text()
+    portfolio = unpack((linear_run / "model.safetensors").read_bytes(), "it")
+    with torch.no_grad():
+        again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
+        for value in again.state_dict().values():
+            value.zero_()
+        again.load_state_dict(load_file(path))
+        probs, label = again(torch.from_numpy(np.load(data / "new.npz")["x"]))
     labels, wanted = predict(linear_run, data)
-    np.testing.assert_allclose(probs.detach(), wanted, atol=1e-5)
+    np.testing.assert_allclose(probs, wanted, atol=1e-5)
     assert [NAMES[k] for k in label.tolist()] == labels
-    card = (tmp_path / "model.card.md").read_text()
-    assert "linear + post-hoc, recipe array" in card
     capsys.readouterr()
     assert main(["export", str(run), "--to", "safetensors", "-o", str(tmp_path / "f.safetensors")]) == 2
     assert "the member forest cannot be exported: fit with learner='linear'" in capsys.readouterr().err
@@ -177,7 +186,8 @@ def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):
     def refit(*given):
         raise AssertionError("the run was fitted again")
 
-    monkeypatch.setattr(members, "fit_members", refit)
+    monkeypatch.setattr("csst.runs.learners.fit", refit)
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     before = (run / "metrics.json").read_bytes()
     assert train(data, "auto", "--resume") == 0
     assert (run / "metrics.json").read_bytes() == before
@@ -193,32 +203,22 @@ def test_resuming_an_unfinished_run_gives_what_it_would_have_given(linear_run, t
     (folder / "metrics.json").unlink()
     again = execute(from_dict(Run.open(folder).recipe()), folder, resume=True)
     assert {**again, "seconds": 0} == {**wanted, "seconds": 0}
-    assert (folder / "learners.safetensors").read_bytes() == (linear_run / "learners.safetensors").read_bytes()
+    assert (folder / "model.safetensors").read_bytes() == (linear_run / "model.safetensors").read_bytes()
 
 
-def test_another_deployment_prior_can_be_asked_for_later(linear_run, data, tmp_path):
-    folder = copied(linear_run, tmp_path)
-    known = from_dict(Run.open(folder).recipe())
-    found = execute(replace(known, deployment_prior="0.2,0.3,0.5"), folder, resume=True)
-    assert found["members"] == metrics_of(linear_run)["members"]
-    assert found["posthoc"]["rule"] != metrics_of(linear_run)["posthoc"]["rule"]
-    with np.load(data / "mine.npz") as arrays:
-        fitted = CSSTClassifier(learner="linear", deployment_prior=[0.2, 0.3, 0.5]).fit(arrays["x"], arrays["y"])
-    assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
-    assert Run.open(folder).recipe()["deployment_prior"] == "0.2,0.3,0.5"
-
-
-def test_a_validation_set_of_the_file_is_judged(data, tmp_path):
+def test_a_validation_set_of_the_file_is_judged_under_the_prior_asked_for(data, tmp_path):
     held, truth = bent(45, seed=3)
     with np.load(data / "mine.npz") as arrays:
         X, y = arrays["x"], arrays["y"]
     np.savez(tmp_path / "held.npz", x=X, y=y, x_validation=held, y_validation=truth)
     base = recipe("array")
-    made = replace(base, data=replace(base.data, path=str(tmp_path / "held.npz")), learner="linear")
+    source = replace(base.data, path=str(tmp_path / "held.npz"))
+    made = replace(base, data=source, learner="linear", deployment_prior="0.2,0.3,0.5")
     found = execute(made, tmp_path / "run")
     assert sum(map(sum, found["validation"]["confusion"])) == 45
     assert sum(found["labeled_counts"]) == 70
-    fitted = CSSTClassifier(learner="linear", validation=(held, truth)).fit(X, y)
+    asked = {"validation": (held, truth), "deployment_prior": [0.2, 0.3, 0.5]}
+    fitted = CSSTClassifier(learner="linear", **asked).fit(X, y)
     assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
     assert "test" not in found
     assert main(["evaluate", str(tmp_path / "run")]) == 0
@@ -226,14 +226,14 @@ def test_a_validation_set_of_the_file_is_judged(data, tmp_path):
 
 def test_damaged_learners_of_a_run_are_one_sentence(linear_run, data, tmp_path, capsys):
     folder = copied(linear_run, tmp_path)
-    path = folder / "learners.safetensors"
+    path = folder / "model.safetensors"
     words = ["predict", str(folder), str(data / "new.npz"), "-o", str(tmp_path / "out.csv")]
     path.write_bytes(path.read_bytes()[:-5])
     assert main(words) == 2
-    assert "learners.safetensors cannot be read as stored learners" in capsys.readouterr().err
+    assert "model.safetensors is damaged" in capsys.readouterr().err
     path.unlink()
     assert main(words) == 2
-    assert "has no learners.safetensors: fit it again" in capsys.readouterr().err
+    assert "has no model.safetensors: restore it" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -246,18 +246,13 @@ def test_what_needs_a_network_says_so(linear_run, data, tmp_path, capsys):
 
 
 def test_images_are_flattened(tmp_path):
-    rng, y = np.random.default_rng(0), np.arange(60) % 2
-    x = rng.normal(size=(60, 1, 2, 3)).astype(np.float32)
-    x[y == 1, 0, 1, 2] += 3
+    x = np.random.default_rng(0).integers(0, 255, (12, 1, 2, 3)).astype(np.uint8)
+    y = np.arange(12) % 3 - 1
     np.savez(tmp_path / "images.npz", x=x, y=y)
     base = recipe("array")
-    made = replace(base, data=replace(base.data, path=str(tmp_path / "images.npz")), learner="linear")
-    found = execute(made, tmp_path / "run")
-    assert found["input_shape"] == [1, 2, 3]
-    assert found["unlabeled_count"] == 0
-    assert "prior" not in found
-    portfolio = unpack((tmp_path / "run" / "learners.safetensors").read_bytes(), "it")
-    scores = PortfolioScores(portfolio)(torch.from_numpy(x.reshape(60, -1)))
-    assert (scores.argmax(1).numpy() == y).mean() > 0.9
-    fitted = CSSTClassifier(learner="linear").fit(x.reshape(60, -1), y)
-    assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
+    parts = as_parts(load_rows(replace(base, data=replace(base.data, path=str(tmp_path / "images.npz")))))
+    assert parts.labeled.dtype == np.float32
+    np.testing.assert_array_equal(parts.labeled, x[y >= 0].reshape(8, 6))
+    np.testing.assert_array_equal(parts.unlabeled, x[y < 0].reshape(4, 6))
+    assert parts.labels.tolist() == y[y >= 0].tolist()
+    assert (parts.validation, parts.sizes) == (None, [0] * 6)

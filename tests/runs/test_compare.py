@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load as load_tensors
 
 import csst
 from csst.cli import main
 from csst.errors import InputError
+from csst.fitted import MODEL, FittedModel
 from csst.recipes import recipe
 from csst.report.tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
-from csst.runs.execute import execute
 from csst.runs.compare import Line, Outcome, compare, lines
+from csst.runs.execute import execute
 from csst.runs.folder import Run
-from csst.runs.restore import restored
 from csst.runs.results import read_outputs
 from csst.runs.rows import PRESETS, Row, preset, rows
 
@@ -227,13 +228,14 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     assert metrics["test"] == plain["test"]
     state, run = Run.open(tmp_path / "r").checkpoint(), Run.open(tmp_path / "r")
     assert state is not None
-    kept = run.load("model.pt")
-    assert all(torch.equal(kept["finished"][name], value) for name, value in state["trainer"]["ema"].items())
-    assert any(not torch.equal(kept["finished"][name], value) for name, value in kept["model"].items())
-    found, test = restored(tmp_path / "r", made), made.data.load(0).test
+    kept = load_tensors(run.path(MODEL).read_bytes())
+    average = state["trainer"]["ema"]
+    assert all(torch.equal(kept[f"last.{name}"], value) for name, value in average.items())
+    assert any(not torch.equal(kept[f"last.{name}"], kept[f"selected.{name}"]) for name in average)
+    found, test = FittedModel.load(tmp_path / "r"), made.data.load(0).test
     ended = found.logits(test.inputs)
     torch.testing.assert_close(ended, read_outputs(tmp_path / "r").parts["test"][0])
-    predicted = found.predict(torch.softmax(ended.double(), 1))
+    predicted = found.predict(test.inputs)
     recall = csst.Confusion.from_predictions(test.labels, predicted, 3).recall
     assert metrics["posthoc"]["test"]["recall"] == pytest.approx(recall.tolist())
 
@@ -293,9 +295,7 @@ def test_without_finish_nothing_is_fitted(short, tmp_path):
 
 
 def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
-    from csst.runs import results
-
-    monkeypatch.setattr(results, "UNLABELED_ROWS", 50)
+    monkeypatch.setattr("csst.fitting.UNLABELED_ROWS", 50)
     metrics = execute(short, tmp_path / "r")
     assert metrics["validation"]["estimate"]["unlabeled"] == 50
     assert metrics["prior"]["unlabeled_estimate"] == metrics["validation"]["estimate"]["unlabeled_prior"]

@@ -15,8 +15,8 @@ import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
 from csst.report.tables import as_csv, cells
-from csst.runs.execute import execute
 from csst.runs.compare import Line, SomeFailed, compare, lines
+from csst.runs.execute import execute
 from csst.runs.rows import Row, rows
 from csst.training.evaluation import met
 from tests.runs.test_compare import FAST, short  # noqa: F401

@@ -13,9 +13,9 @@ import torch
 from csst.cli import main
 from csst.errors import InputError
 from csst.export import Decision, Exportable, export, model_card
-from csst.recipes import changed, from_dict, recipe
+from csst.fitted import FittedModel
+from csst.recipes import changed, recipe
 from csst.runs.execute import execute
-from csst.runs.exportable import exportable
 from csst.runs.folder import Run
 from tests.estimator.samples import blobs, hidden, quick
 from tests.tiny import reviews, save_text_model
@@ -86,7 +86,7 @@ def digits(tmp_path_factory):
 
 
 def classifier_of(folder):
-    return restored(folder, from_dict(Run.open(folder).recipe()))
+    return FittedModel.load(folder)
 
 
 @onnx
@@ -96,7 +96,7 @@ def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
     made, x = classifier_of(digits), torch.rand(11, *Run.open(digits).metrics()["input_shape"]) * 16
     probs = torch.softmax(made.logits(x).double(), 1)
     out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
-    np.testing.assert_allclose(out["probabilities"], made.posterior(probs), atol=1e-4)
+    np.testing.assert_allclose(out["probabilities"], made.rule.posterior(probs), atol=1e-4)
     assert out["label"].tolist() == made.predict(probs).tolist()
 
 
@@ -106,10 +106,10 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
 
     made, x = classifier_of(digits), torch.rand(5, *Run.open(digits).metrics()["input_shape"]) * 16
     probs = torch.softmax(made.logits(x).double(), 1)
-    what = exportable(made, digits)
+    what = made.as_exportable()
     path, _ = export(what, tmp_path / "digits.pt2", "torch-export")
     out, label = torch.export.load(path).module()(x)
-    np.testing.assert_allclose(out.detach(), made.posterior(probs), atol=1e-4)
+    np.testing.assert_allclose(out.detach(), made.rule.posterior(probs), atol=1e-4)
     assert label.tolist() == made.predict(probs).tolist()
     path, _ = export(what, tmp_path / "digits.safetensors", "safetensors")
     with torch.no_grad():
@@ -118,7 +118,7 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
         again = Decision(made.model, made.rule, 10)
         again.load_state_dict(load_file(path))
         out, label = again(x)
-    np.testing.assert_allclose(out, made.posterior(probs), atol=1e-4)
+    np.testing.assert_allclose(out, made.rule.posterior(probs), atol=1e-4)
     assert label.tolist() == made.predict(probs).tolist()
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["class_names"]) == list(made.class_names)
@@ -126,7 +126,7 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
 
 def test_the_card_of_a_run(digits):
     metrics, made = Run.open(digits).metrics(), classifier_of(digits)
-    said = model_card(exportable(made, digits), "digits.onnx", "onnx")
+    said = model_card(made.as_exportable(), "digits.onnx", "onnx")
     assert metrics["split_hash"] in said
     assert metrics["objective"] in said
     assert "argmax_j m_j softmax(T log p + d)_j + c_j" in said
@@ -142,7 +142,7 @@ def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     goal = "max mean(recall) s.t. coverage >= 0.05"
     made = changed(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
     found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
-    said = model_card(exportable(classifier_of(tmp_path / "r"), tmp_path / "r"), "r.onnx", "onnx")
+    said = model_card(classifier_of(tmp_path / "r").as_exportable(), "r.onnx", "onnx")
     row = f"| {found['slack']:.3f} | about {found['low']:.3f} to {found['high']:.3f} | |"
     assert any(found["constraint"] in line and row in line for line in said.splitlines())
 
@@ -162,7 +162,7 @@ def test_images_by_a_wide_residual_network(tmp_path):
     execute(changed(recipe("cifar10-lt-small"), values), tmp_path / "run")
     x = x.transpose(0, 3, 1, 2).copy()
     made = classifier_of(tmp_path / "run")
-    path, card = export(exportable(made, tmp_path / "run"), tmp_path / "images.onnx", "onnx")
+    path, card = export(made.as_exportable(), tmp_path / "images.onnx", "onnx")
     probs = torch.softmax(made.logits(torch.from_numpy(x)).double(), 1)
     np.testing.assert_allclose(run_onnx(path, x)["probabilities"], probs, atol=1e-5)
     np.testing.assert_allclose(run_onnx(path, x[:1])["probabilities"], probs[:1], atol=1e-5)
@@ -185,7 +185,7 @@ def test_texts_by_a_tiny_transformer(tmp_path):
     }
     execute(changed(recipe("text"), values), tmp_path / "run")
     made = classifier_of(tmp_path / "run")
-    path, card = export(exportable(made, tmp_path / "run"), tmp_path / "texts.onnx", "onnx")
+    path, card = export(made.as_exportable(), tmp_path / "texts.onnx", "onnx")
     assert "padded with -1" in card.read_text(encoding="utf-8")
     for some in (texts, texts[:1], ["", "lovely", "the film was dull and the story of a dog was awful"]):
         tokens = made.model.encode(some)

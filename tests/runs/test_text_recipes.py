@@ -15,6 +15,7 @@ import yaml
 
 from csst.cli import main
 from csst.data.text.views import TextViews
+from csst.fitted import FittedModel
 from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute
@@ -159,7 +160,7 @@ def test_a_frozen_network(data, network, tmp_path, monkeypatch, capsys):
     assert found["facts"]["encoder"].startswith("text-")
     files = sorted(path.name for path in (tmp_path / "cache" / "embeddings").iterdir())
     assert files == [f"{found['facts']['encoder']}{ending}" for ending in (".emb", ".lock")]
-    weights = torch.load("run/model.pt", weights_only=True)["model"]
+    weights = FittedModel.load("run").model.state_dict()
     assert sum(w.numel() for w in weights.values()) < 200  # a head alone
 
     def never(self, texts):
@@ -182,7 +183,7 @@ def test_fine_tuning_a_network(data, network, tmp_path, capsys):
     found = metrics("run")
     assert (found["kind"], found["input_shape"], found["method"]) == ("text", [], "csst-uda")
     assert found["test"]["min_recall"] > 0.7
-    weights = torch.load("run/model.pt", weights_only=True)["model"]
+    weights = FittedModel.load("run").model.state_dict()
     assert "network.distilbert.embeddings.word_embeddings.weight" in weights
     assert not (tmp_path / "cache").exists()  # nothing is embedded
     assert main(["evaluate", "run"]) == 0

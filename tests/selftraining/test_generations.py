@@ -9,8 +9,7 @@ import torch
 
 import csst
 from csst.data.task import Task
-from csst.runs.execute import assemble, execute
-from csst.runs.execute import network
+from csst.runs.execute import assemble, execute, network
 from csst.runs.folder import Run
 from csst.selftraining import Confidence, Hard, Method, Rebalancing
 from csst.training.generations import Generations, Joined

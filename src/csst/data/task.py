@@ -67,16 +67,7 @@ class Task:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for where, part in (("labeled", self.labeled), ("validation", self.validation), ("test", self.test)):
-            if part is None:
-                continue
-            if len(part) and (int(part.labels.min()) < 0 or int(part.labels.max()) >= self.classes):
-                raise InputError(
-                    f"{where} labels must lie in 0 .. {self.classes - 1}; "
-                    f"found {int(part.labels.min())} to {int(part.labels.max())}"
-                )
-            counts = torch.bincount(part.labels, minlength=self.classes)
-            refuse_empty_classes(counts, self.class_names, "recall", f"the {where} examples")
+        check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
 
     @property
     def classes(self) -> int:
@@ -98,6 +89,20 @@ class Task:
         return tuple(first.shape[1:]) if isinstance(first, Tensor) else ()
 
 
+def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
+    """Refuse labels that are no class, and classes without an example."""
+    for where, part in parts.items():
+        if part is None:
+            continue
+        if len(part) and (int(part.labels.min()) < 0 or int(part.labels.max()) >= len(class_names)):
+            raise InputError(
+                f"{where} labels must lie in 0 .. {len(class_names) - 1}; "
+                f"found {int(part.labels.min())} to {int(part.labels.max())}"
+            )
+        counts = torch.bincount(part.labels, minlength=len(class_names))
+        refuse_empty_classes(counts, class_names, "recall", f"the {where} examples")
+
+
 @dataclass(frozen=True)
 class RowTask:
     """Rows as a file has them, for learners that cut no validation set: `validation` is None where there is none."""
@@ -111,6 +116,11 @@ class RowTask:
     kind: Literal["array", "image", "text"]
     split_hash: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise InputError(f"at least two classes are needed; found {list(self.class_names)}")
+        check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
 
     @classmethod
     def from_task(cls, task: Task) -> RowTask:

@@ -19,6 +19,7 @@ class LinearScores(nn.Module):
     def __init__(self, model: FittedLinear, calibration: Calibration, prior: np.ndarray) -> None:
         super().__init__()
         self.input = TableInput(list(model.table.sizes)).fit(model.table.mean, model.table.std)
+        self.input.std = torch.from_numpy(model.table.std[self.input.numbers]).float()  # as the learner has it
         numbers = {
             "weights": model.weights,
             "bias": model.bias,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
 
+from csst.data.tabular.tables import is_sparse
 from csst.learners.protocol import Rows
 
 #: inverse penalties to choose from, by balanced out-of-fold log-loss
@@ -47,19 +48,21 @@ class Linear:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
+        # Sparse rows are not centered; what was learned from them is not centered either when dense rows are scored.
+        table = replace(self.table, mean=np.zeros_like(self.table.mean)) if is_sparse(rows) else self.table
         model = LogisticRegression(C=self.penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough: it is calibrated afterwards
-            model.fit(standardize(rows, self.table), labels, weights)
+            model.fit(standardize(rows, table), labels, weights)
         coefficients = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
         if len(model.classes_) == 2:
             coefficients = tuple(np.stack([-c[0] / 2, c[0] / 2]) for c in coefficients)  # type: ignore[assignment]
-        return FittedLinear(self.table, *coefficients)
+        return FittedLinear(table, *coefficients)
 
 
 def standardize(rows: Any, table: Rows) -> Any:
     """Columns with mean 0 and deviation 1, and an indicator for every category; sparse rows are only scaled."""
-    if hasattr(rows, "tocsr"):
+    if is_sparse(rows):
         from scipy.sparse import diags
 
         return (rows.tocsr() @ diags(1 / table.std)).astype(np.float32)

@@ -45,6 +45,8 @@ def read_learner(learner: Any, table: Rows, dense: bool, embedded: bool) -> list
             read.append([Linear(scale, penalty) for scale in scales for penalty in PENALTIES])
         elif one == "forest":
             read.append([Forest()])
+        elif one == "network":
+            raise InputError('the network is a learner of its own and is not averaged with others: learner="network"')
         else:
             hint = nearest(one, LEARNERS) or f"; learners: {', '.join(LEARNERS)}, or a scikit-learn classifier"
             raise InputError(f"there is no learner {one!r}{hint}")

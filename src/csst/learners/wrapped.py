@@ -36,13 +36,17 @@ class Wrapped:
         from sklearn.base import clone
 
         fresh = clone(self.model)
-        if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
-            fresh.set_params(random_state=seed)
+        unseeded = [
+            name for name, value in fresh.get_params().items() if name.endswith("random_state") and value is None
+        ]
+        fresh.set_params(**dict.fromkeys(unseeded, seed))
         return FittedWrapped(fresh.fit(rows, labels) if weights is None else fresh.fit(rows, labels, weights))
 
 
 def wrap(model: Any) -> Wrapped:
     """A classifier of the user's, checked."""
+    if isinstance(model, type):
+        raise InputError(f"a learner is a classifier and not its class: write {model.__name__}()")
     if not hasattr(model, "fit") or not hasattr(model, "predict_proba"):
         raise InputError(
             f"a learner is a name or a scikit-learn classifier with predict_proba; found {type(model).__name__}: wrap "

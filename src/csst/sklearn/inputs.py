@@ -132,6 +132,10 @@ def split_rows(
         held = np.isin(place, _indices(validation, place, rows.shape[0]))
     if held.any():
         pair = (rows[place[held]], labels[held])
+        for counts, what in ((labels[~held], "learned from"), (labels[held], "held out for validation")):
+            missing = [name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n]
+            if missing:
+                raise InputError(f"classes {missing[:10]} have no label among those {what}: hold out other rows")
     unlabeled = rows[np.flatnonzero(~known)]
     return RowParts(
         rows[place[~held]],

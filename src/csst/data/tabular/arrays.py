@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from csst.data.splits import split_hash, stratified
 from csst.data.tabular.array_views import Corrupt, Noise
@@ -146,6 +147,9 @@ def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
 
     validation, test = part("validation"), part("test")
     parts = [one for one in (labeled, validation, test) if one is not None]
+    shapes = {tuple(one.inputs.shape[1:]) for one in parts if isinstance(one.inputs, Tensor)}
+    if len(shapes) > 1:
+        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
     content = [np.asarray(values) for one in parts for values in (one.inputs, one.labels)]
     digest = split_hash(*content, rest.numpy())
     return RowTask(name, names, labeled, rest, validation, test, "array", digest)
