@@ -264,7 +264,7 @@ def test_finished_rule_is_used_and_judged_by_cross_fitting():
     np.testing.assert_allclose(fitted.predict_proba(X), rule.posterior(probs).numpy())
     np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-6)
     assert fitted.fit_.expected is fitted.fit_.full_details.adjusted.estimate
-    assert "network, csst + post-hoc, for" in fitted.summary()
+    assert "network, csst-fixmatch + post-hoc, for" in fitted.summary()
 
 
 def test_verbose_shows_progress(capsys):

@@ -110,7 +110,7 @@ def test_metrics_name_the_members(run, data, fitted):
     assert sum(map(sum, found["validation"]["confusion"])) == 70, "every label is judged out of fold"
     with np.load(data / "mine.npz") as arrays:
         decided, truth = fitted.predict(arrays["x_test"]), arrays["y_test"]
-        plain = fitted.fit_.probs(arrays["x_test"]).argmax(1)
+        plain = fitted.fit_.probs(arrays["x_test"]).argmax(1).numpy()
     for part, guess in ((found["posthoc"]["test"], decided), (found["test"], plain)):
         counts = [[int(((truth == k) & (guess == j)).sum()) for j in range(3)] for k in range(3)]
         assert part["confusion"] == counts

@@ -97,7 +97,7 @@ def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
     probs = torch.softmax(made.logits(x).double(), 1)
     out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
     np.testing.assert_allclose(out["probabilities"], made.rule.posterior(probs), atol=1e-4)
-    assert out["label"].tolist() == made.predict(probs).tolist()
+    assert out["label"].tolist() == made.rule.predict(probs).tolist()
 
 
 def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
@@ -110,7 +110,7 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
     path, _ = export(what, tmp_path / "digits.pt2", "torch-export")
     out, label = torch.export.load(path).module()(x)
     np.testing.assert_allclose(out.detach(), made.rule.posterior(probs), atol=1e-4)
-    assert label.tolist() == made.predict(probs).tolist()
+    assert label.tolist() == made.rule.predict(probs).tolist()
     path, _ = export(what, tmp_path / "digits.safetensors", "safetensors")
     with torch.no_grad():
         for parameter in made.model.parameters():
@@ -119,7 +119,7 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
         again.load_state_dict(load_file(path))
         out, label = again(x)
     np.testing.assert_allclose(out, made.rule.posterior(probs), atol=1e-4)
-    assert label.tolist() == made.predict(probs).tolist()
+    assert label.tolist() == made.rule.predict(probs).tolist()
     with safe_open(path, "pt") as file:
         assert json.loads(file.metadata()["class_names"]) == list(made.class_names)
 
