@@ -20,7 +20,7 @@ from csst.data import Toy
 from csst.recipes import from_dict
 from csst.runs import execute, restored
 from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
-from tests.runs.test_execute import QUICK, Stop, compared, same
+from tests.helpers.runs import QUICK, Stop, compared, same
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.runs.test_execute import compared, same
+from tests.helpers.runs import compared, same
 
 PLUGIN = """
 import os, signal

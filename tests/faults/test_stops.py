@@ -15,13 +15,13 @@ from dataclasses import replace
 import pytest
 
 import csst
-from csst import interruption
 from csst.cli import main
 from csst.runs import execute
 from csst.runs.folder import CHECKPOINT, Run
+from csst.training import interruption
 from csst.training.interruption import Interrupted, asked, heeded, step_boundary
 from csst.training.trainer import Trainer
-from tests.runs.test_execute import QUICK, compared, same
+from tests.helpers.runs import QUICK, compared, same
 
 WORDS = ["toy", "--training.steps", "60", "--dual.steps_per_update", "10", "--data.labeled", "60"]
 WORDS += ["--data.unlabeled", "120", "--data.validation", "40", "--data.test", "60"]

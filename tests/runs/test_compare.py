@@ -23,15 +23,7 @@ from csst.runs.folder import Run
 from csst.runs.restore import restored
 from csst.runs.results import read_outputs
 from csst.runs.rows import PRESETS, Row, preset, rows
-
-FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
-
-
-@pytest.fixture
-def short():
-    base = recipe("toy")
-    data = replace(base.data, labeled=90, unlabeled=120, validation=20, test=40)
-    return replace(base, data=data, training=replace(base.training, steps=40))
+from tests.helpers.runs import FAST
 
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):

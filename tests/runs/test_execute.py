@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,32 +19,7 @@ import csst
 from csst.recipes import from_dict, recipe
 from csst.runs import execute
 from csst.runs.folder import Run
-from csst.training.records import TIMINGS
-
-QUICK = replace(
-    recipe("toy"),
-    data=replace(recipe("toy").data, labeled=60, unlabeled=120, validation=40, test=60),
-    training=replace(recipe("toy").training, steps=60, labeled_batch=16, unlabeled_batch=32),
-    dual=replace(recipe("toy").dual, steps_per_update=10),
-)
-
-
-def compared(folder: Path) -> tuple[list, dict, dict]:
-    """All of a finished run that must not depend on when it was interrupted."""
-    journal = [{k: v for k, v in r.items() if k not in TIMINGS} for r in Run(folder).journal()]
-    metrics = {k: v for k, v in Run(folder).metrics().items() if k != "seconds"}
-    trainer = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]
-    return journal, metrics, trainer
-
-
-def same(one, two) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, two)
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(same, one, two))
-    return one == two
+from tests.helpers.runs import QUICK, Stop, compared, same
 
 
 def test_the_folder_holds_everything(tmp_path):
@@ -90,10 +64,6 @@ def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     assert same(state, state2)
     assert metrics["validation"] == metrics2["validation"]
     assert metrics["test"] != metrics2["test"]
-
-
-class Stop(Exception):
-    pass
 
 
 @pytest.mark.parametrize("at", [0, 20, 50, 60])

@@ -17,8 +17,8 @@ from csst.recipes import changed, from_dict, recipe
 from csst.runs import execute, restored
 from csst.runs.exportable import exportable
 from csst.runs.folder import Run
-from tests.estimator.samples import blobs, hidden, quick
-from tests.tiny import reviews, save_text_model
+from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.tiny_models import reviews, save_text_model
 
 onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from csst.selftraining.memory import whole
-from tests.runs.test_processes import PLUGIN, TORCHRUN, flat, go
+from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import json, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tests.estimator.samples import quick
+from tests.helpers.estimators import quick
 
 #: what we do not promise, and why
 EXPECTED = {"check_classifiers_classes": "one of its problems has the classes -1 and 1, and here -1 means unlabeled"}

@@ -20,8 +20,8 @@ from csst.maths.confusion import Confusion
 from csst.statistics.bootstrap import slack_intervals
 from csst.statistics.expectation import estimate_intervals
 from csst.statistics.intervals import recall_intervals
-from tests.estimator.samples import blobs, hidden, quick
-from tests.tiny import reviews
+from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.tiny_models import reviews
 
 
 def test_learns_and_predicts():

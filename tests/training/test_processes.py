@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -12,16 +10,7 @@ import torch
 
 from csst.runs.folder import Run
 from csst.training.engine import Engine
-
-PLUGIN = """
-from dataclasses import replace
-from csst.data import Toy
-from csst.data.task import unchanged
-
-def task(seed):  # no random views: then one process and two see exactly the same inputs
-    made = Toy("toy", labeled=64, unlabeled=128, validation=33, test=40).load(seed)
-    return replace(made, weak=unchanged, strong=unchanged)
-"""
+from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import atexit, json, sys
@@ -59,27 +48,12 @@ with open(f"{sys.argv[1]}-{trainer.engine.rank}.json", "w") as out:
                "sharded": sharded}, out)
 """
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "plugin_for_processes.py").write_text(PLUGIN)
     (tmp_path / "script.py").write_text(SCRIPT)
     return tmp_path
-
-
-def go(command: list[str], folder) -> str:
-    path = os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def flat(value) -> list[float]:
-    return [x for v in value for x in flat(v)] if isinstance(value, list) else [value]
 
 
 def test_two_processes_play_one_game(folder):
