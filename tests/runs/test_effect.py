@@ -1,4 +1,4 @@
-"""What the software is for, on data small enough to check it every time."""
+"""What the software is for: on the toy at once, and longer, over seeds and on digits, with `make test-slow`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from csst.recipes import recipe
 from csst.runs import execute
 
 SEEDS = range(3)
+
+
+@pytest.mark.parametrize(
+    ("goal", "baseline", "key", "least"),
+    [("min-recall", "erm", "min_recall", 0.6), ("mean-recall-coverage", "fixmatch", "min_coverage", 0.25)],
+)
+def test_two_hundred_steps_on_the_toy_find_the_class_that_the_baseline_gives_up(tmp_path, goal, baseline, key, least):
+    made = recipe("toy")
+    short = replace(made, objective=goal, training=replace(made.training, steps=200))
+    ours, theirs = (
+        execute(replace(short, method=method), tmp_path / method)["test"][key] for method in ("csst", baseline)
+    )
+    assert ours > least
+    assert theirs < 0.1
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +47,7 @@ def clearly_less(low: list[float], high: list[float]) -> bool:
     return mean(high) - mean(low) > max(stdev(low), stdev(high))
 
 
+@pytest.mark.slow
 def test_on_the_toy_the_goal_is_reached_in_the_order_of_how_much_is_asked(results):
     erm, la, csl, csst = (results("toy", method) for method in ("erm", "la", "csl", "csst"))
     assert clearly_less(erm, la)
@@ -40,6 +55,7 @@ def test_on_the_toy_the_goal_is_reached_in_the_order_of_how_much_is_asked(result
     assert clearly_less(erm, csst)
 
 
+@pytest.mark.slow
 def test_on_the_toy_csl_and_csst_come_near_the_best_possible(results):
     best, _ = recipe("toy").data.gaussians().minimax()
     assert best == pytest.approx(0.7633, abs=1e-3)
@@ -47,11 +63,13 @@ def test_on_the_toy_csl_and_csst_come_near_the_best_possible(results):
         assert best - 0.06 < mean(results("toy", method)) < best + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the unlabeled data looks")
 def test_on_digits_csst_recalls_the_worst_class_better_than_fixmatch(results):
     assert clearly_less(results("digits", "fixmatch"), results("digits", "csst"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the unlabeled data looks")
 def test_on_digits_the_coverage_objective_raises_the_smallest_coverage(results):
     goal = "mean-recall-coverage"

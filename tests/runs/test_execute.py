@@ -66,31 +66,37 @@ def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     assert metrics["test"] != metrics2["test"]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "whole"
+    execute(QUICK, folder)
+    return folder
+
+
 @pytest.mark.parametrize("at", [0, 20, 50, 60])
-def test_resuming_is_bit_identical(tmp_path, at):
+def test_resuming_is_bit_identical(whole, tmp_path, at):
     def stop(trainer, record):
         if record.step == at:
             raise Stop
 
-    execute(QUICK, tmp_path / "whole")
     with pytest.raises(Stop):
         execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
     execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
-def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_can(tmp_path):
+def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_can(whole, tmp_path):
     def stop(trainer, record):
         if record.step == 40:
             raise Stop
 
-    execute(QUICK, tmp_path / "whole")
     with pytest.raises(Stop):
         execute(QUICK, tmp_path / "cut", on_record=stop)  # checkpoints only every 30 s: none yet
     with (tmp_path / "cut" / "journal.jsonl").open("a") as journal:
         journal.write('{"step": 50, "rec')
     execute(QUICK, tmp_path / "cut", resume=True)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
 SLOW_WRITER = """
@@ -116,9 +122,8 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("written", [0, 3])
-def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(tmp_path, written):
-    execute(QUICK, tmp_path / "whole")
+@pytest.mark.parametrize("written", [pytest.param(0, marks=pytest.mark.slow), 3])
+def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_path, written):
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(QUICK.as_dict()))
     command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
     with subprocess.Popen(command, env={**os.environ, "STALL": str(written)}, stdout=subprocess.PIPE) as process:
@@ -126,10 +131,11 @@ def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(tmp_path, w
         os.kill(process.pid, signal.SIGKILL)
     assert (tmp_path / "cut" / "checkpoint.pt.partial").exists()
     assert (tmp_path / "cut" / "checkpoint.pt").exists() == (written > 0)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
+@pytest.mark.slow
 def test_sigkills_at_arbitrary_moments_lose_nothing(tmp_path):
     slower = replace(QUICK, training=replace(QUICK.training, steps=600))
     execute(slower, tmp_path / "whole")
