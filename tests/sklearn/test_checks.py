@@ -12,7 +12,7 @@ EXPECTED = {"check_classifiers_classes": "one of its problems has the classes -1
 
 
 @pytest.mark.filterwarnings("ignore:there are no unlabeled rows")
-@parametrize_with_checks([quick(steps=20)], expected_failed_checks=lambda estimator: EXPECTED)
+@parametrize_with_checks([quick(steps=10)], expected_failed_checks=lambda estimator: EXPECTED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
