@@ -52,6 +52,7 @@ def test_a_failing_run_does_not_stop_the_others(short, tmp_path):
         compare(bad, rows(["csl", "erm"], ["min-recall"]), [0], tmp_path, 1)
 
 
+@pytest.mark.slow  # small: processes that end badly, in test_compare_care.py
 def test_parallel_runs_give_the_same_numbers(short, tmp_path):
     chosen = rows(["csl", "csst"], ["min-recall"])
     one = compare(short, chosen, [0], tmp_path / "one", 1, "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,11 @@ KILLED = """
 import os, signal
 def task(seed):
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+REFUSING = """
+from csst import InputError
+def task(seed):
+    raise InputError(f"no data for seed {seed}")
 """
 
 
@@ -89,14 +95,24 @@ def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):
     assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]
 
 
-def test_a_killed_process_is_told_in_a_sentence(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        (KILLED, r"2 of 2 runs failed.*a process was killed, perhaps for lack of memory"),
+        (REFUSING, r"2 of 2 runs failed, such as erm-min-recall-[01]: no data for seed [01]"),
+    ],
+)
+def test_what_goes_wrong_in_a_process_of_its_own_is_told_in_a_sentence(plugin, says, tmp_path, monkeypatch):
     from csst.recipes import recipe
 
-    (tmp_path / "a_plugin_that_dies.py").write_text(KILLED)
+    (tmp_path / "a_plugin_that_fails.py").write_text(plugin)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "a_plugin_that_fails", raising=False)
+    fork = multiprocessing.get_context("fork")  # nothing to import again: nothing is trained
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
     base = recipe("custom")
-    base = replace(base, data=replace(base.data, source="a_plugin_that_dies:task"))
-    with pytest.raises(InputError, match=r"2 of 2 runs failed.*a process was killed, perhaps for lack of memory"):
+    base = replace(base, data=replace(base.data, source="a_plugin_that_fails:task"))
+    with pytest.raises(InputError, match=says):
         compare(base, rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
 
 
@@ -142,6 +158,7 @@ def test_the_table_says_how_much_was_used(short, tmp_path):
     assert f",{last['used']:.6f}," in as_csv(table)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
@@ -150,6 +167,7 @@ def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     np.savez("mine.npz", x=generator.normal(labels[:, None], 1.0, (120, 2)).astype(np.float32), y=known)
     words = ["--training.steps", "10", "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]
     given = ["compare", "array", "--data.path", "mine.npz", "--methods", "erm", "--seeds", "1", "--out", "c", *words]
+    given += ["--jobs", "1"]
     assert main(given) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "validation set, for lack of a test set (optimistic" in said

@@ -19,6 +19,7 @@ import csst
 from csst.recipes import from_dict, recipe
 from csst.runs import execute
 from csst.runs.folder import Run
+from csst.statistics import expectation
 from tests.helpers.runs import QUICK, Stop, compared, same
 
 
@@ -103,9 +104,11 @@ SLOW_WRITER = """
 import os, sys, time
 from dataclasses import replace
 import csst.runs.folder as runs
+from csst.statistics import expectation
 from csst.recipes import from_dict
 from csst.runs import execute
 import yaml
+expectation.DRAWS = int(sys.argv[3])  # as in the process of the tests
 if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
     plain, seen = runs.Run.write, []
     def write(self, name, content):
@@ -122,10 +125,16 @@ print("done", flush=True)
 """
 
 
+def writer(recipe, folder) -> list[str]:
+    """The command that carries out a recipe in folder/cut, in a process of its own."""
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.as_dict()))
+    places = [str(folder / name) for name in ("recipe.yaml", "cut")]
+    return [sys.executable, "-c", SLOW_WRITER, *places, str(expectation.DRAWS)]
+
+
 @pytest.mark.parametrize("written", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_path, written):
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(QUICK.as_dict()))
-    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+    command = writer(QUICK, tmp_path)
     with subprocess.Popen(command, env={**os.environ, "STALL": str(written)}, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"writing\n"
         os.kill(process.pid, signal.SIGKILL)
@@ -139,8 +148,7 @@ def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_
 def test_sigkills_at_arbitrary_moments_lose_nothing(tmp_path):
     slower = replace(QUICK, training=replace(QUICK.training, steps=600))
     execute(slower, tmp_path / "whole")
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(slower.as_dict()))
-    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+    command = writer(slower, tmp_path)
     kills = 0
     for after in (0.0, 0.15, 0.3):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -202,7 +210,7 @@ def test_a_differently_balanced_unlabeled_set_is_noticed(tmp_path):
         digits,
         method="la",
         data=replace(digits.data, imbalance=8, unlabeled_reversed=True),
-        training=replace(digits.training, steps=300),
+        training=replace(digits.training, steps=100),
     )
     with pytest.warns(UserWarning, match="differently balanced"):
         metrics = execute(shifted, tmp_path / "run")
