@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-browser torture fuzz lint format bench clean
+.PHONY: help demo test test-slow test-browser torture fuzz lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
+	@echo "make test-slow  the tests that take long: effects over seeds, kills, torchrun, examples as they stand"
 	@echo "make test-browser  open the report in a real Chromium, installing it where that is possible"
 	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
@@ -37,6 +38,9 @@ format: $(BIN)/.ready-dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(BIN)/.ready-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 test-browser: $(BIN)/.ready-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \

@@ -81,3 +81,17 @@ def test_a_type_checker_sees_real_types(tmp_path):
     ):
         assert shown in run.stdout, run.stdout
     assert 'Any"' not in run.stdout
+
+
+def test_no_test_module_imports_another():
+    """What tests share lies in tests/helpers or in a module beside them that holds no tests."""
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [part for alias in node.names for part in alias.name.split(".")]
+            else:
+                continue
+            if "tests" in names or getattr(node, "level", 0):
+                assert not [name for name in names if name.startswith("test_")], f"{path}:{node.lineno}"

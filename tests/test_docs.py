@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.programs import shorten
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_run(page, tmp_path):
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-    if code:
-        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+def python_of(page: Path) -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+
+
+WITH_PYTHON = [page for page in PAGES if python_of(page)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_python_examples_run(page, tmp_path, monkeypatch):
+    """With few trees and few steps; as it stands below."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(shorten(python_of(page)), encoding="utf-8")
+    runpy.run_path(str(program))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_python_examples_run_as_they_stand(page, tmp_path):
+    subprocess.run([sys.executable, "-c", python_of(page)], cwd=tmp_path, check=True, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)

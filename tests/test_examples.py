@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.programs import shorten
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: a number that the example prints, and the least it must be
@@ -25,12 +28,25 @@ def test_every_example_is_listed():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAID)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("name", SAID)
-def test_example_runs(name, tmp_path):
-    path = EXAMPLES / name
-    assert path.read_text(encoding="utf-8").count("\n") < 40
+def test_example_runs(name, tmp_path, monkeypatch, capsys):
+    """With few trees and few steps; how well it does as it stands is checked below."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    assert text.count("\n") < 40
+    (tmp_path / name).write_text(shorten(text), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(name)
+    said = capsys.readouterr().out
+    assert re.search(SAID[name][0], said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAID)
+def test_example_reaches_what_it_shows(name, tmp_path):
     run = subprocess.run(
-        [sys.executable, str(path)],
+        [sys.executable, str(EXAMPLES / name)],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

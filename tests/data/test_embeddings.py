@@ -16,7 +16,7 @@ from csst.data.task import Labeled, Task, make
 from csst.data.text.texts import Texts, make_texts
 from csst.data.text.views import TextViews
 from csst.errors import InputError
-from tests.tiny import reviews
+from tests.helpers.tiny_models import reviews
 
 HEAD, RECORD = 16, 16 + 4  # bytes before the first record, and of a record beside its vector
 

@@ -15,7 +15,7 @@ from csst.errors import InputError
 from csst.models import mlp
 from csst.settings import Dual, Hardware, Settings, Training
 from csst.training.trainer import Trainer
-from tests.tiny import reviews
+from tests.helpers.tiny_models import reviews
 
 ODD = ["", "   ", "🙂🙃", "東京はとても静かでした", "مرحبا بالعالم", "\n\t", "a" * 50_000, "word " * 20_000, "ı̇ ﬁ ß"]
 

@@ -12,7 +12,7 @@ from . import reference as ref
 from .compare import tensor
 
 SPACES = [(2, 8), (3, 7), (4, 6)]  # classes, instances: K^n classifiers can be enumerated
-CASES = [(K, n, seed, diagonal) for K, n in SPACES for seed in range(3) for diagonal in (True, False)]
+CASES = [(K, n, seed, diagonal) for K, n in SPACES for seed in range(2) for diagonal in (True, False)]
 
 
 def joint_distribution(K, n, seed, diagonal):

@@ -12,7 +12,7 @@ from csst.selftraining import Confidence, Hard, KLThreshold, SelfTraining, Sharp
 from . import reference as ref
 from .compare import close, tensor
 
-CASES = [(K, seed, diagonal) for K in ref.SIZES for seed in range(3) for diagonal in (False, True)]
+CASES = [(K, seed, diagonal) for K in ref.SIZES for seed in range(2) for diagonal in (False, True)]
 BATCH = 12
 
 
@@ -45,7 +45,7 @@ def test_hybrid_loss(K, seed, diagonal):
     close(found, [ref.hybrid_loss(y, ref.softmax(s), G) for y, s in zip(labels, logits, strict=True)])
 
 
-@pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(3)])
+@pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(2)])
 def test_logit_adjusted_loss(K, seed):
     """The LA loss, Eq. loss:hyb for a diagonal G: CE(s) for G = I and CE(s + log pi) for G = diag(1/(K pi))."""
     G, logits, labels, _ = batch(K, seed, diagonal=True)
@@ -213,7 +213,7 @@ def test_confidence_threshold(K):
     assert found.tolist() == [float(max(ref.softmax(s)) >= 0.95) for s in logits]
 
 
-@pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(3)])
+@pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(2)])
 @pytest.mark.parametrize("confidence", [0.6, 0.9, 0.95])
 def test_diagonal_threshold(K, seed, confidence):
     """Threshold function for a diagonal G (appendix): KL = -log p_m(x)_y, so KL <= tau is max p_m >= exp(-tau)."""

@@ -10,11 +10,7 @@ import torch
 
 from csst.selftraining import Hard, KLThreshold, Method
 from csst.settings import SelfTrainingSettings
-from tests.runs.test_trainer import SMALL, lines, trainer
-
-
-def weights(made) -> list[torch.Tensor]:
-    return [p.detach() for p in made.model.parameters()]
+from tests.helpers.trainers import SMALL, lines, trainer, weights
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -21,7 +21,7 @@ from csst.fitted import MODEL, FittedModel
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
-from tests.runs.test_execute import QUICK, Stop, compared, same
+from tests.helpers.runs import QUICK, Stop, compared, same
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from csst.training.diagnostics import Watch
 from csst.training.engine import Engine
 from csst.training.records import Tally
 from csst.training.trainer import Trainer
-from tests.runs.test_execute import QUICK
+from tests.helpers.runs import QUICK
 
 
 @pytest.mark.parametrize(("method", "place"), [("csst", "loss"), ("csst", "weights"), ("erm", "loss")])

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from tests.runs.test_execute import compared, same
+from csst.training.engine import meet_again
+from tests.helpers.runs import compared, same
 
 PLUGIN = """
 import os, signal
@@ -34,6 +36,28 @@ def task(seed):
 """
 
 
+def test_processes_that_were_started_again_meet_under_a_name_of_their_own(monkeypatch):
+    """torchrun's store still holds the addresses of those that were killed."""
+    met = {}
+    for name, value in {
+        **{"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True", "GROUP_WORLD_SIZE": "1"},
+        **{"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.distributed, "TCPStore", lambda *where, **how: "store")
+    monkeypatch.setattr(torch.distributed, "PrefixStore", lambda prefix, store: (prefix, store))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **how: met.update(how))
+    meet_again("cpu")
+    assert met == {"store": ("attempt-1", "store"), "rank": 1, "world_size": 2}
+    met.clear()
+    for name, value in (("TORCHELASTIC_RESTART_COUNT", "0"), ("GROUP_WORLD_SIZE", "2")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            meet_again("cpu")
+        assert not met  # not restarted, or on several machines: nothing to do
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals and torchrun as on Linux")
 def test_a_killed_rank_costs_nothing(tmp_path):
     (tmp_path / "plugin_for_ranks.py").write_text(PLUGIN)

@@ -20,7 +20,6 @@ from csst.data import Arrays
 from csst.data.images.files import ImageFolder
 from csst.report.tables import as_csv, plain
 from csst.runs.compare import Line
-from tests.report.samples import XSS, write_run
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "csst"
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
@@ -139,16 +138,3 @@ def test_code_from_a_hub_is_never_trusted_and_nothing_is_evaluated():
                 if called == "np.load":
                     assert options.get("allow_pickle") == "False", path
     assert trusted >= 5
-
-
-@pytest.mark.browser
-def test_a_class_name_is_no_script_in_a_real_browser(tmp_path):
-    from csst.report import report_page
-    from tests.report import test_browser
-
-    if test_browser.BROWSER is None:
-        pytest.skip("no chromium on this machine")
-    name = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-    page = report_page([write_run(tmp_path / "<b>run", [name, *XSS[1:]])])
-    found = test_browser.told(page, test_browser.LOOK, tmp_path)
-    assert (found["alerts"], found["images"], found["fetched"]) == (0, 0, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import shlex
@@ -15,13 +16,13 @@ from dataclasses import replace
 import pytest
 
 import csst
-from csst import interruption
 from csst.cli import main
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
+from csst.training import interruption
 from csst.training.interruption import Interrupted, asked, heeded, step_boundary
 from csst.training.trainer import Trainer
-from tests.runs.test_execute import QUICK, compared, same
+from tests.helpers.runs import QUICK, compared, same
 
 WORDS = ["toy", "--training.steps", "60", "--dual.steps_per_update", "10", "--data.labeled", "60"]
 WORDS += ["--data.unlabeled", "120", "--data.validation", "40", "--data.test", "60"]
@@ -96,6 +97,23 @@ def test_training_in_a_thread_leaves_signals_alone(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_child_processes_are_told(monkeypatch):
+    told = []
+
+    class Child:
+        def terminate(self):
+            told.append("terminate")
+
+    monkeypatch.setattr(multiprocessing, "active_children", lambda: [Child(), Child()])
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted) as stop, interruption.passed_on():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.value.name == "SIGTERM"
+    assert told == ["terminate", "terminate"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.slow
 def test_parallel_runs_of_a_comparison_are_told(tmp_path):
     """SIGTERM to the one process that a user sees: its children save, too, and none is left behind."""
     words = ["compare", *WORDS, "--training.steps", "100000", "--methods", "csst,erm", "--seeds", "1", "--jobs", "2"]

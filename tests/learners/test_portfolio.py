@@ -10,8 +10,8 @@ from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, _Scored, drop_worse, fit_portfolio
 from csst.statistics.calibration import Calibration, fit_calibration
 from csst.statistics.evidence import MOST_UNLABELED
+from tests.helpers.toys import probs, sample
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
-from tests.rules.toys import probs, sample
 
 #: classes of 31 numbered rows; the last class has a single label
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [16, 10, 4, 1]))

@@ -90,7 +90,7 @@ soup = st.one_of(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(soup)
 def test_any_text_is_an_objective_or_gets_a_sentence(text):
     c = csst.Confusion.from_counts(torch.ones(3, 3) + torch.eye(3))

@@ -161,3 +161,10 @@ def test_pictures_of_it_are_neither_blank_nor_the_same_in_dark(page, tmp_path, w
         bright.append(pixels.mean())
     assert bright[0] > 200
     assert bright[1] < 80
+
+
+def test_a_class_name_is_no_script(tmp_path):
+    name = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+    page = report_page([write_run(tmp_path / "<b>run", [name, *XSS[1:]])])
+    found = told(page, LOOK, tmp_path)
+    assert (found["alerts"], found["images"], found["fetched"]) == (0, 0, [])

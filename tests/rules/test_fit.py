@@ -22,8 +22,7 @@ from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_dep
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import count_labels, decide_rates
-
-from . import toys
+from tests.helpers import toys
 
 BEST = toys.best_lowest_recall()
 EVEN = np.full(3, 1 / 3)

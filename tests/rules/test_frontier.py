@@ -15,8 +15,7 @@ from csst.rules.frontier import Point, keep_undominated, trace_frontier
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
-
-from . import toys
+from tests.helpers import toys
 
 EVEN = np.full(3, 1 / 3)
 

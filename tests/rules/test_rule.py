@@ -28,8 +28,7 @@ from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.calibration import Calibration
 from csst.statistics.evidence import Evidence
-
-from . import toys
+from tests.helpers import toys
 
 K = 4
 

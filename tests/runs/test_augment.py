@@ -97,6 +97,7 @@ def test_more_copies_and_more_texts_are_added(tmp_path, via, calls):
     assert all(len(stored[text]) == 2 for text in TEXTS[:3])
 
 
+@pytest.mark.slow  # small: the interrupted run below
 def test_killed_in_the_middle_and_started_again(tmp_path, via, calls, capsys):
     texts = [f"good {n}" for n in range(32)]
     file = table(tmp_path / "texts.csv", texts)

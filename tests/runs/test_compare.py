@@ -24,15 +24,7 @@ from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.results import read_outputs
 from csst.runs.rows import PRESETS, Row, preset, rows
-
-FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
-
-
-@pytest.fixture
-def short():
-    base = recipe("toy")
-    data = replace(base.data, labeled=90, unlabeled=120, validation=20, test=40)
-    return replace(base, data=data, training=replace(base.training, steps=40))
+from tests.helpers.runs import FAST
 
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
@@ -61,6 +53,7 @@ def test_a_failing_run_does_not_stop_the_others(short, tmp_path):
         compare(bad, rows(["csl", "erm"], ["min-recall"]), [0], tmp_path, 1)
 
 
+@pytest.mark.slow  # small: processes that end badly, in test_compare_care.py
 def test_parallel_runs_give_the_same_numbers(short, tmp_path):
     chosen = rows(["csl", "csst"], ["min-recall"])
     one = compare(short, chosen, [0], tmp_path / "one", 1, "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,17 @@ from csst.runs.compare import Line, SomeFailed, compare, lines
 from csst.runs.execute import execute
 from csst.runs.rows import Row, rows
 from csst.training.evaluation import met
-from tests.runs.test_compare import FAST, short  # noqa: F401
+from tests.helpers.runs import FAST
 
 KILLED = """
 import os, signal
 def task(seed):
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+REFUSING = """
+from csst import InputError
+def task(seed):
+    raise InputError(f"no data for seed {seed}")
 """
 
 
@@ -61,7 +67,7 @@ def test_objectives_that_differ_in_a_sign_or_late_have_folders_of_their_own():
     assert Row("crest+", "crest+", "min-recall").folder == "crest+-min-recall"
 
 
-def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatch):
     bad = Row("bad", "erm", "min-recall", {"training": {"lr": 1e30}})
     with pytest.raises(SomeFailed, match=r"1 of 2 runs failed, such as bad-min-recall-0: .*not finite") as caught:
         compare(short, [bad, Row("csl", "csl", "min-recall")], [0], tmp_path, 1, "none")
@@ -77,7 +83,7 @@ def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatc
     assert "| csl |" in (tmp_path / "compare.md").read_text()
 
 
-def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):  # noqa: F811
+def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):
     def sometimes(recipe, folder, resume):
         if recipe.seed == 0:
             raise ZeroDivisionError("of a plugin")
@@ -89,14 +95,24 @@ def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):  
     assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]
 
 
-def test_a_killed_process_is_told_in_a_sentence(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        (KILLED, r"2 of 2 runs failed.*a process was killed, perhaps for lack of memory"),
+        (REFUSING, r"2 of 2 runs failed, such as erm-min-recall-[01]: no data for seed [01]"),
+    ],
+)
+def test_what_goes_wrong_in_a_process_of_its_own_is_told_in_a_sentence(plugin, says, tmp_path, monkeypatch):
     from csst.recipes import recipe
 
-    (tmp_path / "a_plugin_that_dies.py").write_text(KILLED)
+    (tmp_path / "a_plugin_that_fails.py").write_text(plugin)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "a_plugin_that_fails", raising=False)
+    fork = multiprocessing.get_context("fork")  # nothing to import again: nothing is trained
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
     base = recipe("custom")
-    base = replace(base, data=replace(base.data, source="a_plugin_that_dies:task"))
-    with pytest.raises(InputError, match=r"2 of 2 runs failed.*a process was killed, perhaps for lack of memory"):
+    base = replace(base, data=replace(base.data, source="a_plugin_that_fails:task"))
+    with pytest.raises(InputError, match=says):
         compare(base, rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
 
 
@@ -132,7 +148,7 @@ def test_groups_and_classes_in_one_table_are_told_apart():
     assert cells([one, replace(one, grouped=True)])[0][2] == "min (head–tail where asked) recall"
 
 
-def test_the_table_says_how_much_was_used(short, tmp_path):  # noqa: F811
+def test_the_table_says_how_much_was_used(short, tmp_path):
     table = lines(compare(short, rows(["erm", "csst"], ["min-recall"]), [0], tmp_path, 1, "none"))
     last = json.loads((tmp_path / "csst-min-recall-0" / "journal.jsonl").read_text().splitlines()[-1])
     assert [one.used for one in table] == [[], [last["used"]]]
@@ -142,6 +158,7 @@ def test_the_table_says_how_much_was_used(short, tmp_path):  # noqa: F811
     assert f",{last['used']:.6f}," in as_csv(table)
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
@@ -150,6 +167,7 @@ def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     np.savez("mine.npz", x=generator.normal(labels[:, None], 1.0, (120, 2)).astype(np.float32), y=known)
     words = ["--training.steps", "10", "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]
     given = ["compare", "array", "--data.path", "mine.npz", "--methods", "erm", "--seeds", "1", "--out", "c", *words]
+    given += ["--jobs", "1"]
     assert main(given) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "validation set, for lack of a test set (optimistic" in said
@@ -171,7 +189,7 @@ def without_time(metrics: dict) -> dict:
     return {key: value for key, value in metrics.items() if key != "seconds"}
 
 
-def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp_path):  # noqa: F811
+def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp_path):
     plain = execute(short, tmp_path / "later")
     journal = (tmp_path / "later" / "journal.jsonl").read_bytes()
     finishing = replace(short, finish="posthoc")
@@ -189,7 +207,7 @@ def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp
         execute(finishing, tmp_path / "later", resume=True)
 
 
-def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, monkeypatch, capsys):  # noqa: F811
+def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, monkeypatch, capsys):
     finishing = replace(short, finish="posthoc")
     known = execute(finishing, tmp_path)
 
@@ -206,14 +224,14 @@ def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, mo
     assert without_time(execute(finishing, tmp_path, resume=True)) == without_time(known)
 
 
-def test_one_validation_example_per_class_is_enough_for_a_rule(short, tmp_path):  # noqa: F811
+def test_one_validation_example_per_class_is_enough_for_a_rule(short, tmp_path):
     few = replace(short, finish="posthoc", data=replace(short.data, validation=1))
     found = execute(few, tmp_path / "run")
     assert found["posthoc"]["estimate"]["n"] == [1, 1, 1]
     assert "its 95% interval is" in found["warnings"][-1] or "its 95% interval is" in " ".join(found["warnings"])
 
 
-def test_the_deployment_prior_can_be_changed_later(short, tmp_path):  # noqa: F811
+def test_the_deployment_prior_can_be_changed_later(short, tmp_path):
     first = execute(replace(short, finish="posthoc"), tmp_path / "run")
     later = replace(short, finish="posthoc", deployment_prior="0.8,0.1,0.1")
     second = execute(later, tmp_path / "run", resume=True)
@@ -224,7 +242,7 @@ def test_the_deployment_prior_can_be_changed_later(short, tmp_path):  # noqa: F8
         replace(short, deployment_prior="even")
 
 
-def test_the_last_model_without_a_rule_is_stored(short, tmp_path):  # noqa: F811
+def test_the_last_model_without_a_rule_is_stored(short, tmp_path):
     found = execute(replace(short, finish="posthoc"), tmp_path)["posthoc"]
     assert set(found["unadjusted"]) == {"validation", "test"}
     assert found["chosen"] in ("closed form", "calibrated", "pooled")

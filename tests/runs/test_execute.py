@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,32 +19,8 @@ import csst
 from csst.recipes import from_dict, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
-from csst.training.records import TIMINGS
-
-QUICK = replace(
-    recipe("toy"),
-    data=replace(recipe("toy").data, labeled=60, unlabeled=120, validation=40, test=60),
-    training=replace(recipe("toy").training, steps=60, labeled_batch=16, unlabeled_batch=32),
-    dual=replace(recipe("toy").dual, steps_per_update=10),
-)
-
-
-def compared(folder: Path) -> tuple[list, dict, dict]:
-    """All of a finished run that must not depend on when it was interrupted."""
-    journal = [{k: v for k, v in r.items() if k not in TIMINGS} for r in Run(folder).journal()]
-    metrics = {k: v for k, v in Run(folder).metrics().items() if k != "seconds"}
-    trainer = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]
-    return journal, metrics, trainer
-
-
-def same(one, two) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, two)
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(two) and all(map(same, one, two))
-    return one == two
+from csst.statistics import expectation
+from tests.helpers.runs import QUICK, Stop, compared, same
 
 
 def test_the_folder_holds_everything(tmp_path):
@@ -92,44 +67,48 @@ def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     assert metrics["test"] != metrics2["test"]
 
 
-class Stop(Exception):
-    pass
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "whole"
+    execute(QUICK, folder)
+    return folder
 
 
 @pytest.mark.parametrize("at", [0, 20, 50, 60])
-def test_resuming_is_bit_identical(tmp_path, at):
+def test_resuming_is_bit_identical(whole, tmp_path, at):
     def stop(trainer, record):
         if record.step == at:
             raise Stop
 
-    execute(QUICK, tmp_path / "whole")
     with pytest.raises(Stop):
         execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
     execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
-def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_can(tmp_path):
+def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_can(whole, tmp_path):
     def stop(trainer, record):
         if record.step == 40:
             raise Stop
 
-    execute(QUICK, tmp_path / "whole")
     with pytest.raises(Stop):
         execute(QUICK, tmp_path / "cut", on_record=stop)  # checkpoints only every 30 s: none yet
     with (tmp_path / "cut" / "journal.jsonl").open("a") as journal:
         journal.write('{"step": 50, "rec')
     execute(QUICK, tmp_path / "cut", resume=True)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
 SLOW_WRITER = """
 import os, sys, time
 from dataclasses import replace
 import csst.runs.folder as runs
+from csst.statistics import expectation
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 import yaml
+expectation.DRAWS = int(sys.argv[3])  # as in the process of the tests
 if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
     plain, seen = runs.Run.write, []
     def write(self, name, content):
@@ -146,25 +125,30 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("written", [0, 3])
-def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(tmp_path, written):
-    execute(QUICK, tmp_path / "whole")
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(QUICK.as_dict()))
-    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+def writer(recipe, folder) -> list[str]:
+    """The command that carries out a recipe in folder/cut, in a process of its own."""
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.as_dict()))
+    places = [str(folder / name) for name in ("recipe.yaml", "cut")]
+    return [sys.executable, "-c", SLOW_WRITER, *places, str(expectation.DRAWS)]
+
+
+@pytest.mark.parametrize("written", [pytest.param(0, marks=pytest.mark.slow), 3])
+def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_path, written):
+    command = writer(QUICK, tmp_path)
     with subprocess.Popen(command, env={**os.environ, "STALL": str(written)}, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"writing\n"
         os.kill(process.pid, signal.SIGKILL)
     assert (tmp_path / "cut" / "checkpoint.pt.partial").exists()
     assert (tmp_path / "cut" / "checkpoint.pt").exists() == (written > 0)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
+@pytest.mark.slow
 def test_sigkills_at_arbitrary_moments_lose_nothing(tmp_path):
     slower = replace(QUICK, training=replace(QUICK.training, steps=600))
     execute(slower, tmp_path / "whole")
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(slower.as_dict()))
-    command = [sys.executable, "-c", SLOW_WRITER, str(tmp_path / "recipe.yaml"), str(tmp_path / "cut")]
+    command = writer(slower, tmp_path)
     kills = 0
     for after in (0.0, 0.15, 0.3):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -226,7 +210,7 @@ def test_a_differently_balanced_unlabeled_set_is_noticed(tmp_path):
         digits,
         method="la",
         data=replace(digits.data, imbalance=8, unlabeled_reversed=True),
-        training=replace(digits.training, steps=300),
+        training=replace(digits.training, steps=100),
     )
     with pytest.warns(UserWarning, match="differently balanced"):
         metrics = execute(shifted, tmp_path / "run")

@@ -17,8 +17,8 @@ from csst.fitted import FittedModel
 from csst.recipes import changed, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
-from tests.estimator.samples import blobs, hidden, quick
-from tests.tiny import reviews, save_text_model
+from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.tiny_models import reviews, save_text_model
 
 onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
@@ -147,6 +147,7 @@ def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     assert any(found["constraint"] in line and row in line for line in said.splitlines())
 
 
+@pytest.mark.slow  # small: digits, above
 @onnx
 def test_images_by_a_wide_residual_network(tmp_path):
     rng, y = np.random.default_rng(0), np.arange(60) % 2
@@ -169,6 +170,7 @@ def test_images_by_a_wide_residual_network(tmp_path):
     assert "images uint8, channels first" in card.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # small: a head on an encoder, below
 @onnx
 @pytest.mark.filterwarnings("ignore")
 def test_texts_by_a_tiny_transformer(tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 
 import pytest
 import torch
 
 from csst.selftraining.memory import whole
-from tests.runs.test_processes import PLUGIN, TORCHRUN, flat, go
+from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import json, sys
@@ -51,27 +52,50 @@ for parts in map(int, sys.argv[2:]):
 """
 
 
-def test_state_and_trajectory_do_not_depend_on_processes_or_parts(tmp_path):
-    (tmp_path / "plugin_for_processes.py").write_text(PLUGIN)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    go([*TORCHRUN, "script.py", "two", "1"], tmp_path)
-    go([sys.executable, "script.py", "one", "1", "4"], tmp_path)
-    names = ("two-1-0", "two-1-1", "one-1-0", "one-4-0")
-    left, right, one, parts = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
-    assert left["processes"] == right["processes"] == 2
-    assert left["methods"] == right["methods"]  # state, weights, records and chosen examples, to the bit
-    for name, single in one["methods"].items():
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where this process has left what it saw with whole batches and with batches in four parts."""
+    folder = tmp_path_factory.mktemp("processes")
+    (folder / "plugin_for_processes.py").write_text(PLUGIN)
+    (folder / "script.py").write_text(SCRIPT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        patch.setattr(sys, "argv", ["script.py", "one", "1", "4"])
+        runpy.run_path(str(folder / "script.py"))
+    return folder
+
+
+def require_alike(others: dict, one: dict) -> None:
+    for name, single in one.items():
         assert len(single["state"]) > 0
         assert len(single["chosen"][0]) > 0 or name != "crest+"
-        for other in (left["methods"][name], parts["methods"][name]):
-            assert other["chosen"] == single["chosen"]
-            assert flat(other["weights"]) == pytest.approx(flat(single["weights"]), rel=1e-3, abs=1e-5)
-            for key, value in single["state"].items():
-                assert flat([other["state"][key]]) == pytest.approx(flat([value]), rel=1e-3, abs=1e-5)
-            for a, b in zip(other["records"], single["records"], strict=True):
-                assert (a[0], a[2]) == (b[0], b[2])
-                assert a[1] == pytest.approx(b[1], abs=1e-9)
-                assert a[3] == pytest.approx(b[3]) if b[3] is not None else a[3] is None
+        other = others[name]
+        assert other["chosen"] == single["chosen"]
+        assert flat(other["weights"]) == pytest.approx(flat(single["weights"]), rel=1e-3, abs=1e-5)
+        for key, value in single["state"].items():
+            assert flat([other["state"][key]]) == pytest.approx(flat([value]), rel=1e-3, abs=1e-5)
+        for a, b in zip(other["records"], single["records"], strict=True):
+            assert (a[0], a[2]) == (b[0], b[2])
+            assert a[1] == pytest.approx(b[1], abs=1e-9)
+            assert a[3] == pytest.approx(b[3]) if b[3] is not None else a[3] is None
+
+
+def read(path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_state_and_trajectory_do_not_depend_on_parts(folder):
+    require_alike(read(folder / "one-4-0.json")["methods"], read(folder / "one-1-0.json")["methods"])
+
+
+@pytest.mark.slow
+def test_state_and_trajectory_do_not_depend_on_processes(folder):
+    go([*TORCHRUN, "script.py", "two", "1"], folder)
+    left, right = read(folder / "two-1-0.json"), read(folder / "two-1-1.json")
+    assert left["processes"] == right["processes"] == 2
+    assert left["methods"] == right["methods"]  # state, weights, records and chosen examples, to the bit
+    require_alike(left["methods"], read(folder / "one-1-0.json")["methods"])
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
@@ -81,7 +105,7 @@ def test_noted_rows_come_back_in_the_order_of_the_batch(parts):
 
 
 def test_rows_of_several_processes_come_back_in_the_order_of_the_whole_batch(monkeypatch):
-    """What the other process sends is made up here; the test above has two real ones."""
+    """What the other process sends is made up here; the slow test above has two real ones."""
     rows = torch.arange(24).reshape(12, 2)
 
     def all_gather(pieces, mine):

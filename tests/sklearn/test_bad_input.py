@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import csst
-from tests.estimator.samples import blobs, hidden, quick
+from tests.helpers.estimators import blobs, hidden, quick
 
 X, Y = blobs(90)
 PART = hidden(Y)

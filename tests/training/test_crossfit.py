@@ -15,7 +15,7 @@ from csst.settings import Dual, Settings, Training
 from csst.training.crossfit import CrossFit, folds_of
 from csst.training.evaluation import logits
 from csst.training.measuring import estimate_from_logits
-from tests.estimator.samples import blobs
+from tests.helpers.estimators import blobs
 
 SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, rates="pooled"))
 

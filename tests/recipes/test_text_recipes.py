@@ -21,7 +21,7 @@ from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.training.schedules import learning_rate, warming
-from tests.tiny import reviews, save_image_model, save_text_model
+from tests.helpers.tiny_models import reviews, save_image_model, save_text_model
 
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]
 SMALL += ["--learner", "network"]

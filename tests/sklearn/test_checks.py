@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tests.estimator.samples import quick
+from tests.helpers.estimators import quick
 
 #: what we do not promise, and why
 EXPECTED = {"check_classifiers_classes": "one of its problems has the classes -1 and 1, and here -1 means unlabeled"}
 
 
 @pytest.mark.filterwarnings("ignore:there are no unlabeled rows")
-@parametrize_with_checks([quick(steps=20)], expected_failed_checks=lambda estimator: EXPECTED)
+@parametrize_with_checks([quick(steps=10)], expected_failed_checks=lambda estimator: EXPECTED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

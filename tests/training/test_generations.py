@@ -14,8 +14,8 @@ from csst.runs.folder import Run
 from csst.selftraining import Confidence, Hard, Method, Rebalancing
 from csst.training.generations import Generations, Joined
 from csst.training.selection import Best
-from tests.runs.test_execute import QUICK, Stop, compared, same
-from tests.runs.test_trainer import trainer
+from tests.helpers.runs import QUICK, Stop, compared, same
+from tests.helpers.trainers import trainer
 
 
 def recipe_of(method: str, **settings):

@@ -11,7 +11,7 @@ import csst
 from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
 from csst.data.tabular.tables import encode, learn_columns
 from csst.models.table import TableInput
-from tests.estimator.samples import blobs, hidden, quick
+from tests.helpers.estimators import blobs, hidden, quick
 
 
 def table(rows: int = 120):

@@ -20,8 +20,8 @@ from csst.maths.confusion import Confusion
 from csst.statistics.bootstrap import slack_intervals
 from csst.statistics.expectation import estimate_intervals
 from csst.statistics.intervals import recall_intervals
-from tests.estimator.samples import blobs, hidden, quick
-from tests.tiny import reviews
+from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.tiny_models import reviews
 
 
 def states_of(fitted) -> list[dict]:
@@ -195,7 +195,7 @@ def test_intervals_of_constraints_hold_together_as_often_as_they_say():
     goal = csst.objective("max mean(recall) s.t. coverage >= 0.2, recall >= 0.6").bind(3)
     rates = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.05, 0.05, 0.9]])
     truth = goal.slack(Confusion(rates, torch.ones(3) / 3)).tolist()
-    rng, held, times = np.random.default_rng(0), 0, 40
+    rng, held, times = np.random.default_rng(0), 0, 20
     for _ in range(times):
         counts = torch.tensor(np.stack([rng.multinomial(25, row / row.sum()) for row in rates.double().numpy()]))
         found = slack_intervals(goal, counts)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import torch
 
 from csst.settings import SelfTrainingSettings
-from tests.equivalences.test_degenerate_cases import weights
-from tests.runs.test_trainer import SMALL, lines, trainer
+from tests.helpers.trainers import SMALL, lines, trainer, weights
 
 SETTINGS = replace(
     SMALL,

@@ -1,0 +1,32 @@
+"""Programs in processes of their own, two of them under torchrun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PLUGIN = """
+from dataclasses import replace
+from csst.data import Toy
+from csst.data.task import unchanged
+
+def task(seed):  # no random views: then one process and two see exactly the same inputs
+    made = Toy("toy", labeled=64, unlabeled=128, validation=33, test=40).load(seed)
+    return replace(made, weak=unchanged, strong=unchanged)
+"""
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def go(command: list[str], folder) -> str:
+    path = os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def flat(value) -> list[float]:
+    return [x for v in value for x in flat(v)] if isinstance(value, list) else [value]
