@@ -24,7 +24,7 @@ class Training:
         weight_decay: of either optimizer.
         ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
         evaluation_batch: examples per forward pass when measuring.
-        batchnorm: whether weak views of unlabeled examples are normalised in a batch of their own (separate: faster,
+        batchnorm: whether weak views of unlabeled examples are normalized in a batch of their own (separate: faster,
             they need no gradient) or in one batch with all others (joint: as the published codes do).
     """
 
@@ -154,7 +154,7 @@ class Hardware:
         accumulate: parts into which each batch is cut to save memory; the gradient is that of the whole.
         clip: largest gradient norm; 0 does not clip.
         compile: compile the model with torch.compile.
-        sync_batchnorm: normalise over the batches of all processes (CUDA only).
+        sync_batchnorm: normalize over the batches of all processes (CUDA only).
         channels_last: keep convolutions in the layout that is fastest.
         threads: torch's CPU threads; 0 leaves torch's default. Small networks are fastest with 1.
     """

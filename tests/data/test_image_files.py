@@ -77,7 +77,7 @@ FLAT = {"size": 16}
 
 
 def square(image, size):
-    """The definition: the shorter side resized to `size`, then the centre crop."""
+    """The definition: the shorter side resized to `size`, then the center crop."""
     scale = size / min(image.size)
     small = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
     left, top = (small.width - size) // 2, (small.height - size) // 2
@@ -86,7 +86,7 @@ def square(image, size):
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".webp", ".jpg", ".gif"])
 @pytest.mark.parametrize("wide", [True, False])
-def test_the_centre_square_is_read(tmp_path, suffix, wide):
+def test_the_center_square_is_read(tmp_path, suffix, wide):
     image = photograph(0, 60, 40) if wide else photograph(1, 40, 72)
     path = tmp_path / f"a{suffix}"
     image.save(path, **{".webp": {"lossless": True}, ".jpg": {"quality": 95}}.get(suffix, {}))

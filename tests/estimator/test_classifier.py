@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csst
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import statistics
 from csst.maths.confusion import Confusion
 from csst.statistics.bootstrap import slack_intervals
@@ -303,8 +303,8 @@ def test_views_are_chosen_and_can_be_given():
 
     X, y = blobs(60)
     data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
-    assert [type(v) for v in views_of(data, "table")] == [NumberNoise, Scarf]
-    assert [type(v) for v in views_of(data, "embedding")] == [NumberNoise, Neighbourly]
+    assert [type(v) for v in views_of(data, "table")] == [NumberNoise, ScarfCorruption]
+    assert [type(v) for v in views_of(data, "embedding")] == [NumberNoise, NeighborMix]
     seen = []
 
     def view(batch, generator):

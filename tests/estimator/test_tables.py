@@ -8,7 +8,7 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 import csst
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import encode, learn_columns
 from csst.models.table import TableInput
 from tests.estimator.samples import blobs, hidden, quick
@@ -107,7 +107,9 @@ def test_scarf_keeps_columns_marginals_and_kinds():
     rows = torch.stack([torch.arange(200.0), torch.arange(200.0) % 4], 1)
     scale, empty = torch.tensor([57.7, 0.0]), torch.tensor([99.5, -1.0])
     batch = torch.tensor([[1000.0, 9.0]]).repeat(20_000, 1)
-    out = Scarf(rows, scale, empty, share=0.3, noise=0.0, drop=0.1)(batch, torch.Generator().manual_seed(0))
+    out = ScarfCorruption(rows, scale, empty, fraction=0.3, noise=0.0, drop=0.1)(
+        batch, torch.Generator().manual_seed(0)
+    )
     for column, (own, none) in enumerate(((1000.0, 99.5), (9.0, -1.0))):
         values = out[:, column]
         assert float((values == own).float().mean()) == pytest.approx(0.6, abs=0.02)
@@ -124,13 +126,13 @@ def test_scarf_keeps_columns_marginals_and_kinds():
 
 def test_neighbourly_goes_towards_a_near_one_that_is_not_itself():
     pool = torch.tensor([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0], [101.0, 0.0]])
-    view = Neighbourly(pool, torch.zeros(2), torch.ones(2), drop=0.0, noise=0.0, mix=0.5, near=1)
+    view = NeighborMix(pool, torch.zeros(2), torch.ones(2), drop=0.0, noise=0.0, mix=0.5, near=1)
     out = view(pool, torch.Generator().manual_seed(0))
     moved = (out - pool)[:, 0]
     assert (moved[[0, 2]] > 0).all()
     assert (moved[[1, 3]] < 0).all()
     assert (moved.abs() <= 0.5).all()
-    dropped = Neighbourly(pool, torch.tensor([7.0, 8.0]), torch.ones(2), drop=1.0)
+    dropped = NeighborMix(pool, torch.tensor([7.0, 8.0]), torch.ones(2), drop=1.0)
     assert (dropped(pool, torch.Generator().manual_seed(0)) == torch.tensor([7.0, 8.0])).all()
 
 

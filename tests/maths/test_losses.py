@@ -1,4 +1,4 @@
-"""Numerical behaviour of the losses: stability, dtypes, graphs, and what bad input gets."""
+"""Numerical behavior of the losses: stability, dtypes, graphs, and what bad input gets."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_the_loss_is_unchanged_by_the_scale_of_the_gain(seed, classes, diagonal,
 
 
 @given(seeds, class_counts)
-def test_a_constant_per_row_changes_the_optimal_softmax_but_not_its_maximiser(seed, classes):
+def test_a_constant_per_row_changes_the_optimal_softmax_but_not_its_maximizer(seed, classes):
     matrix, _, probs = instance(seed, classes)
     shift = torch.rand(classes, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     before = csst.Gain(matrix).optimal_prediction(probs)

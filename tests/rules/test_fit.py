@@ -14,7 +14,7 @@ from csst.maths.confusion import Confusion
 from csst.maths.domains import Simplex
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
-from csst.maths.ranking import standing
+from csst.maths.ranking import score_on
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
@@ -137,8 +137,8 @@ GOALS = [
 
 def score(goal, decide, prior):
     """Value, less ten times the largest miss: exact, under the deployment prior."""
-    bound = csst.objective(goal).bound_to(torch.from_numpy(toys.PRIOR))
-    return standing(bound, toys.confusion_of(decide, prior), 1e-3).score
+    bound = csst.objective(goal).bind_prior(torch.from_numpy(toys.PRIOR))
+    return score_on(bound, toys.confusion_of(decide, prior), 1e-3).score
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: str(goal) if isinstance(goal, str) else type(goal).__name__)

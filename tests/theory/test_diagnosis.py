@@ -38,7 +38,7 @@ def test_theory_of_a_run(run, capsys):
         "err_w of the classifier",
         "R_B,w of the classifier",
         "a lower bound",
-        "gamma, by the 10 nearest neighbours",
+        "gamma, by the 10 nearest neighbors",
         "gamma, by overlapping views",
         "all-layer margin",
         "The theorem promises nothing here",
@@ -156,7 +156,7 @@ def test_the_numbers_are_those_of_the_parts():
 
 
 def test_classes_that_touch_are_charged():
-    """Where neighbours belong to different classes even the best classifier costs something."""
+    """Where neighbors belong to different classes even the best classifier costs something."""
     far = from_pair(0.9, 20.0)
     free = _best_case(far, 0.2, 0.0, 0.0, torch.eye(2) / 2)
     assert free.hold
@@ -165,7 +165,7 @@ def test_classes_that_touch_are_charged():
     assert some.promise == pytest.approx(free.promise + (free.gamma + 1) / (free.gamma - 1) * 0.02)
     much = _best_case(far, 0.2, 0.0, 0.3, torch.eye(2) / 2)
     assert not much.hold
-    assert "neighbours" in much.against[0]
+    assert "neighbors" in much.against[0]
 
 
 def diagnosis(**changes):

@@ -173,13 +173,13 @@ def test_candidates_are_tried():
     near[:2, 2:] = near[2:, :2] = False
     inside = np.arange(8) < 1
     found = empirical_expansion(mass, near, [inside], seeds=1, directions=1)
-    assert found(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighbourhood
+    assert found(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighborhood
     with pytest.raises(InputError, match="mask over the 8"):
         empirical_expansion(mass, near, [np.ones(3)])
 
 
 def test_graphs_match_loops():
-    """Paper, Sec. 3.3: N(x) from k nearest neighbours and from overlapping views, by plain loops."""
+    """Paper, Sec. 3.3: N(x) from k nearest neighbors and from overlapping views, by plain loops."""
     rng = random.Random(0)
     points = [[rng.gauss(0, 1) for _ in range(3)] for _ in range(15)]
 
@@ -201,7 +201,7 @@ def test_graphs_match_loops():
 
 
 def test_conflicts_bound_every_classifier():
-    """Neighbours of different classes: err_w + R_{B,w} of all classifiers, visited one by one, is never below."""
+    """Neighbors of different classes: err_w + R_{B,w} of all classifiers, visited one by one, is never below."""
     tight = above = 0
     for seed in range(80):
         rng = random.Random(seed)

@@ -18,7 +18,7 @@ from csst.runs import trained
 from csst.runs.folder import Run
 from csst.runs.members import load_rows
 from csst.runs.restore import restored
-from csst.training.evaluation import counts, logits, summary
+from csst.training.evaluation import compute_logits, count_confusion, summarize_counts
 
 
 def main(words: Sequence[str]) -> int:
@@ -35,13 +35,17 @@ def main(words: Sequence[str]) -> int:
     measured = dict(stored)
     for part, examples in (("validation", task.validation), ("test", task.test)):
         if examples is not None:
-            counted = counts(model, examples, task.classes, recipe.training.evaluation_batch, trainer.engine.device)
-            measured[part] = summary(counted, trainer.objective)
+            counted = count_confusion(
+                model, examples, task.classes, recipe.training.evaluation_batch, trainer.engine.device
+            )
+            measured[part] = summarize_counts(counted, trainer.objective)
     if "test" in stored.get("posthoc", {}) and task.test is not None:
         finished = restored(folder, recipe)
-        scores = logits(finished.model, task.test.inputs, recipe.training.evaluation_batch, trainer.engine.device)
+        scores = compute_logits(
+            finished.model, task.test.inputs, recipe.training.evaluation_batch, trainer.engine.device
+        )
         counted = finished.rule.counts(torch.softmax(scores.double(), 1), task.test.labels)  # type: ignore[union-attr]
-        measured["posthoc"] = {**stored["posthoc"], "test": summary(counted, trainer.objective)}
+        measured["posthoc"] = {**stored["posthoc"], "test": summarize_counts(counted, trainer.objective)}
     pairs = [(measured[part], stored[part]) for part in ("validation", "test") if part in stored]
     if "test" in stored.get("posthoc", {}):
         pairs.append((measured["posthoc"]["test"], stored["posthoc"]["test"]))
@@ -58,8 +62,8 @@ def evaluate_members(folder: str, stored: dict[str, Any], recipe: Recipe) -> int
         classifier = restored(folder, recipe)
         probs = torch.softmax(classifier.logits(rows.test.inputs).double(), 1)
         objective = read_objective(stored["objective"]).bind(len(rows.class_names), rows.class_names)
-        plain = summary(confusion_counts(rows.test.labels, probs.argmax(1), len(rows.class_names)), objective)
-        ruled = summary(classifier.rule.counts(probs, rows.test.labels), objective)  # type: ignore[union-attr]
+        plain = summarize_counts(confusion_counts(rows.test.labels, probs.argmax(1), len(rows.class_names)), objective)
+        ruled = summarize_counts(classifier.rule.counts(probs, rows.test.labels), objective)  # type: ignore[union-attr]
         measured |= {"test": plain, "posthoc": {**stored["posthoc"], "test": ruled}}
         pairs = [(plain, stored["test"]), (ruled, stored["posthoc"]["test"])]
     return compare_and_show(measured, stored, pairs)

@@ -25,7 +25,7 @@ from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expa
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
 from csst.theory.words import sentences, shown
-from csst.training.evaluation import counts, logits
+from csst.training.evaluation import compute_logits, count_confusion
 
 
 def main(words: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--examples", type=int, default=1000, help="at most so many of them")
     parser.add_argument("--draws", type=int, default=8, help="strong views of each example")
-    parser.add_argument("--neighbours", type=int, default=10, help="k of the nearest-neighbour graph")
+    parser.add_argument("--neighbors", type=int, default=10, help="k of the nearest-neighbor graph")
     given = parser.parse_args(words)
     run = Run.open(given.run)
     metrics, recipe, journal = run.metrics(), from_dict(run.recipe()), run.journal()
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
     found = diagnose(
-        model, task, measured, weights, given.examples, given.draws, given.neighbours, trainer.engine.device
+        model, task, measured, weights, given.examples, given.draws, given.neighbors, trainer.engine.device
     )
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_shares(weights), task.class_names)}")
@@ -70,7 +70,7 @@ def run_weights(trainer: Any, task: Task, model: nn.Module, metrics: dict[str, A
     if record is None:
         raise InputError(f"the journal has no record of the selected step {metrics['selected_step']}: train again")
     game, batch = trainer.multipliers, trainer.settings.training.evaluation_batch
-    counted = counts(model, task.validation, task.classes, batch, trainer.engine.device)
+    counted = count_confusion(model, task.validation, task.classes, batch, trainer.engine.device)
     confusion = Confusion.from_counts(counted, task.class_names)
     gain = gain_matrix(game.objective, record["multipliers"], confusion, task.train_prior, game.metric_prior)
     return shifted(weights_of_gain(gain, task.train_prior))
@@ -81,8 +81,10 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     game = trainer.multipliers
     if not len(game.value):
         return ["The method's objective has no multipliers, so there is no second player to look at."]
-    found = dual_diagnostics(journal, game.labels, game.objective.domain.worst_cases(len(game.value)).tolist())
-    scores = logits(model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device)
+    found = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
+    scores = compute_logits(
+        model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device
+    )
     labels = task.validation.labels
     fractions = torch.bincount(labels, minlength=task.classes).double() / len(labels)
     calibrated = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
@@ -107,7 +109,7 @@ def gaussian(words: Sequence[str]) -> int:
     parser.add_argument("--r", type=float, required=True, help="radius of B(x)")
     parser.add_argument("--err", type=float, required=True, help="err_w of the pseudo-labeler, as a share of |w|_1")
     parser.add_argument("--weights", default="1,1", help="weights of two classes for the boundary, e.g. 4,1")
-    parser.add_argument("--separation", type=float, help="distance of their centres; default 3 standard deviations")
+    parser.add_argument("--separation", type=float, help="distance of their centers; default 3 standard deviations")
     parser.add_argument("--figure", help="write the figure of the moving boundary to this .svg, .png or .pdf file")
     given = parser.parse_args(words)
     if not 0 < given.err <= 1:

@@ -40,7 +40,7 @@ class Multipliers(nn.Module):
         super().__init__()
         _check_step_size(step_size)
         prior = check_prior(train_prior, "the training prior")
-        self.objective = read_objective(objective).bound_to(prior)
+        self.objective = read_objective(objective).bind_prior(prior)
         self.step_size, self.metric_prior = float(step_size), metric_prior
         start = Confusion.uniform(prior)
         value = self._start(start, initial)
@@ -89,11 +89,11 @@ class Multipliers(nn.Module):
             return value
         if initial not in ("uniform", "prior", "zero"):
             raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
-        value, shared = domain.start(size, start.classes), domain.worst_cases(size)
+        value, shared = domain.start(size, start.classes), domain.simplex_mask(size)
         if initial == "zero":
             return torch.where(shared, value, torch.zeros_like(value))
         if initial == "prior" and shared.any():
-            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalised apart.
+            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalized apart.
             behind = torch.where(shared, -torch.log(self._shares(start)), torch.zeros_like(value))
             return domain.step(value, behind, 1.0)
         return value
@@ -107,7 +107,7 @@ class Multipliers(nn.Module):
 
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
         behind = (moved > 1e-12 * moved.max()).to(moved)
-        behind[~self.objective.domain.worst_cases(len(moved))] = 0
+        behind[~self.objective.domain.simplex_mask(len(moved))] = 0
         shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
         return shares.clamp(min=float(start.prior.min()) * 1e-3)
 

@@ -1,4 +1,4 @@
-"""What is to be maximised: a utility and a payoff, played against multipliers.
+"""What is to be maximized: a utility and a payoff, played against multipliers.
 
     max_F min_{lambda in domain}  u(C[F]) + lambda . phi(C[F])
 
@@ -66,7 +66,7 @@ class Objective(ABC):
         """The same goal for a known set of classes; one that names no classes or groups is returned as it is."""
         return self
 
-    def bound_to(self, train_prior: Tensor) -> Objective:
+    def bind_prior(self, train_prior: Tensor) -> Objective:
         """The same goal for the classes of the training prior, whose rarest classes are the tail."""
         return self.bind(len(train_prior))
 
@@ -74,7 +74,7 @@ class Objective(ABC):
         return type(self).__name__
 
 
-def played(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
+def lagrangian(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
     """u(C) + lambda . phi(C), the value of the game at these multipliers."""
     utility, payoff = objective.utility(c), payoff_of(objective, c)
     if not isinstance(utility, Tensor) or utility.ndim != 0:

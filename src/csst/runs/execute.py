@@ -23,9 +23,9 @@ from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.members import execute_members
 from csst.runs.results import results
 from csst.selftraining import method as read_method
-from csst.training.diagnostics import Watch
-from csst.training.generations import Generations, part
-from csst.training.interruption import Interrupted, asked, heeded
+from csst.training.diagnostics import CollapseDetector
+from csst.training.generations import Generations, plan_generation
+from csst.training.interruption import Interrupted, defer_signals, pending_signal
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
 
@@ -49,7 +49,7 @@ def execute(
     first = assemble(recipe)
     trainer = Generations(first, recipe.settings, lambda: network(recipe, first.task))
     engine = trainer.engine
-    if old is None and engine.first:
+    if old is None and engine.is_main:
         Run.create(folder, recipe.as_dict())
     engine.barrier()
     run = Run.open(folder)
@@ -62,11 +62,11 @@ def execute(
         trainer.load_state_dict(state["trainer"])
         spent = state["seconds"]
     engine.barrier()  # nobody writes while another still reads
-    watch = Watch(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
-    if engine.first:
+    detector = CollapseDetector(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
+    if engine.is_main:
         run.rewind(trainer.updated_at)
         for known, _ in run.records():
-            watch.see(known)
+            detector.update(known)
     start = saved = time.perf_counter()
     saved_at = trainer.step if state is not None else -1
 
@@ -74,24 +74,24 @@ def execute(
         nonlocal saved, saved_at
         seconds = spent + time.perf_counter() - start
         task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
-        if engine.first:
+        if engine.is_main:
             of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
             run.save(CHECKPOINT, {"trainer": state, **of, "seconds": seconds})
         saved, saved_at = time.perf_counter(), trainer.step
 
     try:
-        with heeded():
+        with defer_signals():
             for record in trainer.run():
-                if engine.first:
+                if engine.is_main:
                     run.append(record.as_dict())
-                    for note in watch.see(record.as_dict()):
+                    for note in detector.update(record.as_dict()):
                         warnings.warn(note, stacklevel=2)
-                if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
+                if trainer.is_complete or engine.broadcast_choice(time.perf_counter() - saved >= checkpoint_seconds):
                     checkpoint()
-                if on_record is not None and engine.first:
+                if on_record is not None and engine.is_main:
                     on_record(trainer.trainer, record)
-                if engine.processes > 1 and engine.agreed(asked() is not None):
-                    raise Interrupted(asked() or signal.SIGTERM)
+                if engine.processes > 1 and engine.broadcast_choice(pending_signal() is not None):
+                    raise Interrupted(pending_signal() or signal.SIGTERM)
     except Interrupted as stop:
         if saved_at != trainer.step:
             checkpoint()
@@ -102,14 +102,14 @@ def execute(
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - start
     last = trainer.last_weights() if recipe.finish != "none" else None
-    if not engine.first:
+    if not engine.is_main:
         engine.barrier()
         return run.metrics()
     run.path("metrics.json").unlink(missing_ok=True)  # of another finish; model and numbers never contradict each other
     kept = {"model": trainer.best.state, "gain": trainer.best.gain}
     ended = {} if last is None else {"finished": last, "finished_gain": trainer.multipliers.entries.cpu()}
     run.save("model.pt", {**kept, **ended})
-    metrics, outputs = results(recipe, trainer, seconds, list(watch.notes.values()), last)
+    metrics, outputs = results(recipe, trainer, seconds, list(detector.notes.values()), last)
     if outputs is not None:
         run.write("outputs.npz", outputs)
     run.write("metrics.json", json.dumps(metrics, indent=2))
@@ -127,7 +127,7 @@ def _same_end(run: Run, recipe: Recipe) -> bool:
 def _shared(trainer: Generations) -> list[bool]:
     """Which multipliers share out a worst case."""
     multipliers = trainer.multipliers
-    return multipliers.objective.domain.worst_cases(len(multipliers.value)).tolist()
+    return multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
 
 
 def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:
@@ -178,7 +178,7 @@ def assemble(recipe: Recipe) -> Trainer:
     if recipe.frozen:
         made = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
         task = embedded(task, Embedder(made, recipe.embedding))
-    settings, setup = part(recipe.settings, read_method(recipe.method, task.kind), task, 0)
+    settings, setup = plan_generation(recipe.settings, read_method(recipe.method, task.kind), task, 0)
     return Trainer(task, network(recipe, task), recipe.objective, recipe.method, settings, recipe.seed, setup)
 
 

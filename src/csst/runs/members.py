@@ -24,7 +24,7 @@ from csst.recipes.recipe import Recipe
 from csst.runs.folder import Run
 from csst.runs.results import Outputs, describe_rule, estimated, measured, packed, warn_about_balance
 from csst.statistics.expectation import describe_minimum
-from csst.training.evaluation import summary
+from csst.training.evaluation import summarize_counts
 
 MODEL = "learners.safetensors"
 
@@ -137,7 +137,7 @@ def describe(recipe: Recipe, rows: RowTask, fit: MembersFit, seconds: float) -> 
     if rows.test is not None:
         metrics["test"] = measured(outputs.counts("test"), objective)
     metrics["posthoc"] = describe_rule(fitted, outputs, rows.class_names)
-    metrics["posthoc"]["unadjusted"] = {name: summary(outputs.counts(name), objective) for name in parts}
+    metrics["posthoc"]["unadjusted"] = {name: summarize_counts(outputs.counts(name), objective) for name in parts}
     small = describe_minimum(fitted.intervals, rows.class_names)
     notes = [*fit.notes, *([small] if small else [])]
     if len(rows.unlabeled):

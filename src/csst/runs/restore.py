@@ -27,7 +27,7 @@ from csst.recipes.recipe import Recipe
 from csst.rules import DecisionRule, rule_from_dict
 from csst.runs.folder import Run
 from csst.runs.members import MODEL, flatten
-from csst.training.evaluation import logits
+from csst.training.evaluation import compute_logits
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Classifier:
             return torch.from_numpy(portfolio.probs(flatten(self._embedded(inputs)))).clamp(min=1e-300).log()
         inputs = self._embedded(inputs)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return logits(self.model.to(device), inputs, self.recipe.training.evaluation_batch, device)
+        return compute_logits(self.model.to(device), inputs, self.recipe.training.evaluation_batch, device)
 
     def _embedded(self, inputs: Examples) -> Examples:
         if self.recipe.frozen:

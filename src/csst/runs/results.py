@@ -26,7 +26,7 @@ from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
 from csst.statistics.expectation import describe_minimum, estimate_intervals
 from csst.statistics.rates import RateEstimate
-from csst.training.evaluation import logits, summary
+from csst.training.evaluation import compute_logits, summarize_counts
 from csst.training.generations import Generations
 from csst.training.measuring import estimate_from_logits, evidence_from_logits
 
@@ -79,8 +79,12 @@ def results(
     some = torch.randperm(len(task.unlabeled), generator=stream(recipe.seed, 0))[:UNLABELED_ROWS].sort().values
 
     def score(model: nn.Module, gain: Gain) -> Outputs:
-        scored = {name: (logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()}
-        unlabeled = logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        scored = {
+            name: (compute_logits(model, part.inputs, batch, device), part.labels) for name, part in parts.items()
+        }
+        unlabeled = (
+            compute_logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        )
         return Outputs(scored, unlabeled, gain)
 
     gain = trainer.multipliers.gain
@@ -118,7 +122,9 @@ def results(
         found["test"] = measured(outputs.counts("test"), trainer.objective)
     if ended is not None:
         found["posthoc"] = fit_posthoc(ended, trainer.objective, task.train_prior, task.class_names, recipe)
-        found["posthoc"]["unadjusted"] = {name: summary(ended.counts(name), trainer.objective) for name in ended.parts}
+        found["posthoc"]["unadjusted"] = {
+            name: summarize_counts(ended.counts(name), trainer.objective) for name in ended.parts
+        }
         notes += found["posthoc"]["notes"]
     small = describe_minimum((found.get("posthoc") or found["validation"])["intervals"], task.class_names)
     notes += [small] if small else []
@@ -133,13 +139,13 @@ def results(
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
     """The numbers of one part as counted, with simultaneous confidence intervals."""
-    return {**summary(counts, objective), "intervals": all_intervals(objective, counts)}
+    return {**summarize_counts(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
 def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> dict[str, Any]:
     """The numbers of validation as counted, and what labels and unlabeled rows together let one expect."""
     return {
-        **summary(counts, objective),
+        **summarize_counts(counts, objective),
         "intervals": estimate_intervals(objective, estimate),
         "estimate": estimate.as_dict(),
     }
@@ -149,7 +155,7 @@ def fit_posthoc(
     outputs: Outputs, objective: Objective, train_prior: Tensor, class_names: tuple[str, ...], recipe: Recipe
 ) -> dict[str, Any]:
     """The decision rule: what it is expected to give, measured on test; and what rules could trade off."""
-    evidence, undo = outputs.evidence(train_prior, class_names), outputs.gain.undoing
+    evidence, undo = outputs.evidence(train_prior, class_names), outputs.gain.softmax_inverse
     prior = read_deployment_prior(recipe.deployment_prior, evidence)
     return describe_rule(fit_evidence(evidence, objective, prior, undo, recipe.seed), outputs, class_names)
 
@@ -162,7 +168,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
         "validation": {
-            **summary(torch.from_numpy(fitted.estimate.counts), objective),
+            **summarize_counts(torch.from_numpy(fitted.estimate.counts), objective),
             "intervals": fitted.intervals,
             "estimate": fitted.estimate.as_dict(),
         },

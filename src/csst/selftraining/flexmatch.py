@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Memory, Setup, put
+from csst.selftraining.memory import Setup, StatefulPart, put
 from csst.selftraining.selectors import Threshold
 
 
-class Curriculum(Memory):
+class Curriculum(StatefulPart):
     """Curriculum pseudo-labeling over a threshold rule.
 
         sigma(c) = number of unlabeled examples whose last pseudo-label that the rule trusted is c
@@ -38,15 +38,15 @@ class Curriculum(Memory):
     def forward(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
         label = target.argmax(1) if target.is_floating_point() else target
         trusted = self.rule(target, probs, gain, index) > 0
-        self.note(index, torch.where(trusted, label, -1))
-        return self.rule(target, probs, gain, index, self.ease().to(probs.dtype)[label])
+        self.record(index, torch.where(trusted, label, -1))
+        return self.rule(target, probs, gain, index, self.class_thresholds().to(probs.dtype)[label])
 
-    def ease(self) -> Tensor:
+    def class_thresholds(self) -> Tensor:
         """M(beta) per class: 1 where a class is learned best, 0 where nothing is known of it."""
         counts = torch.bincount(self.selected + 1, minlength=self.classes + 1)  # the unused come first
         beta = counts[1:] / counts.max()
         return beta / (2 - beta)
 
-    def learn(self, *rows: Tensor) -> None:
+    def update(self, *rows: Tensor) -> None:
         index, label = rows
         put(self.selected, index[label >= 0], label[label >= 0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.splits import stratified
+from csst.data.splits import hold_out
 from csst.errors import InputError
 from csst.learners.fit import RowParts
 from csst.sklearn.inputs import numbers_of, read_labels, stacked
@@ -35,7 +35,7 @@ def divide(
     elif isinstance(validation, tuple):
         pair = _pair(validation, classes, read)
     elif isinstance(validation, Real):
-        held[stratified(labels, float(validation), seed, names)] = True
+        held[hold_out(labels, float(validation), seed, names)] = True
     else:
         held = np.isin(place, _indices(validation, place, rows.shape[0]))
     if held.any():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from csst.data.sampling import stream
 from csst.data.splits import split_hash
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import is_sparse, statistics
 from csst.data.task import Labeled, Task, View
 from csst.errors import InputError
@@ -28,7 +28,7 @@ from csst.sklearn.inputs import as_examples
 from csst.statistics.evidence import MOST_UNLABELED
 from csst.statistics.rates import RateEstimate
 from csst.training.crossfit import CrossFit
-from csst.training.evaluation import logits
+from csst.training.evaluation import compute_logits
 from csst.training.measuring import estimate_from_logits, evidence_from_logits
 from csst.training.records import Record
 from csst.training.trainer import Trainer
@@ -81,7 +81,7 @@ class Fit:
         return f"network, {self.method}{' + post-hoc' if self.finished else ''}, for"
 
     def logits(self, rows: Any) -> Tensor:
-        return logits(self.model, as_examples(rows), 8192)
+        return compute_logits(self.model, as_examples(rows), 8192)
 
     def probs(self, rows: Any) -> np.ndarray:
         """softmax of the logits, (N, K)."""
@@ -112,8 +112,8 @@ def views_of(data: RowParts, kind: str) -> tuple[View, View]:
     category = torch.tensor(data.sizes) > 0
     scale = torch.where(category, torch.zeros(()), std)
     if kind == "embedding":
-        return NumberNoise(scale), Neighbourly(pool, mean, scale)
-    return NumberNoise(scale), Scarf(pool, scale, torch.where(category, -torch.ones(()), mean))
+        return NumberNoise(scale), NeighborMix(pool, mean, scale)
+    return NumberNoise(scale), ScarfCorruption(pool, scale, torch.where(category, -torch.ones(()), mean))
 
 
 def network(data: RowParts, hidden: int, depth: int, seed: int) -> Callable[[], nn.Module]:
@@ -172,17 +172,17 @@ def trained(
 
         def scored(model: Callable[[Trainer], nn.Module]) -> tuple[Tensor, Tensor, Tensor | None]:
             own = model(trainer)
-            unlabeled = logits(own, task.unlabeled, batch, device, some) if len(some) else None
+            unlabeled = compute_logits(own, task.unlabeled, batch, device, some) if len(some) else None
             if isinstance(runner, CrossFit):
                 return (*runner.out_of_fold(model), unlabeled)
-            return logits(own, task.validation.inputs, batch, device), task.validation.labels, unlabeled
+            return compute_logits(own, task.validation.inputs, batch, device), task.validation.labels, unlabeled
 
         goal, ended, finished, gain = trainer.objective, None, None, trainer.multipliers.gain
         if finishing:
             last = scored(lambda one: one.ema.module.eval())
             evidence = evidence_from_logits(*last, gain, task.train_prior, task.class_names)
             prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
-            finished = fit_evidence(evidence, goal, prior, gain.undoing, seed)
+            finished = fit_evidence(evidence, goal, prior, gain.softmax_inverse, seed)
             ended = copy.deepcopy(trainer.ema.module).eval().cpu()
         kept = gain if trainer.best.gain is None else Gain(trainer.best.gain)
         estimate = estimate_from_logits(*scored(Trainer.best_model), kept, task.train_prior, task.class_names)

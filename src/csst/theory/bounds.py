@@ -1,6 +1,6 @@
-"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalisation bound.
+"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalization bound.
 
-Errors and regularisers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
+Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
 written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
 """
 
@@ -70,7 +70,7 @@ def lemma_bound(
 
 
 def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star: float) -> float:
-    """An upper bound of err_w of the minimiser of L_w. Paper, Theorem main-err-bd (Theorem 1).
+    """An upper bound of err_w of the minimizer of L_w. Paper, Theorem main-err-bd (Theorem 1).
 
     2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
     """
@@ -91,7 +91,7 @@ def classifier_bound(
     return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
 
 
-def generalisation_bound(
+def generalization_bound(
     gamma: float,
     margin_share: float,
     view_margin_share: float,

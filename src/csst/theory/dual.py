@@ -19,7 +19,7 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
 from csst.maths.gain import gain_matrix
-from csst.maths.objectives import Objective, played
+from csst.maths.objectives import Objective, lagrangian
 
 #: over the last half of a run: share of the way that was undone, and largest swing, above which a run warns
 TURNING, SWING = 0.8, 0.1
@@ -33,11 +33,11 @@ FEWEST = 4
 def dual_diagnostics(
     journal: Sequence[Mapping[str, Any]],
     labels: Sequence[str] | None = None,
-    worst_cases: Sequence[bool] | None = None,
+    simplex_mask: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
     """What the multipliers did, from journal records (`Record`): plain numbers, and `warnings` in words.
 
-    labels: names of the multipliers. worst_cases: which of them share out a worst case (`domain.worst_cases`) rather
+    labels: names of the multipliers. simplex_mask: which of them share out a worst case (`domain.simplex_mask`) rather
     than price a constraint; None takes them for one worst case if they always sum to 1, for constraints if not.
 
     updates           records used
@@ -53,7 +53,7 @@ def dual_diagnostics(
     warnings          sentences
     """
     lam, phi, size = _history(journal)
-    shared = _shared(lam, worst_cases)
+    shared = _shared(lam, simplex_mask)
     names = list(labels) if labels is not None and len(labels) == lam.shape[1] else _numbered(lam.shape[1])
     found: dict[str, Any] = {"updates": len(lam), "warnings": []}
     if not lam.shape[1] or not len(lam):
@@ -90,13 +90,13 @@ class DualityGap:
     """gap = best_response - worst: at least 0, and 0 at a saddle point.
 
     best_response: the game's value for the best classifier found against the multipliers (a lower bound of the best
-    there is). worst: its value for the classifier at hand against the worst multipliers. played: for the two at hand.
+    there is). worst: its value for the classifier at hand against the worst multipliers. current: for the two at hand.
     violation: the largest miss of a constraint, 0 without.
     """
 
     gap: float
     best_response: float
-    played: float
+    current: float
     worst: float
     violation: float
 
@@ -124,11 +124,11 @@ def duality_gap(
         raise InputError(f"probs need one row per label; found {tuple(given.shape)} for {len(labels)} labels")
     classes = given.shape[1]
     at_hand = _confusion(labels, given.argmax(1) if predictions is None else predictions, classes)
-    objective = objective.bound_to(at_hand.prior)
+    objective = objective.bind_prior(at_hand.prior)
     gain = gain_matrix(objective, values, at_hand, at_hand.prior, "evaluation").matrix
     response = _confusion(labels, (given @ gain).argmax(1), classes)
-    now = float(played(objective, values, at_hand))
-    best = max(now, float(played(objective, values, response)))
+    now = float(lagrangian(objective, values, at_hand))
+    best = max(now, float(lagrangian(objective, values, response)))
     limit = (
         max(1.0, 2 * float(values.max())) if largest_multiplier is None and len(values) else largest_multiplier or 0.0
     )
@@ -193,11 +193,11 @@ def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarr
     return lam, phi, np.array([record["step_size"] for record in journal], float)
 
 
-def _shared(lam: np.ndarray, worst_cases: Sequence[bool] | None) -> np.ndarray:
-    if worst_cases is not None:
-        given = np.asarray(worst_cases, bool)
+def _shared(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> np.ndarray:
+    if simplex_mask is not None:
+        given = np.asarray(simplex_mask, bool)
         if given.shape != lam.shape[1:]:
-            raise InputError(f"worst_cases needs one entry per multiplier; found {len(given)} for {lam.shape[1]}")
+            raise InputError(f"simplex_mask needs one entry per multiplier; found {len(given)} for {lam.shape[1]}")
         return given
     return np.full(lam.shape[1], bool(lam.size) and _sums_to_1(lam))
 

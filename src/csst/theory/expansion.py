@@ -1,9 +1,9 @@
-"""The expansion property: how much the neighbourhood of a set outgrows the set.
+"""The expansion property: how much the neighborhood of a set outgrows the set.
 
     Q(N(S)) >= c(Q(S)) Q(S)   for every set S,      c : (0, 1] -> [1, inf) non-increasing    (paper, Def. c-exp-def)
     N(x) = {x' : B(x) and B(x') meet}
 
-A neighbourhood is at most everything, so c(p) <= 1/p wherever a set has mass p.
+A neighborhood is at most everything, so c(p) <= 1/p wherever a set has mass p.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class StepExpansion(Expansion):
     factors: np.ndarray
 
     @classmethod
-    def of_sets(cls, sizes: Any, masses_of_neighbourhoods: Any) -> StepExpansion:
+    def of_sets(cls, sizes: Any, masses_of_neighborhoods: Any) -> StepExpansion:
         """From Q(S) and Q(N(S)) of many sets S; empty ones are left out."""
-        size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighbourhoods, float).ravel()
+        size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighborhoods, float).ravel()
         if size.shape != around.shape or (around < size - 1e-9).any():
-            raise InputError("each set needs the mass of its neighbourhood, which holds the set: Q(N(S)) >= Q(S)")
+            raise InputError("each set needs the mass of its neighborhood, which holds the set: Q(N(S)) >= Q(S)")
         kept = size > ROUNDING
         order = np.argsort(size[kept], kind="stable")
         size, factor = size[kept][order], (around[kept] / size[kept])[order]

@@ -95,7 +95,7 @@ def view_margin(
 
 
 def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None) -> np.ndarray:
-    """E[1(m <= t)] for every threshold t, the term of the generalisation bound; masses: of P_w, default 1/n each."""
+    """E[1(m <= t)] for every threshold t, the term of the generalization bound; masses: of P_w, default 1/n each."""
     values, mass = _weighted(margins, masses)
     return np.array([mass[values <= t].sum() for t in np.atleast_1d(np.asarray(thresholds, float))])
 

@@ -39,7 +39,7 @@ def numbers(found: Diagnosis) -> list[str]:
             lines.append(
                 f"  {'  random sets would say':<{WIDTH}} {shown(found.random_gamma)}   but the worst sets count"
             )
-        clash = f"{found.conflicts[name]:.3f}   at least, with these neighbours"
+        clash = f"{found.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if found.margins:
         m = found.margins

@@ -26,12 +26,12 @@ class Corrupt:
 
     scale: Tensor
     size: float
-    share: float
+    fraction: float
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         noisy = Noise(self.scale, self.size)(batch, generator)
         donor = noisy[torch.randperm(len(batch), generator=generator).to(batch.device)]
-        swap = torch.rand(batch.shape, generator=generator) < self.share
+        swap = torch.rand(batch.shape, generator=generator) < self.fraction
         return torch.where(swap.to(batch.device), donor, noisy)
 
 

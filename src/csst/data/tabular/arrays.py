@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.data.splits import split_hash, stratified
+from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.array_views import Corrupt, Noise
-from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make
+from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make_task
 from csst.errors import InputError, nearest
 
 KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
@@ -98,7 +98,7 @@ def from_arrays(
     if "x_validation" in arrays:
         held = (arrays["x_validation"], _needed(arrays, "y_validation"))
     else:
-        out = torch.from_numpy(stratified(labeled[1].numpy(), validation, seed, names))
+        out = torch.from_numpy(hold_out(labeled[1].numpy(), validation, seed, names))
         keep = torch.ones(len(labeled[1]), dtype=torch.bool)
         keep[out] = False
         held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
@@ -106,7 +106,7 @@ def from_arrays(
     rest: Any = rows.unlabeled
     scale = torch.cat([labeled[0], rest]).float().std(0)
     weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
-    return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+    return make_task(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
 
 
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:

@@ -66,7 +66,7 @@ class Parser:
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
         if first.text != "max":
             hint = (
-                "to minimise a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
+                "to minimize a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
             )
             raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
         self.at += 1

@@ -27,7 +27,7 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
-    shown,
+    render,
     walk,
 )
 from csst.maths.objectives import MetricPrior, Objective
@@ -64,7 +64,7 @@ class Sentence(Objective):
                 "the goal is a vector, one value per class: choose mean(...) or min(...) of it", self.goal
             )
         if is_constant(self.goal):
-            raise self._error("the goal holds no metric, so there is nothing to maximise", self.goal)
+            raise self._error("the goal holds no metric, so there is nothing to maximize", self.goal)
         for constraint in self.constraints:
             shape(constraint, self.text)
             if is_constant(constraint):
@@ -135,10 +135,10 @@ class Sentence(Objective):
         named = []
         for worst in self.parts[1]:
             for arg in worst.call.args:
-                named += [shown(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
+                named += [render(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
         for constraint in self.constraints:
             size = entries(constraint, self.binding, self.text)
-            named += [shown(at_class(constraint, k, self.binding)) for k in range(size)]
+            named += [render(at_class(constraint, k, self.binding)) for k in range(size)]
         return tuple(named)
 
     def value(self, c: Confusion) -> Tensor:
@@ -152,14 +152,14 @@ class Sentence(Objective):
     ) -> Sentence:
         return replace(self, binding=self.binding.extended(classes, class_names, groups))
 
-    def bound_to(self, train_prior: Tensor) -> Sentence:
+    def bind_prior(self, train_prior: Tensor) -> Sentence:
         derived = head_tail(train_prior)
         missing = {name: derived[name] for name in derived if self.binding.group(name) is None}
         return self.bind(len(train_prior), groups=missing)
 
     def __str__(self) -> str:
-        constraints = ", ".join(map(shown, self.constraints))
-        return f"max {shown(self.goal)}" + (f" s.t. {constraints}" if constraints else "")
+        constraints = ", ".join(map(render, self.constraints))
+        return f"max {render(self.goal)}" + (f" s.t. {constraints}" if constraints else "")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sentence) and self._key == other._key
