@@ -318,8 +318,8 @@ def test_the_lead_and_its_error_by_loops():
 
     def pooled(one):
         totals = np.minimum(20, one.soft.sum(1))
-        shares = one.soft / one.soft.sum(1, keepdims=True)
-        return (one.counts + totals[:, None] * shares) / (one.counts.sum(1) + totals)[:, None]
+        fractions = one.soft / one.soft.sum(1, keepdims=True)
+        return (one.counts + totals[:, None] * fractions) / (one.counts.sum(1) + totals)[:, None]
 
     middle = (pooled(both[0]) + pooled(both[1])) / 2
     gradient, step = np.zeros((3, 3)), 1e-6

@@ -328,8 +328,8 @@ def test_hard_rates_by_loops():
     found = hard_rates(rows, decisions)
     for k in range(3):
         for j in range(3):
-            assert found[k, j] == pytest.approx(sum(rows.shares[i, k] for i in range(42) if decisions[i] == j))
-    empty = WeightedRows(rows.scores, rows.shares * [1, 0, 1])
+            assert found[k, j] == pytest.approx(sum(rows.fractions[i, k] for i in range(42) if decisions[i] == j))
+    empty = WeightedRows(rows.scores, rows.fractions * [1, 0, 1])
     assert hard_rates(empty, decisions)[1] == pytest.approx([1 / 3] * 3)
 
 

@@ -15,7 +15,7 @@ from csst.theory import (
     boundary,
     break_even,
     check_assumptions,
-    error_share,
+    error_fraction,
     from_pair,
     gamma,
     generalization_bound,
@@ -35,7 +35,7 @@ W = torch.diag(torch.tensor([0.5, 0.3]))
 def test_gamma():
     """Paper, assump:pseudo-labeler: gamma = c(p_w), p_w = (err_w(F_pl) + err_w(F*)) / |w|_1; at most 1 / p_w."""
     c = GaussianExpansion(1.0)
-    assert error_share(0.1, 0.04, W) == pytest.approx(0.14 / 0.8)
+    assert error_fraction(0.1, 0.04, W) == pytest.approx(0.14 / 0.8)
     assert gamma(c, 0.1, 0.04, W) == pytest.approx(c(0.14 / 0.8))
     assert gamma(c, 0.0, 0.0, W) == math.inf
     assert gamma(GaussianExpansion(30.0), 0.3, 0.0, W) == pytest.approx(0.8 / 0.3)  # below 3
@@ -68,7 +68,7 @@ def test_generalization_bound():
     expected = 1.5 * L + 2.5 * R - 0.2 + 2 * 0.03 + 2.5 * 0.01
     found = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], n, (t1, t2), W, delta)
     assert found == pytest.approx(expected)
-    # with endless data only the shares are left, and it is the bound of any classifier
+    # with endless data only the fractions are left, and it is the bound of any classifier
     endless = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], 10**14, (t1, t2), W, delta)
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
     with pytest.raises(InputError, match="thresholds > 0"):
@@ -187,7 +187,7 @@ def test_bad_gaussians():
 
 
 def test_mixture_needs_the_lightest_class():
-    """The thresholds of exa:gamma-3 shrink by the share of the lightest class where classes are far apart."""
+    """The thresholds of exa:gamma-3 shrink by the fraction of the lightest class where classes are far apart."""
     assert largest_error(mixture_expansion(1.0, [0.9, 0.1])) == pytest.approx(
         0.1 * largest_error(GaussianExpansion(1.0))
     )

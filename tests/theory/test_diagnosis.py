@@ -149,8 +149,8 @@ def test_the_numbers_are_those_of_the_parts():
     assert found.disagreement[0] == pytest.approx(weigh(own != weak))
     assert found.consistency.value == pytest.approx(weigh(own != strong))
     assert found.total == pytest.approx(1)
-    assert found.best_case.share == pytest.approx(found.err_pl[0])
-    assert found.as_measured.share == pytest.approx(min(1.0, found.err_pl[0] + found.err[0]))
+    assert found.best_case.fraction == pytest.approx(found.err_pl[0])
+    assert found.as_measured.fraction == pytest.approx(min(1.0, found.err_pl[0] + found.err[0]))
     assert found.best_case.gamma in found.gammas.values()
     assert found.random_gamma >= min(found.gammas.values())
 
@@ -195,7 +195,7 @@ def test_gaussian(tmp_path, capsys):
     assert "gamma = c(0.1) = 3.89" in out
     assert "err_w < 0.1757" in out
     assert "err_w <= 0.0692" in out
-    assert "err_w < 0.0351" in out  # 0.1757 times the lightest class's share, 0.2
+    assert "err_w < 0.0351" in out  # 0.1757 times the lightest class's fraction, 0.2
     assert "for no pseudo-labeler at all" in out
     assert figure.read_text(encoding="utf-8").count("<svg") == 1
     assert main(["gaussian", "--d", "100", "--r", "0.15", "--err", "0.02", "--separation", "1.5"]) == 0
@@ -207,7 +207,7 @@ def test_gaussian(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--d", "4", "--r", "0.1", "--err", "0"], "share of"),
+        (["--d", "4", "--r", "0.1", "--err", "0"], "fraction of"),
         (["--d", "4", "--r", "0.1", "--err", "0.1", "--weights", "1"], "two numbers"),
         (["--d", "4", "--r", "0.1", "--err", "0.1", "--weights", "1,-1"], "positive"),
         (["--d", "0", "--r", "0.1", "--err", "0.1"], "d must be positive"),

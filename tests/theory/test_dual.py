@@ -66,7 +66,7 @@ def test_a_settled_run_has_no_warning():
 @pytest.mark.parametrize(
     ("lam", "words"),
     [
-        ([[0.5 + 0.3 * math.cos(t), 0.5 - 0.3 * math.cos(t)] for t in range(40)], "to and fro"),
+        ([[0.5 + 0.3 * math.cos(t), 0.5 - 0.3 * math.cos(t)] for t in range(40)], "oscillate"),
         ([[1 - 0.5**t * 0.5, 0.5**t * 0.5] for t in range(30)], "collapsed on recall['a']: only 1.0 of 2"),
         ([[0.2 + 0.02 * t, 0.8 - 0.02 * t] for t in range(31)], "away from their average"),
         ([[0.2 + 0.03 * t, 0.8 - 0.03 * t] for t in range(20)], "still moving"),
@@ -128,7 +128,7 @@ def test_bad_input(call, words):
 
 
 def sample(weights, per_class=4000, seed=0):
-    """Labels, exact posteriors under equal class shares, and the Bayes rule for these weights, on the toy."""
+    """Labels, exact posteriors under equal class fractions, and the Bayes rule for these weights, on the toy."""
     gap = SPACINGS["toy"]
     source = Gaussians((-gap, gap, 0.0))
     points, labels = source.sample([per_class] * 3, np.random.default_rng(seed))

@@ -33,7 +33,7 @@ class Line:
     def __init__(self, centers, w, r):
         self.centers, self.w, self.r = centers, w, r
         self.total = sum(map(sum, w))
-        self.shares = [sum(row) / self.total for row in w]
+        self.fractions = [sum(row) / self.total for row in w]
 
     def weight(self, event, *classifiers):
         """sum_ij w_ij P_i(event)"""
@@ -128,7 +128,7 @@ def test_theorem_1_for_gaussian_mixtures():
         err_pl = line.err(pl)
         if err_pl + err_star > line.total:
             continue
-        g = gamma(mixture_expansion(2 * line.r, line.shares), err_pl, err_star, line.w)
+        g = gamma(mixture_expansion(2 * line.r, line.fractions), err_pl, err_star, line.w)
         if g <= 1 + 1e-9:
             continue
         applied, strong = applied + 1, strong + (g > 3)
@@ -156,8 +156,8 @@ def test_the_closed_form_is_not_one_of_mixtures():
     claimed = gamma(GaussianExpansion(2 * r), line.err(pl), 0.0, line.w)
     assert claimed > 3
     assert theorem_bound(claimed, line.err(pl), 0.0, 0.0) < 0.07 < line.err(pl)  # what would be promised, and what is
-    assert gamma(mixture_expansion(2 * r, line.shares), line.err(pl), 0.0, line.w) == 1.0
-    assert not check_assumptions(mixture_expansion(2 * r, line.shares), 0.1, 0, 0, torch.eye(K) / K).hold
+    assert gamma(mixture_expansion(2 * r, line.fractions), line.err(pl), 0.0, line.w) == 1.0
+    assert not check_assumptions(mixture_expansion(2 * r, line.fractions), 0.1, 0, 0, torch.eye(K) / K).hold
 
 
 @pytest.mark.parametrize("separation", [2.0, 5.0])

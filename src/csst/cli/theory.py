@@ -20,7 +20,7 @@ from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import diagnose
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
-from csst.theory.errors import class_shares, shifted, weights_of_gain
+from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
         model, task, measured, weights, given.examples, given.draws, given.neighbors, trainer.engine.device
     )
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
-    print(f"classes in P_w: {_top(class_shares(weights), task.class_names)}")
+    print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {found.examples} {part} examples, ± one standard error")
     print("\n".join(sentences(found)))
     print("\n".join(["", *dual_lines(trainer, task, model, journal)]))
@@ -107,13 +107,13 @@ def gaussian(words: Sequence[str]) -> int:
     )
     parser.add_argument("--d", type=float, required=True, help="dimension: each coordinate has variance 1/d")
     parser.add_argument("--r", type=float, required=True, help="radius of B(x)")
-    parser.add_argument("--err", type=float, required=True, help="err_w of the pseudo-labeler, as a share of |w|_1")
+    parser.add_argument("--err", type=float, required=True, help="err_w of the pseudo-labeler, as a fraction of |w|_1")
     parser.add_argument("--weights", default="1,1", help="weights of two classes for the boundary, e.g. 4,1")
     parser.add_argument("--separation", type=float, help="distance of their centers; default 3 standard deviations")
     parser.add_argument("--figure", help="write the figure of the moving boundary to this .svg, .png or .pdf file")
     given = parser.parse_args(words)
     if not 0 < given.err <= 1:
-        raise InputError(f"--err is a share of |w|_1 in (0, 1]; found {given.err}")
+        raise InputError(f"--err is a fraction of |w|_1 in (0, 1]; found {given.err}")
     pair = _pair(given.weights)
     single = GaussianExpansion.of(given.d, given.r)
     separation = 3 / given.d**0.5 if given.separation is None else given.separation
@@ -123,7 +123,7 @@ def gaussian(words: Sequence[str]) -> int:
     mixed = mixture_expansion(single.h, pair)
     for title, c in (
         ("one Gaussian (the paper's closed form)", single),
-        (f"a mixture whose lightest class has share {lightest:.3g} of |w|_1, however far apart", mixed),
+        (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
         checked = check_assumptions(c, given.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
         print(f"{title}")
@@ -157,7 +157,7 @@ def _pair(text: str) -> tuple[float, float]:
     return first / (first + second), second / (first + second)
 
 
-def _top(shares: Tensor, names: Sequence[str]) -> str:
-    order = shares.argsort(descending=True, stable=True).tolist()[:5]
-    more = ", ..." if len(shares) > 5 else ""
-    return ", ".join(f"{names[i]} {float(shares[i]):.2f}" for i in order) + more
+def _top(fractions: Tensor, names: Sequence[str]) -> str:
+    order = fractions.argsort(descending=True, stable=True).tolist()[:5]
+    more = ", ..." if len(fractions) > 5 else ""
+    return ", ".join(f"{names[i]} {float(fractions[i]):.2f}" for i in order) + more

@@ -96,7 +96,7 @@ def long_tail(
 
 
 def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:
-    """The indices of a held-out part with the same share of every class, at least one and never all of a class."""
+    """The indices of a held-out part with the same fraction of every class, at least one and never all of a class."""
     if not 0 < fraction < 1:
         raise InputError(f"the held-out fraction must lie between 0 and 1; found {fraction}")
     labels = np.asarray(labels)

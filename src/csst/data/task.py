@@ -88,7 +88,7 @@ class Task:
 
     @property
     def train_prior(self) -> Tensor:
-        """pi: the class shares of the labeled examples."""
+        """pi: the class fractions of the labeled examples."""
         return self.train_counts.double() / len(self.labeled)
 
     @property

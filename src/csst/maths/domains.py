@@ -38,7 +38,7 @@ class Domain(ABC):
         """The payoffs that are constraints: >= 0 is met."""
 
     def simplex_mask(self, size: int) -> Tensor:
-        """Which of the multipliers share out a worst case (True) rather than price a constraint (False)."""
+        """Which of the multipliers weigh the entries of a worst case (True) rather than price a constraint (False)."""
         return torch.zeros(size, dtype=torch.bool)
 
 
@@ -48,7 +48,7 @@ class Simplex(Domain):
 
         lambda_i <- norm(lambda_i exp(-step_size payoff_i))
 
-    `floor`: no multiplier falls below floor/size. Where one would, the smallest share of the uniform
+    `floor`: no multiplier falls below floor/size. Where one would, the smallest fraction of the uniform
     distribution that prevents it is mixed in (fixed share), so that a class that was easy for a while can come
     back; above the floor the step is exactly Algorithm 1's. The default keeps the logit shift within 9.3 nats.
     """
@@ -58,7 +58,7 @@ class Simplex(Domain):
     def __post_init__(self) -> None:
         if not 0 <= self.floor < 1:
             raise InputError(
-                f"floor is the smallest multiplier as a share of uniform and must lie in [0, 1); found {self.floor}"
+                f"floor is the smallest multiplier as a fraction of uniform and must lie in [0, 1); found {self.floor}"
             )
 
     def start(self, size: int, classes: int) -> Tensor:

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
-from csst.maths.language import objective as read_objective
-from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, lagrangian
+from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, check_objective, lagrangian
 
 SMALLEST_DIAGONAL = 1e-6
 
@@ -178,7 +177,7 @@ class ConstantGain(Objective):
 
 
 def gain_matrix(
-    objective: Objective | str,
+    objective: Objective,
     multipliers: Any,
     confusion: Confusion,
     train_prior: Any,
@@ -192,7 +191,7 @@ def gain_matrix(
     prior = check_prior(train_prior, "the training prior")
     if confusion.classes != len(prior):
         raise InputError(f"the confusion has {confusion.classes} classes and the training prior {len(prior)}")
-    objective = read_objective(objective)
+    check_objective(objective)
     where = metric_prior or objective.metric_prior
     if where not in METRIC_PRIORS:
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {where!r}")

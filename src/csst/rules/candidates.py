@@ -129,7 +129,7 @@ def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
     """The pooled rates of hard decisions, (K, K); a class without a row at all is taken to be predicted at random."""
-    rates = decide_rates(rows.shares, decisions, rows.scores.shape[1])
+    rates = decide_rates(rows.fractions, decisions, rows.scores.shape[1])
     totals = rates.sum(1, keepdims=True)
     return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
 

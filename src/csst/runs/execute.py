@@ -125,7 +125,7 @@ def _same_end(run: Run, recipe: Recipe) -> bool:
 
 
 def _shared(trainer: Generations) -> list[bool]:
-    """Which multipliers share out a worst case."""
+    """Which multipliers weigh the entries of a worst case."""
     multipliers = trainer.multipliers
     return multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
 

@@ -16,7 +16,7 @@ SMALLEST = 1e-6  # added to both distributions, so that a class never predicted 
 
 
 def sampling_rates(prior: Tensor, alpha: float) -> Tensor:
-    """The share of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
+    """The fraction of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
 
     l counts classes from frequent to rare (ties by index), so the rarest class keeps all, and the most frequent one the
     share (N_L / N_1)^alpha. alpha = 0 keeps everything.

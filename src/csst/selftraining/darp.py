@@ -30,7 +30,7 @@ class DARPRefiner(StatefulPart):
     and refined is p, and refined labels are turned into softmaxes of the gain of the step that uses them.
 
     Args:
-        warmup: share of the steps before the first refinement.
+        warmup: fraction of the steps before the first refinement.
         every: steps between two refinements.
         delta: see `trim`.
         prior: labeled or estimated.
@@ -107,7 +107,7 @@ def align(probs: Tensor, counts: Tensor, rounds: int = ROUNDS, tolerance: float 
     so that certain examples hardly move. At the optimum X_mk = p_mk exp(-(a_m + b_k) / w_m); the dual is climbed in
     turns: all a_m at once (rows sum to 1), then each b_k (its column sums to its count, by Newton's method on the
     logarithm of the sum, which is convex and decreasing in b_k). Rows of the result always sum to 1; its columns do up
-    to the tolerance (as a share of N) or as well as the rounds allow. `probs` that fit already come back unchanged.
+    to the tolerance (as a fraction of N) or as well as the rounds allow. `probs` that fit already come back unchanged.
     """
     logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
     entropy = -torch.special.xlogy(probs, probs).sum(1, keepdim=True).clamp(max=0)

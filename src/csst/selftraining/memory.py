@@ -15,7 +15,7 @@ from torch import Tensor, nn
 class Setup:
     """What a part with memory is made for.
 
-    classes, unlabeled: how many classes and unlabeled examples there are. prior: the class shares of the labeled
+    classes, unlabeled: how many classes and unlabeled examples there are. prior: the class fractions of the labeled
     examples. steps: how many steps it will see. generation: how far an outer loop has come, from 0 to 1.
     """
 

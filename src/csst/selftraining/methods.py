@@ -26,11 +26,14 @@ from csst.settings import SelfTrainingSettings
 class Method:
     """A row of the table.
 
-    gain_follows: "objective" (the goal of the run), or the fixed goal whose gain is used, e.g. "accuracy" for G = I.
-    label, select: make the labeler and the selector from the settings; None learns from labeled examples only.
-    refine: makes what changes the probabilities before both, if anything does.
-    generations: makes the outer loop of a method that trains in generations; `csst.runs.execute` runs it, a `Trainer`
-        alone trains one generation.
+    Args:
+        name: by which the method is called.
+        gain_follows: "objective" (that of the run), or the fixed objective whose gain is used: "accuracy" for G = I.
+        label: makes the labeler from the settings; None learns from labeled examples only.
+        select: makes the selector from the settings; None likewise.
+        refine: makes the part that changes probabilities before they are labeled and selected; None changes nothing.
+        generations: makes the schedule of a method that trains in generations; `csst.runs.execute` runs them, a
+            `Trainer` alone trains one.
     """
 
     name: str
@@ -40,9 +43,9 @@ class Method:
     refine: Callable[[SelfTrainingSettings], Refiner] | None = None
     generations: Callable[[SelfTrainingSettings], GenerationSchedule] | None = None
 
-    def objective(self, goal: Objective) -> Objective | str:
-        """What the gain follows when the run's goal is this one."""
-        return goal if self.gain_follows == "objective" else self.gain_follows
+    def objective(self, run_objective: Objective) -> Objective | str:
+        """The objective that the gain follows in a run for this one; a sentence where the method fixes it."""
+        return run_objective if self.gain_follows == "objective" else self.gain_follows
 
     def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
         if self.label is None or self.select is None:

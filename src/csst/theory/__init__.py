@@ -8,7 +8,7 @@ from csst.theory.bounds import (
     break_even,
     check_assumptions,
     classifier_bound,
-    error_share,
+    error_fraction,
     gamma,
     generalization_bound,
     lemma_bound,
@@ -19,7 +19,7 @@ from csst.theory.bounds import (
 from csst.theory.consistency import Consistency, weighted_consistency_error
 from csst.theory.dual import DualityGap, average_multipliers, dual_diagnostics, duality_gap
 from csst.theory.errors import (
-    class_shares,
+    class_fractions,
     gain_of_weights,
     least_error,
     sampling_weights,
@@ -58,13 +58,13 @@ __all__ = [
     "boundary",
     "break_even",
     "check_assumptions",
-    "class_shares",
+    "class_fractions",
     "classifier_bound",
     "conflict",
     "dual_diagnostics",
     "duality_gap",
     "empirical_expansion",
-    "error_share",
+    "error_fraction",
     "exact_expansion",
     "from_pair",
     "gain_of_weights",

@@ -36,7 +36,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Errors and regularizers are (value, standard error) in units of err_w; shares of |w|_1 are what to compare.
+    """Errors and regularizers are (value, standard error) in units of err_w; fractions of |w|_1 are what to compare.
 
     F_pl is the model on weak views, F the model on the examples as they are. gammas: by graph, at the best case;
     conflicts: by graph, what err_w + R_{B,w} of any classifier is at least; random_gamma: what random sets would say
@@ -96,7 +96,7 @@ def diagnose(
     err_pl, err, floor = measured_error(weak, y, weights), measured_error(own, y, weights), least_error(weights)
     clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
     best = max((_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in found.items()), key=_outlook)
-    at, steady = best.share, consistency.value if consistency is not None else 0.0
+    at, steady = best.fraction, consistency.value if consistency is not None else 0.0
     least = min(found.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
     seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
     disagreement = weighted_rate(own != weak, y, weights)
@@ -171,7 +171,7 @@ def _outlook(checked: Assumptions) -> tuple[bool, float]:
 def _margins(
     model: nn.Module, task: Task, x: Chosen, labels: Tensor, views: bool, skipped: list[str]
 ) -> dict[str, float]:
-    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the share that is 0."""
+    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the fraction that is 0."""
     some = x[torch.arange(min(200, len(x)))]
     if not isinstance(model, nn.Sequential) or not isinstance(some, Tensor):
         what = type(model).__name__ if isinstance(some, Tensor) else f"{type(model).__name__}, whose inputs are texts"

@@ -21,9 +21,9 @@ from csst.maths.confusion import Confusion, as_float64, confusion_counts
 from csst.maths.gain import gain_matrix
 from csst.maths.objectives import Objective, lagrangian
 
-#: over the last half of a run: share of the way that was undone, and largest swing, above which a run warns
+#: over the last half of a run: fraction of the way that was undone, and largest swing, above which a run warns
 TURNING, SWING = 0.8, 0.1
-#: entropy of the multipliers of a worst case as a share of the largest possible, below which a run warns
+#: entropy of the multipliers of a worst case as a fraction of the largest possible, below which a run warns
 ENTROPY = 0.25
 #: total variation between average and last multipliers, and last move, above which a run warns
 APART, MOVING = 0.2, 0.02
@@ -37,8 +37,8 @@ def dual_diagnostics(
 ) -> dict[str, Any]:
     """What the multipliers did, from journal records (`Record`): plain numbers, and `warnings` in words.
 
-    labels: names of the multipliers. simplex_mask: which of them share out a worst case (`domain.simplex_mask`) rather
-    than price a constraint; None takes them for one worst case if they always sum to 1, for constraints if not.
+    labels: names of the multipliers. simplex_mask: which of them weigh the entries of a worst case rather than price a
+    constraint (`domain.simplex_mask`); None takes them for one worst case if they always sum to 1, else for prices.
 
     updates           records used
     last, average     multipliers at the end, and their mean weighted by step size (what the theory is about)
@@ -46,8 +46,8 @@ def dual_diagnostics(
     payoff_last, payoff_average   the smallest payoff at the end, and of the average payoff (the mixture of all models)
     regret            how much lower the multipliers could have kept the mean payoff with the best fixed choice (one
                       worst case only, else None); near 0 means that the multipliers played well
-    turning, swing    over the last half: share of the multipliers' way that was undone, largest range of one of them
-    shared            how many of the multipliers share out a worst case
+    turning, swing    over the last half: fraction of the multipliers' way that was undone, largest range of one of them
+    shared            how many of the multipliers weigh the entries of a worst case
     entropy, effective    of those at the end: entropy over its maximum, and how many payoffs matter; None without
     last_move         the last change of the multipliers, half the l1 norm
     warnings          sentences
@@ -114,9 +114,10 @@ def duality_gap(
         max_F [u(C[F]) + lambda . phi(C[F])] - min_{lambda'} [u(C) + lambda' . phi(C)],     C of the classifier at hand
 
     The best response is the plug-in rule argmax_j sum_i G_ij p_i(x) for the gain of these multipliers, or the
-    classifier itself if that is better. probs: P(y | x) under the labels' own class shares, calibrated: raw softmaxes
-    of a cost-sensitive model are not. predictions: of the classifier at hand; default argmax probs. A missed constraint
-    can be priced without limit; `largest_multiplier` is the limit (default: twice the largest multiplier, at least 1).
+    classifier itself if that is better. probs: calibrated P(y | x) under the labels' own class fractions, which raw
+    softmaxes of a cost-sensitive model are not. predictions: of the classifier at hand; default argmax probs. A missed
+    constraint can be priced without limit; `largest_multiplier` is the limit (default: twice the largest multiplier, at
+    least 1).
     """
     values = as_float64(multipliers, "the multipliers").detach().cpu()
     given = as_float64(probs, "probs").detach().cpu()
@@ -153,9 +154,9 @@ def _warnings(
     if found["updates"] >= FEWEST and found["turning"] > TURNING and swing.max() > SWING:
         at = int(swing.argmax())
         said.append(
-            f"the multipliers go to and fro: over the last half of the run {found['turning']:.0%} of their way was "
-            f"undone, and the one of {names[at]} swung by {swing[at]:.0%} of their sum: lower dual.step_size, or let "
-            "it decay (dual.schedule linear)"
+            f"the multipliers oscillate: over the last half of the run {found['turning']:.0%} of their movement "
+            f"was undone, and the one of {names[at]} swung by {swing[at]:.0%} of their sum: lower dual.step_size, or "
+            "let it decay (dual.schedule linear)"
         )
     if found["entropy"] is not None and found["entropy"] < ENTROPY:
         at = int(worst_case.argmax())
@@ -213,8 +214,8 @@ def _regret(lam: np.ndarray, phi: np.ndarray) -> float:
 
 
 def _entropy(values: np.ndarray) -> float:
-    shares = values / values.sum()
-    positive = shares[shares > 0]
+    fractions = values / values.sum()
+    positive = fractions[fractions > 0]
     return float(-(positive * np.log(positive)).sum())
 
 

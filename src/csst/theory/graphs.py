@@ -99,8 +99,8 @@ def conflict(weights: Any, labels: Tensor, neighbors: Any) -> float:
     matrix = check_weights(weights)
     best = matrix.topk(2, 1)
     want, lost = best.indices[:, 0][labels].numpy(), best.values[:, 0] - best.values[:, 1]
-    share = (lost / torch.bincount(labels, minlength=len(matrix)).clamp(min=1))[labels].numpy()
-    near, left, paid = np.asarray(neighbors, bool), share.copy(), 0.0
+    fraction = (lost / torch.bincount(labels, minlength=len(matrix)).clamp(min=1))[labels].numpy()
+    near, left, paid = np.asarray(neighbors, bool), fraction.copy(), 0.0
     for point in range(len(left)):
         others = np.flatnonzero(near[point] & (want != want[point]))
         gives = np.diff(np.minimum(np.cumsum(left[others]), left[point]), prepend=0.0)
@@ -127,10 +127,10 @@ def _orders(
     from scipy.sparse.csgraph import connected_components
 
     pieces, piece = connected_components(near, directed=False)
-    share = np.bincount(piece, mass, pieces)
-    for first in np.argsort(share)[: 4 * seeds]:
+    fraction = np.bincount(piece, mass, pieces)
+    for first in np.argsort(fraction)[: 4 * seeds]:
         yield np.argsort(piece != first, kind="stable")
-    yield np.argsort(share[piece], kind="stable")  # pieces together, the lightest first
+    yield np.argsort(fraction[piece], kind="stable")  # pieces together, the lightest first
     degree = near.sum(1).astype(float)
     spread = near / np.sqrt(degree[:, None] * degree[None, :])
     values, vectors = np.linalg.eigh(spread)

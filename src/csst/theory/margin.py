@@ -101,11 +101,11 @@ def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None)
 
 
 def margin_histogram(margins: Tensor, bins: int = 30, masses: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The share of examples in each bin and the edges of the bins; infinite margins are left out."""
+    """The fraction of examples in each bin and the edges of the bins; infinite margins are left out."""
     values, mass = _weighted(margins, masses)
     finite = np.isfinite(values)
-    shares, edges = np.histogram(values[finite], bins, weights=mass[finite])
-    return shares, edges
+    fractions, edges = np.histogram(values[finite], bins, weights=mass[finite])
+    return fractions, edges
 
 
 def disturbed(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Tensor:

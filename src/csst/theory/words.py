@@ -16,7 +16,7 @@ def sentences(found: Diagnosis) -> list[str]:
 
 
 def numbers(found: Diagnosis) -> list[str]:
-    """One line for each number; the errors also as a share of |w|_1."""
+    """One line for each number; the errors also as a fraction of |w|_1."""
     rows = [
         ("err_w of the pseudo-labeler", found.err_pl, "the model on weak views"),
         ("err_w of the classifier", found.err, "the model on the examples as they are"),

@@ -28,7 +28,7 @@ from csst.training.trainer import Trainer
 
 
 def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
-    """Disjoint folds with the same share of every class; a class needs an example in each."""
+    """Disjoint folds with the same fraction of every class; a class needs an example in each."""
     counts = torch.bincount(labels, minlength=len(class_names))
     rarest = int(counts.argmin())
     if int(counts[rarest]) < 2:
@@ -66,7 +66,7 @@ class CrossFit:
         self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
         whole = replace(task, validation=task.labeled)
         self.trainer = Trainer(whole, model(), objective, method, settings, seed)
-        # The goal as bound to all labeled examples: which classes are the tail must not differ between folds.
+        # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         goal, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
         self.folds = [Trainer(part, model(), goal, method, settings, seed) for part in parts]
 

@@ -17,7 +17,7 @@ IN_A_ROW = 5
 class CollapseDetector:
     """Looks at one record after another.
 
-    labels: of the multipliers. shared: which of them share out a worst case. steps: of the whole training.
+    labels: of the multipliers. shared: which of them weigh the entries of a worst case. steps: of the whole training.
     """
 
     def __init__(self, labels: tuple[str, ...], shared: list[bool], steps: int) -> None:

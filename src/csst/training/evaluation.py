@@ -70,7 +70,7 @@ def count_confusion(
 
 
 def constraints_met(slack: Sequence[float]) -> bool | None:
-    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a share of 0.095. None without any."""
+    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a fraction of 0.095. None without any."""
     return min(slack) >= -ROUNDING if slack else None
 
 

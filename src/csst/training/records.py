@@ -25,7 +25,7 @@ class Diverged(InputError):
 class Record:
     """One multiplier update. Losses, `used` and `pseudo_accuracy` are means since the update before, None at the first.
 
-    used: share of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: share of those that were
+    used: fraction of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: fraction of those that were
     right, where the truth is known. value, slack, score: the run's objective on validation. multipliers and payoff:
     of the objective that the method's gain follows.
     """

@@ -38,7 +38,7 @@ class ImageFolder:
         table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
         unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
         test_path: a folder with the same sub-folders, cut in half for validation and test.
-        held_out: share of each class held out, half for validation and half for test; unused with test_path.
+        held_out: fraction of each class held out, half for validation and half for test; unused with test_path.
         labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
         unlabeled: unlabeled images of the first class, cut from the class folders likewise.
         imbalance: first over last class of that long tail.
@@ -109,7 +109,7 @@ class ImageFolder:
         if bool(self.path) == bool(self.table):
             raise InputError("give the images as either path (class folders) or table (a CSV file)")
         if not 0 < self.held_out < 1:
-            raise InputError(f"held_out is a share between 0 and 1; found {self.held_out}")
+            raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
             raise InputError("labeled, unlabeled and in_memory_megabytes must be at least 0")
         if not self.labeled and (self.unlabeled or self.imbalance != 1):

@@ -22,7 +22,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Corrupt:
-    """Noise, then a share of the features taken from another example of the batch (their empirical marginals)."""
+    """Noise, then a fraction of the features taken from another example of the batch (their empirical marginals)."""
 
     scale: Tensor
     size: float

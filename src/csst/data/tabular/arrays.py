@@ -22,14 +22,14 @@ class Arrays:
     """A task from an `.npz` file.
 
     Keys: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and y_test,
-    class_names. Without a validation set, a share of the labeled examples is held out, stratified by class.
+    class_names. Without a validation set, a fraction of the labeled examples is held out, stratified by class.
 
     Args:
         path: the .npz file.
-        validation: share of the labeled examples held out where the file has no validation set.
+        validation: fraction of the labeled examples held out where the file has no validation set.
         weak_noise: noise of the weak view, in standard deviations of each feature.
         strong_noise: noise of the strong view.
-        strong_corruption: share of the features that the strong view takes from another example.
+        strong_corruption: fraction of the features that the strong view takes from another example.
     """
 
     path: str = ""

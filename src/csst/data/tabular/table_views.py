@@ -1,6 +1,6 @@
 """Views of table rows and of embeddings.
 
-Weak: small noise on the numbers. Strong, of a table: SCARF's corruption, a share of the columns replaced by values
+Weak: small noise on the numbers. Strong, of a table: SCARF's corruption, a fraction of the columns replaced by values
 drawn from that column's own values in the training data (its empirical marginal), which suits numbers and categories
 alike (Bahri et al., SCARF, 2022), and dropout. Strong, of embeddings: dropout, noise, and a step towards a near
 neighbor.
@@ -27,7 +27,7 @@ class NumberNoise:
 
 @dataclass(frozen=True, eq=False)
 class ScarfCorruption:
-    """A share of the cells replaced by that column's value in a random row of the pool; noise on the other numbers.
+    """A fraction of the cells replaced by that column's value in a random row of the pool; noise on the other numbers.
 
     Some cells more are dropped: set to `empty`, the mean of a column of numbers and -1, no category, for the others.
     """

@@ -79,7 +79,7 @@ class Parser:
                 constraints += self.constraint()
         if self.now.kind != "end":
             if self.now.text in (">=", "<=", "≥", "≤"):
-                raise self.error("a constraint comes after 's.t.': max <goal> s.t. <constraint>", self.now)
+                raise self.error("a constraint comes after 's.t.': max <objective> s.t. <constraint>", self.now)
             raise self.error(f"did not expect {self.now.text!r} here: an operator, ',' or 's.t.' may follow", self.now)
         return goal, tuple(constraints)
 
