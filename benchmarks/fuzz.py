@@ -178,7 +178,7 @@ def use_sentence(text: str) -> None:
     again = csst.objective(str(made))
     if again != made:
         raise AssertionError(f"{made} is read back as {again}")
-    bound = made.bind(5, NAMES).bound_to(PRIOR)
+    bound = made.bind(5, NAMES).bind_prior(PRIOR)
     payoff = payoff_of(bound, PLAIN)
     if len(bound.labels) not in (0, len(payoff)):
         raise AssertionError("labels and payoff differ in number")

@@ -36,8 +36,8 @@ def median_seconds(work: dict[str, Callable[[], object]], repeats: int) -> dict[
 def losses(classes: int) -> dict[str, float]:
     torch.manual_seed(0)
     prior = torch.softmax(torch.linspace(0, -4.6, classes, dtype=torch.float64), 0)
-    full = csst.Multipliers("mean-recall-coverage", prior).gain
-    diagonal = csst.Multipliers("min-recall", prior).gain
+    full = csst.Multipliers(csst.objective("mean-recall-coverage"), prior).gain
+    diagonal = csst.Multipliers(csst.objective("min-recall"), prior).gain
     logits = torch.randn(BATCH, classes, requires_grad=True)
     labels = torch.randint(classes, (BATCH,))
     soft = torch.softmax(torch.randn(BATCH, classes), 1)
@@ -68,7 +68,7 @@ def losses(classes: int) -> dict[str, float]:
 def updates(classes: int) -> dict[str, float]:
     prior = torch.softmax(torch.linspace(0, -4.6, classes, dtype=torch.float64), 0)
     confusion = csst.Confusion.from_counts(torch.rand(classes, classes) + torch.eye(classes))
-    games = {sentence: csst.Multipliers(sentence, prior) for sentence in SENTENCES}
+    games = {sentence: csst.Multipliers(csst.objective(sentence), prior) for sentence in SENTENCES}
     work = {name: (lambda game=game: (game.update(confusion), game.gain.mixing)) for name, game in games.items()}
     return median_seconds(work, 5)
 

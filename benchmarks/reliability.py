@@ -93,7 +93,7 @@ def gain_of_a_thousand(folder: Path) -> str:
 def of_classes(classes: int, gain: bool) -> str:
     begun = time.perf_counter()
     prior = torch.full((classes,), 1 / classes, dtype=torch.float64)
-    bound = csst.objective(GOAL).bind(classes, [f"class {n}" for n in range(classes)]).bound_to(prior)
+    bound = csst.objective(GOAL).bind(classes, [f"class {n}" for n in range(classes)]).bind_prior(prior)
     read = time.perf_counter() - begun
     confusion = Confusion.uniform(prior)
     begun = time.perf_counter()

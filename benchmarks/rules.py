@@ -86,18 +86,24 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
 
     It is the averaged model at the end of training: no validation label is used, not even to select a model.
     """
-    from csst.data.tabular.table_views import NumberNoise, Scarf
-    from csst.data.task import make
+    from csst.data.tabular.table_views import NumberNoise, ScarfCorruption
+    from csst.data.task import make_task
     from csst.models import Model, Standardize, build
     from csst.settings import Settings, Training
-    from csst.training.evaluation import logits
+    from csst.training.evaluation import compute_logits
     from csst.training.trainer import Trainer
 
     own = (split.x_labeled, split.y_labeled)
     pool = torch.from_numpy(split.x_unlabeled).float()
     scale = pool.std(0)
-    task = make(
-        split.name, own, pool, own, weak=NumberNoise(scale), strong=Scarf(pool, scale, pool.mean(0)), kind="array"
+    task = make_task(
+        split.name,
+        own,
+        pool,
+        own,
+        weak=NumberNoise(scale),
+        strong=ScarfCorruption(pool, scale, pool.mean(0)),
+        kind="array",
     )
     model = build(Model("mlp"), task.input_shape, split.classes, seed)
     for module in model.modules():
@@ -107,7 +113,7 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
     for _ in trainer.run():
         pass
     parts = (split.x_validation, split.x_unlabeled, split.x_test)
-    scores = [logits(trainer.ema.module.eval(), torch.from_numpy(part).float()) for part in parts]
+    scores = [compute_logits(trainer.ema.module.eval(), torch.from_numpy(part).float()) for part in parts]
     return [torch.softmax(score.double(), 1).numpy() for score in scores]
 
 

@@ -60,8 +60,8 @@ def test_4_the_cost_sensitive_loss_learns_for_a_gain():
 
 
 def test_5_a_dual_step_turns_to_the_class_that_is_worst_off():
-    """max min(recall) is a game: after a look at the recalls, λ moves to the lowest, and G = diag(λ_i / π_i) with it."""
-    game = csst.Multipliers("max min(recall)", PRIOR, step_size=0.5)
+    """max min(recall) is a game: λ moves to the lowest recall, and G = diag(λ_i / π_i) with it."""
+    game = csst.Multipliers(csst.objective("max min(recall)"), PRIOR, step_size=0.5)
     before, recall = game.value.clone(), torch.tensor([0.9, 0.8, 0.5])
     game.update(csst.Confusion.from_counts([[63, 7, 0], [4, 16, 0], [1, 4, 5]]))
     expected = before * torch.exp(-0.5 * recall)

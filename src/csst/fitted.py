@@ -39,7 +39,7 @@ from csst.rules import DecisionRule, FittedRule, rule_from_dict
 from csst.runs.folder import Run
 from csst.runs.results import Outputs, describe_fit, pack_outputs
 from csst.statistics.rates import RateEstimate
-from csst.training.evaluation import logits, summary
+from csst.training.evaluation import compute_logits, summarize_counts
 
 #: the model's file in a run's folder
 MODEL = "model.safetensors"
@@ -131,7 +131,7 @@ class FittedModel:
         if not isinstance(rows, Tensor) and (isinstance(rows, np.ndarray) or is_sparse(rows)):
             rows = as_examples(rows)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return logits(self.model.to(device), rows, self.batch, device)
+        return compute_logits(self.model.to(device), rows, self.batch, device)
 
     def probs(self, inputs: Any) -> Tensor:
         """What the rule looks at: the softmax of the logits, float64, (N, K)."""
@@ -152,7 +152,7 @@ class FittedModel:
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
         """Recalls, coverages, confusion and the objective's value on labeled examples."""
-        return summary(
+        return summarize_counts(
             confusion_counts(examples.labels, self.predict(examples.inputs), len(self.class_names)), self.objective
         )
 
@@ -212,7 +212,7 @@ class FittedModel:
         recipe, metrics = from_dict(run.recipe()), run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        objective = read_objective(recipe.objective).bind(len(names), names).bound_to(counts / counts.sum())
+        objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
         has_rule = "posthoc" in metrics and weights is None
         rule = rule_from_dict(metrics["posthoc"]["rule"]) if has_rule else None
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))

@@ -29,7 +29,7 @@ from csst.rules import fit_evidence
 from csst.rules.fit import read_deployment_prior
 from csst.runs.results import Outputs
 from csst.training.crossfit import CrossFit
-from csst.training.evaluation import logits
+from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
 from csst.training.measuring import estimate_from_logits
 from csst.training.records import Record
@@ -162,10 +162,14 @@ def conclude(
         if isinstance(runner, CrossFit):
             parts = {"validation": runner.out_of_fold(lambda fold: model_of(fold, weights))}
         else:
-            parts = {"validation": (logits(model, task.validation.inputs, batch, device), task.validation.labels)}
+            parts = {
+                "validation": (compute_logits(model, task.validation.inputs, batch, device), task.validation.labels)
+            }
         if task.test is not None:
-            parts["test"] = (logits(model, task.test.inputs, batch, device), task.test.labels)
-        unlabeled = logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+            parts["test"] = (compute_logits(model, task.test.inputs, batch, device), task.test.labels)
+        unlabeled = (
+            compute_logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        )
         return Outputs(parts, unlabeled, own_gain)
 
     selected = runner.best_model()
@@ -181,7 +185,7 @@ def conclude(
         adjusted_outputs = score(used, "last", gain)
         evidence = adjusted_outputs.evidence(train_prior, names)
         prior = read_deployment_prior(wanted, evidence)
-        adjusted = fit_evidence(evidence, runner.objective, prior, gain.undoing, seed)
+        adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)
         weights |= {f"last.{k}": v for k, v in last.items()} | {"gain.last": gain.entries}
     about = {
         "method": runner.method.name,

@@ -24,7 +24,7 @@ class Training:
         weight_decay: of either optimizer.
         ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
         evaluation_batch: examples per forward pass when measuring.
-        batchnorm: whether weak views of unlabeled examples are normalised in a batch of their own (separate: faster,
+        batchnorm: whether weak views of unlabeled examples are normalized in a batch of their own (separate: faster,
             they need no gradient) or in one batch with all others (joint: as the published codes do).
     """
 
@@ -60,12 +60,12 @@ class SelfTrainingSettings:
         confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
-        darp_warmup: share of the steps before darp methods refine pseudo-labels.
+        darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
         darp_delta: a class keeps its darp_delta * (expected count) most probable entries when refined; 0 keeps all.
-        darp_prior: class shares to refine to: labeled (those of the labeled examples) or estimated from predictions.
+        darp_prior: class fractions to refine to: labeled (those of the labeled examples) or estimated from predictions.
         crest_generations: trainings from scratch of crest methods; training.steps is split among them.
-        crest_alpha: class l gives the share (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
+        crest_alpha: class l gives the fraction (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
         crest_temperature: the power of the prior that crest+ aligns to falls from 1 to this over the generations.
     """
 
@@ -154,7 +154,7 @@ class Hardware:
         accumulate: parts into which each batch is cut to save memory; the gradient is that of the whole.
         clip: largest gradient norm; 0 does not clip.
         compile: compile the model with torch.compile.
-        sync_batchnorm: normalise over the batches of all processes (CUDA only).
+        sync_batchnorm: normalize over the batches of all processes (CUDA only).
         channels_last: keep convolutions in the layout that is fastest.
         threads: torch's CPU threads; 0 leaves torch's default. Small networks are fastest with 1.
     """

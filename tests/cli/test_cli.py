@@ -178,7 +178,7 @@ def test_explaining_an_objective(capsys):
     )
     shown = capsys.readouterr().out
     for words in (
-        "maximises   min(recall)",
+        "maximizes   min(recall)",
         "subject to  coverage >= 0.95/K",
         "simplex",
         "λ ≥ 0",

@@ -12,7 +12,7 @@ import torch
 
 from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
 from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, keys_of
-from csst.data.task import Labeled, Task, make
+from csst.data.task import Labeled, Task, make_task
 from csst.data.text.texts import Texts, make_texts
 from csst.data.text.views import TextViews
 from csst.errors import InputError
@@ -390,7 +390,7 @@ def test_a_task_of_images_is_embedded_too():
         return images.float().mean((1, 2))
 
     encoder.fingerprint = "columns"
-    task = make("i", (x[:10], y), x[10:18], (x[18:24], y[:6]), (x[24:], y[:6]), strong=strong, kind="image")
+    task = make_task("i", (x[:10], y), x[10:18], (x[18:24], y[:6]), (x[24:], y[:6]), strong=strong, kind="image")
     made = embedded(task, Embedder(encoder, Embedding(draws=2, batch=4)))
     assert made.kind == "image"
     assert torch.equal(made.labeled.inputs, x[:10].float().mean((1, 2)))

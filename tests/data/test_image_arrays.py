@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from csst.data.images.arrays import ImageArrays, as_images
-from csst.data.splits import halves
+from csst.data.splits import split_held_out
 from csst.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")
@@ -72,6 +72,18 @@ def agree(part):
 
 
 SMALL = {"labeled": 8, "unlabeled": 10, "imbalance": 4.0}
+
+
+def test_the_hash_is_of_the_pixels_and_labels_that_are_used(tmp_path):
+    labels = np.tile(np.arange(3), 30)
+    same = ImageArrays(npz(tmp_path / "a.npz"), **SMALL).load(0)
+    assert ImageArrays(npz(tmp_path / "b.npz"), **SMALL).load(0).split_hash == same.split_hash
+    for part, changed in (("train", pixels(labels, 3, 12)), ("test", pixels(np.tile(np.arange(3), 6), 3, 12, seed=1))):
+        changed[:, 5, 5] ^= 1  # one pixel of every image
+        other = ImageArrays(npz(tmp_path / f"{part}.npz", **{f"x_{part}": changed}), **SMALL).load(0)
+        assert other.split_hash != same.split_hash
+    moved = np.roll(labels, 1)
+    assert ImageArrays(npz(tmp_path / "c.npz", y_train=moved), **SMALL).load(0).split_hash != same.split_hash
 
 
 @pytest.mark.parametrize("classes", [10, 100])
@@ -220,17 +232,17 @@ def test_no_image_has_two_roles(tmp_path):
 
 def test_halves_are_per_class_and_seeded():
     labels = np.array([0] * 10 + [1] * 5 + [2] * 2)
-    validation, test = halves(labels, 0, ("a", "b", "c"))
+    validation, test = split_held_out(labels, 0, ("a", "b", "c"))
     assert np.bincount(labels[validation]).tolist() == [5, 2, 1]
     assert np.bincount(labels[test]).tolist() == [5, 3, 1]
     assert sorted([*validation, *test]) == list(range(17))
-    assert not np.array_equal(halves(labels, 1, ("a", "b", "c"))[0], validation)
+    assert not np.array_equal(split_held_out(labels, 1, ("a", "b", "c"))[0], validation)
     with pytest.raises(
         InputError, match="class 'b' has 5 held-out examples; 4 for validation and 2 for test are needed"
     ):
-        halves(labels, 0, ("a", "b", "c"), validation=4, test=2)
+        split_held_out(labels, 0, ("a", "b", "c"), validation=4, test=2)
     with pytest.raises(InputError, match="class 'b' has 1 held-out examples; 1 for validation and 1 for test"):
-        halves(np.array([0, 0, 1]), 0, ("a", "b"))
+        split_held_out(np.array([0, 0, 1]), 0, ("a", "b"))
 
 
 @pytest.mark.parametrize(

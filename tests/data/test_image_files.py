@@ -77,7 +77,7 @@ FLAT = {"size": 16}
 
 
 def square(image, size):
-    """The definition: the shorter side resized to `size`, then the centre crop."""
+    """The definition: the shorter side resized to `size`, then the center crop."""
     scale = size / min(image.size)
     small = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
     left, top = (small.width - size) // 2, (small.height - size) // 2
@@ -86,7 +86,7 @@ def square(image, size):
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".webp", ".jpg", ".gif"])
 @pytest.mark.parametrize("wide", [True, False])
-def test_the_centre_square_is_read(tmp_path, suffix, wide):
+def test_the_center_square_is_read(tmp_path, suffix, wide):
     image = photograph(0, 60, 40) if wide else photograph(1, 40, 72)
     path = tmp_path / f"a{suffix}"
     image.save(path, **{".webp": {"lossless": True}, ".jpg": {"quality": 95}}.get(suffix, {}))
@@ -346,8 +346,8 @@ def test_links_out_of_the_folder_are_refused(tmp_path):
         ({"path": "nowhere"}, "there is no folder 'nowhere'"),
         ({"path": "", "table": "nowhere.csv"}, "there is no file"),
         ({"unlabeled_path": "nowhere"}, "there is no folder"),
-        ({"held_out": 0.0}, "held_out is a share between 0 and 1"),
-        ({"held_out": 1.0}, "held_out is a share between 0 and 1"),
+        ({"held_out": 0.0}, "held_out is a fraction between 0 and 1"),
+        ({"held_out": 1.0}, "held_out is a fraction between 0 and 1"),
         ({"size": 0}, "at least 1 pixel"),
         ({"workers": -1}, "workers must be at least 0"),
         ({"labeled": -1}, "must be at least 0"),

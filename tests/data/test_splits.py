@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import csst
-from csst.data import Digits, Gaussians, Toy, from_arrays, long_tail, long_tail_counts, stratified
+from csst.data import Digits, Gaussians, Toy, from_arrays, hold_out, long_tail, long_tail_counts
 from csst.data.tabular.arrays import read_npz
 from csst.statistics.evidence import Evidence
 from csst.statistics.shift import estimate_prior
@@ -49,10 +49,10 @@ def test_a_pool_that_is_too_small_is_refused():
 
 def test_a_stratified_cut_takes_some_of_every_class_and_never_all():
     labels = np.repeat([0, 1, 2], [100, 10, 2])
-    held = stratified(labels, 0.2, 0)
+    held = hold_out(labels, 0.2, 0)
     assert np.bincount(labels[held]).tolist() == [20, 2, 1]
     with pytest.raises(csst.InputError, match="class 'rare' has 1 labeled"):
-        stratified(np.array([0, 0, 1]), 0.5, 0, ["common", "rare"])
+        hold_out(np.array([0, 0, 1]), 0.5, 0, ["common", "rare"])
 
 
 def test_arrays_become_a_task():
@@ -131,7 +131,7 @@ def test_exact_recalls_agree_with_a_large_sample():
     source = Gaussians((-1.0, 1.5, 0.0))
     points, labels = source.sample([200_000] * 3, np.random.default_rng(0))
     weights = np.array([0.5, 0.2, 0.3])
-    scores = weights * np.exp(-((points[:, :1] - np.array(source.centres)) ** 2) / 2)
+    scores = weights * np.exp(-((points[:, :1] - np.array(source.centers)) ** 2) / 2)
     hits = scores.argmax(1) == labels
     assert [hits[labels == c].mean() for c in range(3)] == pytest.approx(source.recalls(weights), abs=5e-3)
 
@@ -141,7 +141,7 @@ def test_the_unlabeled_prior_is_recovered_even_from_miscalibrated_scores():
 
     def scores(counts):
         points, labels = source.sample(counts, rng)
-        exact = -((points[:, :1] - np.array(source.centres)) ** 2) / 2
+        exact = -((points[:, :1] - np.array(source.centers)) ** 2) / 2
         return torch.from_numpy(exact), torch.from_numpy(labels)
 
     truth = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64)

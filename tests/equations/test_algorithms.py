@@ -41,7 +41,7 @@ def projected(lam, payoff, omega):
 def test_algorithm_1(K, seed, omega):
     """Algorithm worst-case: lambda <- norm(lambda exp(-omega recall)), G = diag(lambda/pi), for several updates."""
     case = ref.instance(K, seed)
-    multipliers, lam = csst.Multipliers("min-recall", tensor(case.pi), step_size=omega), [1 / K] * K
+    multipliers, lam = csst.Multipliers(csst.objective("min-recall"), tensor(case.pi), step_size=omega), [1 / K] * K
     close(multipliers.value, lam)
     for c, C in validation(case):
         lam = exponentiated(lam, [ref.recall(C, i) for i in range(K)], omega)
@@ -56,7 +56,10 @@ def test_algorithm_1(K, seed, omega):
 def test_algorithm_2(K, seed, omega):
     """Algorithm coverage: lambda <- max(0, lambda - omega (cov - 0.95/K)); G_ij = delta_ij/(K pi_i) + lambda_j."""
     case = ref.instance(K, seed)
-    multipliers, lam = csst.Multipliers("mean-recall-coverage", tensor(case.pi), step_size=omega), [1 / K] * K
+    multipliers, lam = (
+        csst.Multipliers(csst.objective("mean-recall-coverage"), tensor(case.pi), step_size=omega),
+        [1 / K] * K,
+    )
     close(multipliers.value, lam)
     reached_zero = False
     for c, C in validation(case):
@@ -74,7 +77,8 @@ def test_head_tail_algorithms(K, seed):
     case = ref.instance(K, seed)
     groups = ref.head_and_tail(case.pi)
     recall, coverage = (
-        csst.Multipliers(name, tensor(case.pi), step_size=0.25) for name in ("min-ht-recall", "mean-recall-ht-coverage")
+        csst.Multipliers(csst.objective(name), tensor(case.pi), step_size=0.25)
+        for name in ("min-ht-recall", "mean-recall-ht-coverage")
     )
     lam, price = [0.5, 0.5], [1 / K, 1 / K]
     for c, C in validation(case):
@@ -94,7 +98,11 @@ def test_both_algorithms_in_one_game(K, seed):
     """Algorithms worst-case and coverage side by side: simplex and constraints each take their own step."""
     case = ref.instance(K, seed)
     sentence = "max min(recall) s.t. coverage >= 0.95/K, recall[0] <= 0.9"
-    multipliers, lam, price = csst.Multipliers(sentence, tensor(case.pi)), [1 / K] * K, [1 / K] * (K + 1)
+    multipliers, lam, price = (
+        csst.Multipliers(csst.objective(sentence), tensor(case.pi)),
+        [1 / K] * K,
+        [1 / K] * (K + 1),
+    )
     for c, C in validation(case):
         lam = exponentiated(lam, [ref.recall(C, i) for i in range(K)], 0.25)
         slack = [*(ref.coverage(C, i) - 0.95 / K for i in range(K)), 0.9 - ref.recall(C, 0)]
@@ -125,24 +133,24 @@ def test_initial_multipliers(K):
     case = ref.instance(K, 5)
     head, tail = ref.head_and_tail(case.pi)
     pi = tensor(case.pi)
-    both = "max min(recall) s.t. coverage >= 0.95/K"
+    both = csst.objective("max min(recall) s.t. coverage >= 0.95/K")
     close(csst.Multipliers(both, pi).value, [1 / K] * (2 * K))
     close(csst.Multipliers(both, pi, initial="zero").value, [1 / K] * K + [0.0] * K)
     close(csst.Multipliers(both, pi, initial="prior").value, case.pi + [1 / K] * K)
-    close(csst.Multipliers("min-recall", pi, initial="prior").gain.matrix, torch.eye(K).tolist())
+    close(csst.Multipliers(csst.objective("min-recall"), pi, initial="prior").gain.matrix, torch.eye(K).tolist())
     shares = [sum(case.pi[i] for i in group) for group in (head, tail)]
-    close(csst.Multipliers("min-ht-recall", pi, initial="prior").value, shares)
+    close(csst.Multipliers(csst.objective("min-ht-recall"), pi, initial="prior").value, shares)
     given = ref.random_distribution(case.rng, K)
-    close(csst.Multipliers("min-recall", pi, initial=given).value, given)
+    close(csst.Multipliers(csst.objective("min-recall"), pi, initial=given).value, given)
     close(NonNegative(0.3).start(2, K), [0.3, 0.3])
-    assert csst.Multipliers("mean-recall", pi).value.shape == (0,)
+    assert csst.Multipliers(csst.objective("mean-recall"), pi).value.shape == (0,)
 
 
 @pytest.mark.parametrize("K", ref.SIZES)
 def test_printed_gain_of_algorithm_2_is_a_typo(K):
     """Algorithm coverage at lambda = 0: the text's G is logit adjustment, the printed diag(lambda/pi) would vanish."""
     case = ref.instance(K, 6)
-    multipliers = csst.Multipliers("mean-recall-coverage", tensor(case.pi), initial="zero")
+    multipliers = csst.Multipliers(csst.objective("mean-recall-coverage"), tensor(case.pi), initial="zero")
     close(multipliers.gain.matrix, ref.gain_mean_recall(case.pi))
     balanced = csst.Confusion.from_counts(torch.eye(K))  # every constraint is met, so lambda stays at 0
     multipliers.update(balanced)
@@ -155,9 +163,12 @@ def test_gain_before_the_first_update(K):
     """Algorithms worst-case and coverage before their first update: the gain is the one at R = 1/K."""
     case = ref.instance(K, 8)
     pi, uniform = tensor(case.pi), [[1 / K] * K for _ in range(K)]
-    close(csst.Multipliers("min-recall", pi).gain.matrix, ref.gain_min_recall([1 / K] * K, case.pi))
-    close(csst.Multipliers("mean-recall-coverage", pi).gain.matrix, ref.gain_coverage([1 / K] * K, case.pi))
-    f1 = csst.Multipliers("max mean(f1)", pi).gain.matrix
+    close(csst.Multipliers(csst.objective("min-recall"), pi).gain.matrix, ref.gain_min_recall([1 / K] * K, case.pi))
+    close(
+        csst.Multipliers(csst.objective("mean-recall-coverage"), pi).gain.matrix,
+        ref.gain_coverage([1 / K] * K, case.pi),
+    )
+    f1 = csst.Multipliers(csst.objective("max mean(f1)"), pi).gain.matrix
 
     def mean_f1(R, prior):
         C = ref.confusion_of_rates(R, prior)
@@ -173,6 +184,6 @@ def test_step_size(K):
     case = ref.instance(K, 9)
     ((c, C),) = list(validation(case))[:1]
     for given, used in (({}, 0.25), ({"step_size": 0.5}, 0.5)):
-        multipliers = csst.Multipliers("min-recall", tensor(case.pi))
+        multipliers = csst.Multipliers(csst.objective("min-recall"), tensor(case.pi))
         multipliers.update(c, **given)
         close(multipliers.value, exponentiated([1 / K] * K, ref.all_classes(ref.recall, C), used))

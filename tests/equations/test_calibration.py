@@ -1,4 +1,4 @@
-"""Calibration, shown: on a finite instance space the minimiser of the expected loss is the Bayes-optimal classifier."""
+"""Calibration, shown: on a finite instance space the minimizer of the expected loss is the Bayes-optimal classifier."""
 
 import itertools
 import random
@@ -32,8 +32,8 @@ def joint_distribution(K, n, seed, diagonal):
             return P, G
 
 
-def minimised(expected_loss, shape):
-    """The logits that minimise a convex expected loss, by LBFGS."""
+def minimized(expected_loss, shape):
+    """The logits that minimize a convex expected loss, by LBFGS."""
     logits = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS(
         [logits],
@@ -74,10 +74,10 @@ def best_classifier(P, G):
 
 @pytest.mark.parametrize(("K", "n", "seed", "diagonal"), CASES)
 def test_hybrid_loss_is_calibrated(K, n, seed, diagonal):
-    """Narasimhan's Prop. 4: minimising E[loss:hyb] gives argmax_j sum_i P(i|x) G_ij, the maximiser of Eq. csl-obj."""
+    """Narasimhan's Prop. 4: minimizing E[loss:hyb] gives argmax_j sum_i P(i|x) G_ij, the maximizer of Eq. csl-obj."""
     P, G = joint_distribution(K, n, seed, diagonal)
     gain = csst.Gain(tensor(G))
-    logits = minimised(lambda s: expected(csst.cost_sensitive_loss, s, P, gain), (n, K))
+    logits = minimized(lambda s: expected(csst.cost_sensitive_loss, s, P, gain), (n, K))
     optimum = [ref.norm(ref.pulled(G, row)) for row in P]
     torch.testing.assert_close(torch.softmax(logits, 1), tensor(optimum), rtol=1e-5, atol=1e-7)
     bayes = [max(range(K), key=row.__getitem__) for row in optimum]
@@ -90,7 +90,7 @@ def test_weighted_loss_is_calibrated(K, n, seed, diagonal):
     """Eq. wt-consistency-reg on labels: the same optimum softmax(s) = norm(G^T p) and the same Bayes rule."""
     P, G = joint_distribution(K, n, seed, diagonal)
     gain = csst.Gain(tensor(G))
-    logits = minimised(lambda s: expected(csst.weighted_consistency, s, P, gain), (n, K))
+    logits = minimized(lambda s: expected(csst.weighted_consistency, s, P, gain), (n, K))
     optimum = tensor([ref.norm(ref.pulled(G, row)) for row in P])
     torch.testing.assert_close(torch.softmax(logits, 1), optimum, rtol=1e-5, atol=1e-7)
     assert logits.argmax(1).tolist() == best_classifier(P, G)
@@ -98,11 +98,11 @@ def test_weighted_loss_is_calibrated(K, n, seed, diagonal):
 
 @pytest.mark.parametrize(("K", "n", "seed", "diagonal"), CASES)
 @pytest.mark.parametrize("loss", [csst.weighted_consistency, csst.cost_sensitive_loss])
-def test_consistency_minimises_the_divergence(K, n, seed, diagonal, loss):
-    """Prop. kl-weighted: the minimiser of the batch loss is norm(G^T p) and KL(norm(G^T p) || p_m) = 0, for every x."""
+def test_consistency_minimizes_the_divergence(K, n, seed, diagonal, loss):
+    """Prop. kl-weighted: the minimizer of the batch loss is norm(G^T p) and KL(norm(G^T p) || p_m) = 0, for every x."""
     P, G = joint_distribution(K, n, seed, diagonal)
     gain, target = csst.Gain(tensor(G)), tensor([ref.norm(row) for row in P])
-    logits = minimised(lambda s: loss(s, target, gain).mean(), (n, K))
+    logits = minimized(lambda s: loss(s, target, gain).mean(), (n, K))
     probs = torch.softmax(logits, 1)
     optimum = tensor([ref.norm(ref.pulled(G, ref.norm(row))) for row in P])
     torch.testing.assert_close(probs, optimum, rtol=1e-5, atol=1e-7)
@@ -116,7 +116,7 @@ def test_optimal_softmax_of_a_label(K):
     G = ref.random_gain(random.Random(K), K)
     gain, labels = csst.Gain(tensor(G)), torch.arange(K)
     optimum = tensor([[G[y][i] / sum(G[y]) for i in range(K)] for y in range(K)])
-    logits = minimised(lambda s: csst.weighted_consistency(s, labels, gain).mean(), (K, K))
+    logits = minimized(lambda s: csst.weighted_consistency(s, labels, gain).mean(), (K, K))
     torch.testing.assert_close(torch.softmax(logits, 1), optimum, rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(gain.optimal_prediction(labels), optimum)
 
@@ -131,11 +131,11 @@ def test_confidence_cannot_be_optimal():
 
 @pytest.mark.parametrize(("K", "n"), SPACES)
 def test_row_constants_change_no_decision(K, n):
-    """Sec. 3.1: adding a constant to each row of G leaves the maximiser of Eq. csl-obj as it is."""
+    """Sec. 3.1: adding a constant to each row of G leaves the maximizer of Eq. csl-obj as it is."""
     P, G = joint_distribution(K, n, 1, False)
     negative = [[g - (1.5 + i) for g in row] for i, row in enumerate(G)]
     shifted = csst.maths.gain.canonical(tensor(negative))
     assert best_classifier(P, negative) == best_classifier(P, G) == best_classifier(P, shifted.tolist())
     gain = csst.Gain(shifted)
-    logits = minimised(lambda s: expected(csst.cost_sensitive_loss, s, P, gain), (n, K))
+    logits = minimized(lambda s: expected(csst.cost_sensitive_loss, s, P, gain), (n, K))
     assert logits.argmax(1).tolist() == best_classifier(P, negative)

@@ -98,7 +98,7 @@ def test_group_means(K, seed):
 @pytest.mark.parametrize(("K", "seed"), CASES)
 @pytest.mark.parametrize("weighted", [False, True], ids=["as measured", "under another prior"])
 def test_scikit_learn_agrees(K, seed, weighted):
-    """Table metrics against scikit-learn; another prior is scikit-learn's sample_weight pi_y / (share of y)."""
+    """Table metrics against scikit-learn; another prior is scikit-learn's sample_weight pi_y / (fraction of y)."""
     y, F = examples(K, seed)
     c, weights = measured(K, seed)[0], None
     if weighted:

@@ -150,7 +150,7 @@ def test_head_tail_recall(K, seed):
     """Eq. min-HT-recall-obj: the worse of mean head and mean tail recall; G = diag(lambda_g/(pi_i |g|))."""
     case, c, C = setting(K, seed)
     head, tail = ref.head_and_tail(case.pi)
-    objective = csst.objective("min-ht-recall").bound_to(tensor(case.pi))
+    objective = csst.objective("min-ht-recall").bind_prior(tensor(case.pi))
     means = [sum(C[i][i] / case.evaluation[i] for i in group) / len(group) for group in (head, tail)]
     close(objective.payoff(c), means)
     close(objective.value(c), min(means))
@@ -171,7 +171,7 @@ def test_head_tail_coverage(K, seed):
     """Eq. HT-cov-const-obj: mean head and tail coverage >= 0.95/K; G_ij = lambda_g(j)/|g(j)| + delta_ij/(K pi_i)."""
     case, c, C = setting(K, seed)
     groups = ref.head_and_tail(case.pi)
-    objective = csst.objective("mean-recall-ht-coverage").bound_to(tensor(case.pi))
+    objective = csst.objective("mean-recall-ht-coverage").bind_prior(tensor(case.pi))
     margins = [sum(C[i][j] for i in range(K) for j in group) / len(group) - 0.95 / K for group in groups]
     close(objective.value(c), sum(C[i][i] / (K * case.evaluation[i]) for i in range(K)))
     close(objective.slack(c), margins)

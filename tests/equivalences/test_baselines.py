@@ -27,8 +27,8 @@ def test_flexmatch_with_all_classes_learned_is_fixmatch():
     select = ours.selftraining.select
     each = len(select.selected) // 10 * 10
     select.selected[:each] = torch.arange(each) % 10
-    assert select.ease().tolist() == [1.0] * 10
-    select.note = lambda *rows: None  # and they stay learned
+    assert select.class_thresholds().tolist() == [1.0] * 10
+    select.record = lambda *rows: None  # and they stay learned
     assert same_run(ours, theirs)
     assert not same_run(*(trainer(name, "accuracy", SETTINGS) for name in ("flexmatch", "fixmatch")))
 
@@ -52,5 +52,5 @@ def test_the_accuracy_reported_is_that_of_the_labels_used():
     made = trainer("darp", "accuracy", replace(SETTINGS, selftraining=SelfTrainingSettings(confidence=0.0)))
     made.selftraining.refine.steps.fill_(10**6)
     made.selftraining.refine.refined[:] = torch.nn.functional.one_hot(made.task.unlabeled_truth, 10)
-    made.selftraining.refine.learn = lambda *rows: None
+    made.selftraining.refine.update = lambda *rows: None
     assert [record.pseudo_accuracy for record in made.run()][1:] == [1.0] * 4

@@ -13,9 +13,9 @@ import csst
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.settings import Hardware
-from csst.training.diagnostics import Watch
+from csst.training.diagnostics import CollapseDetector
 from csst.training.engine import Engine
-from csst.training.records import Tally
+from csst.training.records import RunningMeans
 from csst.training.trainer import Trainer
 from tests.helpers.runs import QUICK
 
@@ -24,7 +24,7 @@ from tests.helpers.runs import QUICK
 def test_a_loss_that_is_no_number_names_step_examples_and_checkpoint(tmp_path, monkeypatch, method, place):
     plain, draw, drawn = Trainer._labeled_loss, Trainer._loss, []
 
-    def spoilt(self, logits, y):
+    def spoiled(self, logits, y):
         found = plain(self, logits, y)
         return torch.where(torch.tensor(self.step == 23 and place == "loss"), float("nan"), found.detach()) + 0 * found
 
@@ -37,7 +37,7 @@ def test_a_loss_that_is_no_number_names_step_examples_and_checkpoint(tmp_path, m
 
     made = replace(QUICK, method=method)
     labels = assemble(made).task.labeled.labels
-    monkeypatch.setattr(Trainer, "_labeled_loss", spoilt)
+    monkeypatch.setattr(Trainer, "_labeled_loss", spoiled)
     monkeypatch.setattr(Trainer, "_loss", seen)
     with pytest.raises(csst.InputError) as error:
         execute(made, tmp_path / "run", checkpoint_seconds=0)
@@ -56,18 +56,18 @@ def test_a_loss_that_is_no_number_names_step_examples_and_checkpoint(tmp_path, m
 
 
 def test_a_checkpoint_is_never_made_of_a_broken_loss():
-    tally = Tally()
+    tally = RunningMeans()
     tally.add(2, steps=torch.ones(()), labeled_loss=torch.tensor(float("inf")))
-    with tally.batch(5, torch.arange(100), None):
-        tally.watch(torch.tensor(float("inf")))
+    with tally.track_batch(5, torch.arange(100), None):
+        tally.track_loss(torch.tensor(float("inf")))
     with pytest.raises(csst.InputError, match=r"at step 5, on labeled examples .*100 in all\]: the loss became inf"):
         tally.state_dict()
     with pytest.raises(csst.InputError, match="at step 5"):
-        tally.means()
+        tally.read_and_restart()
 
 
 def test_the_sums_between_two_updates_survive_a_checkpoint():
-    one, two, other = Tally(), Tally(), Tally()
+    one, two, other = RunningMeans(), RunningMeans(), RunningMeans()
     for tally in (one, two):
         tally.add(4, steps=torch.ones(()), labeled_loss=torch.tensor(0.5), unlabeled=torch.tensor(3.0))
     state = two.state_dict(lambda values: 2 * values)  # two processes that saw the same
@@ -104,8 +104,8 @@ def record(step, used=0.5, score=0.5, multipliers=(0.5, 0.5)):
 
 
 def seen(records, shared=(True, True), steps=1000):
-    watch = Watch(("recall['a']", "recall['b']"), list(shared), steps)
-    return [note for one in records for note in watch.see(one)]
+    detector = CollapseDetector(("recall['a']", "recall['b']"), list(shared), steps)
+    return [note for one in records for note in detector.update(one)]
 
 
 def test_each_collapse_is_said_once_with_advice():

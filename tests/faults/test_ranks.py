@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from csst.training.engine import meet_again
+from csst.training.engine import rejoin_after_restart
 from tests.helpers.runs import compared, same
 
 PLUGIN = """
@@ -17,7 +17,7 @@ import os, signal
 from dataclasses import replace
 from pathlib import Path
 from csst.data import Toy
-from csst.data.task import unchanged
+from csst.data.task import identity_view
 
 class Deadly:
     def __init__(self, marker):
@@ -28,11 +28,11 @@ class Deadly:
         if os.environ.get("RANK") == "1" and self.calls == 25 and not self.marker.exists():
             self.marker.write_text("killed")
             os.kill(os.getpid(), signal.SIGKILL)
-        return unchanged(x, *rest)
+        return identity_view(x, *rest)
 
 def task(seed):
     made = Toy("toy", labeled=64, unlabeled=128, validation=33, test=40).load(seed)
-    return replace(made, weak=unchanged, strong=Deadly(os.environ["MARKER"]))
+    return replace(made, weak=identity_view, strong=Deadly(os.environ["MARKER"]))
 """
 
 
@@ -47,13 +47,13 @@ def test_processes_that_were_started_again_meet_under_a_name_of_their_own(monkey
     monkeypatch.setattr(torch.distributed, "TCPStore", lambda *where, **how: "store")
     monkeypatch.setattr(torch.distributed, "PrefixStore", lambda prefix, store: (prefix, store))
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **how: met.update(how))
-    meet_again("cpu")
+    rejoin_after_restart("cpu")
     assert met == {"store": ("attempt-1", "store"), "rank": 1, "world_size": 2}
     met.clear()
     for name, value in (("TORCHELASTIC_RESTART_COUNT", "0"), ("GROUP_WORLD_SIZE", "2")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
-            meet_again("cpu")
+            rejoin_after_restart("cpu")
         assert not met  # not restarted, or on several machines: nothing to do
 
 

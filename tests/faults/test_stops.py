@@ -20,7 +20,7 @@ from csst.cli import main
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
 from csst.training import interruption
-from csst.training.interruption import Interrupted, asked, heeded, step_boundary
+from csst.training.interruption import Interrupted, defer_signals, pending_signal, step_boundary
 from csst.training.trainer import Trainer
 from tests.helpers.runs import QUICK, compared, same
 
@@ -74,17 +74,17 @@ def test_a_signal_under_compare_does_the_same(tmp_path, capsys, signal_at):
 
 
 def test_the_same_signal_twice_does_not_wait():
-    with heeded():
+    with defer_signals():
         os.kill(os.getpid(), signal.SIGTERM)
-        assert asked() == signal.SIGTERM
+        assert pending_signal() == signal.SIGTERM
         os.kill(os.getpid(), signal.SIGINT)  # another one: what a terminal and a parent send may both arrive
         with pytest.raises(KeyboardInterrupt) as stop:
             os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(Interrupted):
             step_boundary()
-        interruption._asked = None
+        interruption._pending = None
     assert not isinstance(stop.value, Interrupted)
-    assert asked() is None
+    assert pending_signal() is None
     step_boundary()
 
 
@@ -106,7 +106,7 @@ def test_child_processes_are_told(monkeypatch):
 
     monkeypatch.setattr(multiprocessing, "active_children", lambda: [Child(), Child()])
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted) as stop, interruption.passed_on():
+    with pytest.raises(Interrupted) as stop, interruption.forward_signals():
         os.kill(os.getpid(), signal.SIGTERM)
     assert stop.value.name == "SIGTERM"
     assert told == ["terminate", "terminate"]

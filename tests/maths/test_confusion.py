@@ -7,6 +7,7 @@ import torch
 
 import csst
 
+SENTENCE = "min-recall"
 COUNTS = torch.tensor([[8, 1, 1], [2, 5, 3], [1, 1, 0]])
 
 
@@ -72,14 +73,21 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
         (lambda: csst.Confusion([[1, 0], [0, 1]], [0.2, 0.3, 0.5]), r"\(K,\)"),
         (lambda: csst.Confusion.from_counts(COUNTS).group_mean("accuracy", [0]), "one value per class"),
         (lambda: csst.Confusion.from_counts(COUNTS).group_mean("recall", []), "at least one class"),
-        (lambda: csst.Multipliers("min-recall", [3.0, 1.0]), "divide the counts by their sum"),
-        (lambda: csst.Multipliers("min-recall", [1.0]), "K >= 2"),
-        (lambda: csst.Multipliers("min-recall", [0.5, 0.5], step_size=-1), "step_size"),
-        (lambda: csst.Multipliers("min-recall", [0.5, 0.5], initial="random"), "initial"),
-        (lambda: csst.Multipliers("min-recall", [0.5, 0.5], initial=[0.9, 0.9]), "Simplex"),
-        (lambda: csst.Multipliers(3, [0.5, 0.5]), "sentence"),
+        (lambda: csst.Multipliers(csst.objective("min-recall"), [3.0, 1.0]), "divide the counts by their sum"),
+        (lambda: csst.Multipliers(csst.objective("min-recall"), [1.0]), "K >= 2"),
+        (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], step_size=-1), "step_size"),
+        (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], initial="random"), "initial"),
+        (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], initial=[0.9, 0.9]), "Simplex"),
+        (lambda: csst.Multipliers(3, [0.5, 0.5]), "an Objective is needed.*found int"),
+        (lambda: csst.Multipliers(SENTENCE, [0.5, 0.5]), r'csst.objective\("max min\(recall\)"\).*found the text'),
         (
-            lambda: csst.Multipliers("min-recall", [0.5, 0.5]).update(csst.Confusion.from_counts(COUNTS)),
+            lambda: csst.gain_matrix(SENTENCE, [1.0], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]),
+            "an Objective is needed.*found the text 'min-recall'",
+        ),
+        (
+            lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5]).update(
+                csst.Confusion.from_counts(COUNTS)
+            ),
             "classes at once",
         ),
         (
@@ -89,10 +97,17 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
             "a multiplier for each",
         ),
         (lambda: csst.objective("accuracy", metric_prior="test"), "metric_prior"),
-        (lambda: csst.Multipliers("accuracy", [0.5, 0.5]).update(csst.Confusion.uniform([0.5, 0.5]), -1), "step_size"),
+        (
+            lambda: csst.Multipliers(csst.objective("accuracy"), [0.5, 0.5]).update(
+                csst.Confusion.uniform([0.5, 0.5]), -1
+            ),
+            "step_size",
+        ),
         (lambda: csst.NonNegative(-1.0), "number >= 0"),
         (
-            lambda: csst.gain_matrix("min-recall", [-1, 2], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]),
+            lambda: csst.gain_matrix(
+                csst.objective("min-recall"), [-1, 2], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]
+            ),
             "non-negative",
         ),
         (lambda: csst.objective("accuracy", epsilon=0), "epsilon"),

@@ -10,12 +10,12 @@ import torch
 
 from csst.errors import InputError
 from csst.statistics.intervals import (
+    clopper_pearson,
     coverage_intervals,
     intervals,
-    least,
+    minimum_interval,
     precision_intervals,
     recall_intervals,
-    share,
 )
 
 
@@ -26,7 +26,7 @@ def at_least(k: int, n: int, p: float) -> float:
 
 @pytest.mark.parametrize(("k", "n"), [(0, 5), (5, 5), (3, 5), (1, 20), (17, 40)])
 def test_ends_are_where_the_tails_say(k, n):
-    found = share(k, n, 0.9, together=3)
+    found = clopper_pearson(k, n, 0.9, simultaneous=3)
     tail = 0.1 / 6
     if k:
         assert at_least(k, n, found.low) == pytest.approx(tail, rel=1e-6)
@@ -51,7 +51,7 @@ def test_all_intervals_hold_together_as_often_as_promised():
                 counts[i, i], counts[i, (i + 1) % len(totals)] = int(k), int(n - k)
             found = recall_intervals(counts)
             together += all(one.low <= p <= one.high for one, p in zip(found, recalls, strict=True))
-            minimum += least(found).low <= min(recalls) <= least(found).high
+            minimum += minimum_interval(found).low <= min(recalls) <= minimum_interval(found).high
         assert together >= 0.95 * 600 - 3 * math.sqrt(600 * 0.95 * 0.05)
         assert minimum >= together
 
@@ -65,12 +65,12 @@ def test_coverage_and_precision_are_shares_of_predictions():
     assert precision[2] is None
     stored = intervals(counts)
     assert stored["min_recall"]["estimate"] == 0
-    assert stored["min_recall"]["high"] == pytest.approx(share(0, 10, 0.95, 3).high)
+    assert stored["min_recall"]["high"] == pytest.approx(clopper_pearson(0, 10, 0.95, 3).high)
     assert stored["precision"][2] is None
-    assert str(share(34, 48)) == "0.71 (0.56–0.83, n = 48)"
+    assert str(clopper_pearson(34, 48)) == "0.71 (0.56–0.83, n = 48)"
 
 
 @pytest.mark.parametrize(("k", "n", "level"), [(3, 2, 0.95), (0, 0, 0.95), (-1, 5, 0.95), (1, 2, 1.0)])
 def test_bad_shares_are_refused(k, n, level):
     with pytest.raises(InputError):
-        share(k, n, level)
+        clopper_pearson(k, n, level)

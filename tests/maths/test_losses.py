@@ -1,4 +1,4 @@
-"""Numerical behaviour of the losses: stability, dtypes, graphs, and what bad input gets."""
+"""Numerical behavior of the losses: stability, dtypes, graphs, and what bad input gets."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_only_the_logits_carry_a_graph():
     assert logits.grad is not None
     assert matrix.grad is None
     assert not csst.kl_to_optimal(target, torch.softmax(logits, 1), gain).requires_grad
-    assert not csst.Multipliers("min-recall", [0.5, 0.3, 0.2]).gain.matrix.requires_grad
+    assert not csst.Multipliers(csst.objective("min-recall"), [0.5, 0.3, 0.2]).gain.matrix.requires_grad
 
 
 def test_a_gain_keeps_its_dtype():

@@ -51,7 +51,7 @@ def test_labels_use_class_names():
 
 def test_no_multipliers_without_worst_case_or_constraint():
     for text in ("accuracy", "mean-recall", "max gmean(recall)"):
-        assert csst.Multipliers(text, PRIOR).value.shape == (0,)
+        assert csst.Multipliers(csst.objective(text), PRIOR).value.shape == (0,)
 
 
 def test_tail_is_the_rarest_tenth_by_frequency_not_by_index():
@@ -92,14 +92,14 @@ def test_a_constant_gain_is_used_as_given():
 
 def test_indifference_in_the_middle_of_training_is_not_an_error():
     """A constraint that is met has lambda = 0; the rows it alone gave a gain to become indifferent."""
-    game = csst.Multipliers("max recall[0] s.t. recall[1] >= 0.1", PRIOR, step_size=100)
+    game = csst.Multipliers(csst.objective("max recall[0] s.t. recall[1] >= 0.1"), PRIOR, step_size=100)
     game.update(csst.Confusion.from_counts([[9, 1, 0], [0, 9, 1], [0, 0, 9]]))
     assert game.value.tolist() == [0]
     assert (game.gain.diagonal > 0).all()
 
 
 def test_the_floor_lets_a_class_come_back():
-    game = csst.Multipliers("min-recall", PRIOR, step_size=1.0)
+    game = csst.Multipliers(csst.objective("min-recall"), PRIOR, step_size=1.0)
     good, bad = [[9, 1, 0], [3, 7, 0], [3, 0, 7]], [[0, 10, 0], [0, 10, 0], [0, 0, 10]]
     for _ in range(300):
         game.update(csst.Confusion.from_counts(good))
@@ -110,13 +110,13 @@ def test_the_floor_lets_a_class_come_back():
 
 
 def test_starting_at_the_prior_starts_at_the_identity():
-    matrix = csst.Multipliers("min-recall", PRIOR, initial="prior").gain.matrix
+    matrix = csst.Multipliers(csst.objective("min-recall"), PRIOR, initial="prior").gain.matrix
     torch.testing.assert_close(matrix, torch.eye(3, dtype=torch.float64))
-    grouped = csst.Multipliers("min-ht-recall", PRIOR, initial="prior")
+    grouped = csst.Multipliers(csst.objective("min-ht-recall"), PRIOR, initial="prior")
     torch.testing.assert_close(grouped.value, torch.tensor([0.8, 0.2], dtype=torch.float64))
-    zero = csst.Multipliers("max min(recall) s.t. coverage >= 0.1", PRIOR, initial="zero")
+    zero = csst.Multipliers(csst.objective("max min(recall) s.t. coverage >= 0.1"), PRIOR, initial="zero")
     torch.testing.assert_close(zero.value, torch.tensor([1 / 3] * 3 + [0] * 3, dtype=torch.float64))
-    given = csst.Multipliers("min-recall", PRIOR, initial=[0.2, 0.2, 0.6])
+    given = csst.Multipliers(csst.objective("min-recall"), PRIOR, initial=[0.2, 0.2, 0.6])
     assert given.value.tolist() == [0.2, 0.2, 0.6]
 
 
@@ -134,7 +134,10 @@ def test_metric_prior_defaults_and_override():
 
 
 def test_state_and_gain_survive_saving_and_moving():
-    game, other = csst.Multipliers("mean-recall-coverage", PRIOR), csst.Multipliers("mean-recall-coverage", PRIOR)
+    game, other = (
+        csst.Multipliers(csst.objective("mean-recall-coverage"), PRIOR),
+        csst.Multipliers(csst.objective("mean-recall-coverage"), PRIOR),
+    )
     _ = other.gain
     game.update(csst.Confusion.from_counts(COUNTS))
     other.load_state_dict(game.state_dict())

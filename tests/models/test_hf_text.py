@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from csst.errors import InputError
 from csst.models import Model, build
 from csst.models.huggingface.text import HuggingFaceTexts, Tokens, build_text_classifier, padded
-from csst.training.evaluation import logits as logits_of
+from csst.training.evaluation import compute_logits as logits_of
 from tests.helpers.tiny_models import KINDS, reviews, save_text_model, tokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed (pip install csst-learn[hf])")

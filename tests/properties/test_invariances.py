@@ -49,7 +49,7 @@ def test_the_loss_is_unchanged_by_the_scale_of_the_gain(seed, classes, diagonal,
 
 
 @given(seeds, class_counts)
-def test_a_constant_per_row_changes_the_optimal_softmax_but_not_its_maximiser(seed, classes):
+def test_a_constant_per_row_changes_the_optimal_softmax_but_not_its_maximizer(seed, classes):
     matrix, _, probs = instance(seed, classes)
     shift = torch.rand(classes, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     before = csst.Gain(matrix).optimal_prediction(probs)
@@ -79,7 +79,7 @@ def test_permuting_the_classes_permutes_everything(seed, classes, diagonal):
 def test_multipliers_stay_in_their_domain_and_the_gain_stays_valid(seed, classes, sentence, step_size, initial):
     generator = torch.Generator().manual_seed(seed)
     prior = torch.softmax(2 * torch.randn(classes, generator=generator, dtype=torch.float64), 0)
-    game = csst.Multipliers(sentence, prior, step_size=step_size, initial=initial)
+    game = csst.Multipliers(csst.objective(sentence), prior, step_size=step_size, initial=initial)
     for _ in range(5):
         counts = torch.randint(0, 9, (classes, classes), generator=generator) + torch.eye(classes, dtype=torch.long)
         game.update(csst.Confusion.from_counts(counts))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import csst
 from csst.maths.language.parser import Parser
-from csst.maths.language.tree import Call, ClassCount, Each, Group, Metric, Negative, Number, Sum, Term, shown
+from csst.maths.language.tree import Call, ClassCount, Each, Group, Metric, Negative, Number, Sum, Term, render
 
 names = st.sampled_from(["recall", "precision", "f1", "jaccard", "coverage"])
 groups = st.sampled_from(["head", "tail", "mine"])
@@ -44,7 +44,7 @@ trees = st.recursive(atoms, compound, max_leaves=8)
 
 @given(trees)
 def test_every_tree_survives_the_round_trip(tree):
-    text = f"max {shown(tree)}"
+    text = f"max {render(tree)}"
     assert Parser(text).sentence()[0] == tree
 
 
@@ -149,7 +149,7 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max mean(recall) s.t.", "expected a metric", ""),
         ("max mean(recall) s.t. coverage >= 0.1,", "expected a metric", ""),
         ("max mean(recall + each(recall, head))", "different classes", "each(recall, head)"),
-        ("maximise recall", "starts with 'max'", "maximise"),
+        ("maximize recall", "starts with 'max'", "maximize"),
         ("min(recall)", "max -metric", "min"),
         ("max recall[-1]", "a class is an index", "-"),
         ("max recall**2", "powers", "**"),

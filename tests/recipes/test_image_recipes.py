@@ -20,7 +20,7 @@ from csst.runs.folder import Run
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """Four classes of colour photographs' pieces, told apart by photograph and brightness."""
+    """Four classes of color photographs' pieces, told apart by photograph and brightness."""
     photos, rng = load_sample_images().images, np.random.default_rng(0)
 
     def piece(label):

@@ -20,7 +20,7 @@ from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
-from csst.training.schedules import learning_rate, warming
+from csst.training.schedules import learning_rate, warmup_factor
 from tests.helpers.tiny_models import reviews, save_image_model, save_text_model
 
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]
@@ -402,8 +402,8 @@ def test_the_counts_of_dbpedia():
 
 def test_warm_up_and_decay(data, network):
     for step, factor in ((0, 0.25), (1, 0.5), (2, 0.75), (3, 1.0), (4, 1.0), (100, 1.0)):
-        assert warming(step, 4) == factor
-    assert warming(0, 0) == warming(0, 1) == 1.0
+        assert warmup_factor(step, 4) == factor
+    assert warmup_factor(0, 0) == warmup_factor(0, 1) == 1.0
     assert [learning_rate("linear", 2.0, p) for p in (0.0, 0.25, 1.0)] == [2.0, 1.5, 0.0]
     trainer = assemble(tuned(data, network, steps=8, lr=0.8, schedule="linear", warmup=4))
     found = []

@@ -289,7 +289,7 @@ def test_warnings_about_the_multipliers_are_shown(tmp_path):
     for n, line in enumerate(lines):
         line["multipliers"] = [0.9, 0.05, 0.05] if n % 2 else [0.05, 0.05, 0.9]
     (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "to and fro" in report_page([folder])
+    assert "oscillate" in report_page([folder])
 
 
 def test_small_words():

@@ -14,7 +14,7 @@ from csst.maths.confusion import Confusion
 from csst.maths.domains import Simplex
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
-from csst.maths.ranking import standing
+from csst.maths.ranking import score_on
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
@@ -136,8 +136,8 @@ GOALS = [
 
 def score(goal, decide, prior):
     """Value, less ten times the largest miss: exact, under the deployment prior."""
-    bound = csst.objective(goal).bound_to(torch.from_numpy(toys.PRIOR))
-    return standing(bound, toys.confusion_of(decide, prior), 1e-3).score
+    bound = csst.objective(goal).bind_prior(torch.from_numpy(toys.PRIOR))
+    return score_on(bound, toys.confusion_of(decide, prior), 1e-3).score
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: str(goal) if isinstance(goal, str) else type(goal).__name__)
@@ -317,8 +317,8 @@ def test_the_lead_and_its_error_by_loops():
 
     def pooled(one):
         totals = np.minimum(20, one.soft.sum(1))
-        shares = one.soft / one.soft.sum(1, keepdims=True)
-        return (one.counts + totals[:, None] * shares) / (one.counts.sum(1) + totals)[:, None]
+        fractions = one.soft / one.soft.sum(1, keepdims=True)
+        return (one.counts + totals[:, None] * fractions) / (one.counts.sum(1) + totals)[:, None]
 
     middle = (pooled(both[0]) + pooled(both[1])) / 2
     gradient, step = np.zeros((3, 3)), 1e-6

@@ -14,10 +14,10 @@ from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
 from csst.rules.candidates import (
     Candidate,
-    closed_form,
+    clip_positive,
+    fit_closed_form,
+    fit_pooled,
     hard_rates,
-    pooled,
-    positive,
     sharpness,
     softness,
     weigh_classes,
@@ -120,7 +120,7 @@ def test_undoing_a_gain_is_its_posterior(matrix):
     gain = Gain(matrix.double())
     behind = torch.from_numpy(random_probs(100))
     trained = gain.optimal_prediction(behind)
-    inverse = gain.undoing
+    inverse = gain.softmax_inverse
     assert inverse.ndim == gain.entries.ndim
     found = undo_gain(trained, inverse)
     assert found.numpy() == pytest.approx(gain.posterior(trained).clamp(min=1e-6).numpy(), abs=1e-9)
@@ -132,13 +132,13 @@ def test_undoing_a_gain_is_its_posterior(matrix):
 
 def test_softmaxes_that_no_distribution_has_are_clipped():
     gain = Gain(torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64))
-    assert undo_gain(torch.tensor([[1.0, 0.0]], dtype=torch.float64), gain.undoing).tolist() == [[1.0, 1e-6]]
+    assert undo_gain(torch.tensor([[1.0, 0.0]], dtype=torch.float64), gain.softmax_inverse).tolist() == [[1.0, 1e-6]]
 
 
 def test_nothing_is_undone_without_a_gain():
     given = torch.from_numpy(random_probs(5))
     assert undo_gain(given, None) is given
-    assert Gain(torch.full((K,), 2.0)).undoing is None
+    assert Gain(torch.full((K,), 2.0)).softmax_inverse is None
 
 
 ONES, ZEROS = torch.ones(3), torch.zeros(3)
@@ -229,7 +229,9 @@ def test_undo_stands_in_front_of_the_rule():
     behind = behind / behind.sum(1, keepdim=True)
     train_prior = np.full(K, 0.25)
     trained = gain.optimal_prediction(behind)
-    assert one.as_rule(train_prior, gain.undoing).predict(trained).equal(one.as_rule(train_prior).predict(behind))
+    assert (
+        one.as_rule(train_prior, gain.softmax_inverse).predict(trained).equal(one.as_rule(train_prior).predict(behind))
+    )
 
 
 def toy_evidence(n=60, m=300, **options):
@@ -240,7 +242,7 @@ def toy_evidence(n=60, m=300, **options):
 
 def closed(text, calibration=None, prior=toys.PRIOR):
     smooth = SmoothObjective(bind(text, toy_evidence()), np.asarray(prior), 5.0)
-    return closed_form(smooth, calibration or Calibration.identity(3), "closed form")
+    return fit_closed_form(smooth, calibration or Calibration.identity(3), "closed form")
 
 
 def test_closed_forms():
@@ -280,11 +282,11 @@ class Mistakes(Objective):
 
 def test_the_pooled_rule_of_single_mistakes_is_that_of_their_gain():
     evidence, gain = toy_evidence(), np.array([[2.0, 0, 1], [1, 5, 0], [0, 0, 5]])
-    found = pooled(SmoothObjective(ConstantGain(gain), toys.PRIOR, 5.0), evidence)
+    found = fit_pooled(SmoothObjective(ConstantGain(gain), toys.PRIOR, 5.0), evidence)
     assert found.scale == pytest.approx(gain)
     assert found.bias is None
     # d/dR of the goal, over the prior of the row, at the rates of the best bias
-    scale = pooled(SmoothObjective(Mistakes(), toys.PRIOR, 5.0), evidence).scale
+    scale = fit_pooled(SmoothObjective(Mistakes(), toys.PRIOR, 5.0), evidence).scale
     assert np.diag(scale) == pytest.approx(1 / 3 / toys.PRIOR)
     mistaken = -scale[1, 0] * toys.PRIOR[1] / 4
     assert 0.01 < mistaken < 0.3
@@ -325,10 +327,10 @@ def test_hard_rates_by_loops():
     found = hard_rates(rows, decisions)
     for k in range(3):
         for j in range(3):
-            assert found[k, j] == pytest.approx(sum(rows.shares[i, k] for i in range(42) if decisions[i] == j))
-    empty = WeightedRows(rows.scores, rows.shares * [1, 0, 1])
+            assert found[k, j] == pytest.approx(sum(rows.fractions[i, k] for i in range(42) if decisions[i] == j))
+    empty = WeightedRows(rows.scores, rows.fractions * [1, 0, 1])
     assert hard_rates(empty, decisions)[1] == pytest.approx([1 / 3] * 3)
 
 
 def test_weights_are_positive():
-    assert positive(np.array([2.0, -1.0, 0.0])).tolist() == [2.0, 2e-6, 2e-6]
+    assert clip_positive(np.array([2.0, -1.0, 0.0])).tolist() == [2.0, 2e-6, 2e-6]

@@ -33,11 +33,11 @@ def example(n=30, m=200, seed=0):
     return Evidence.from_probs(probs(labels), labels, probs(hidden) if m else None, train_prior=PRIOR)
 
 
-def plain_rates(scores, shares, bias, t):
-    """R_kj = sum_i W_ik softmax((z_i + b)/t)_j for shares W that sum to 1 over rows."""
+def plain_rates(scores, fractions, bias, t):
+    """R_kj = sum_i W_ik softmax((z_i + b)/t)_j for fractions W that sum to 1 over rows."""
     K = len(bias)
     rates = np.zeros((K, K))
-    for z, w in zip(scores, shares, strict=True):
+    for z, w in zip(scores, fractions, strict=True):
         top = max(z[j] + bias[j] for j in range(K))
         raw = [math.exp((z[j] + bias[j] - top) / t) for j in range(K)]
         for k in range(K):
@@ -49,7 +49,7 @@ def plain_rates(scores, shares, bias, t):
 def prepared(rows, start, t):
     """What `search_bias` prepares once for all biases."""
     likelihood = np.exp((rows.scores + start) / t - ((rows.scores + start) / t).max(1, keepdims=True))
-    return likelihood, rows.shares * likelihood, rows.shares @ PRIOR
+    return likelihood, rows.fractions * likelihood, rows.fractions @ PRIOR
 
 
 @pytest.mark.parametrize("t", [0.03, 0.3, 1.0])
@@ -58,7 +58,7 @@ def test_soft_rates_by_loops(t):
     start, bias = np.array([0.1, 0.5, -0.2]), np.array([-0.3, 0.2, 0.4])
     move = (bias - start) / t
     recall, coverage, _ = soft_bias_margins(*prepared(rows, start, t), np.exp(move - move.max()))
-    expected = plain_rates(rows.scores, rows.shares, bias, t)
+    expected = plain_rates(rows.scores, rows.fractions, bias, t)
     assert recall == pytest.approx(np.diag(expected), abs=1e-10)
     assert coverage == pytest.approx(PRIOR @ expected, abs=1e-10)
     assert coverage.sum() == pytest.approx(1)
@@ -68,16 +68,16 @@ def test_soft_rates_by_loops(t):
 def test_the_gradient_by_finite_differences(by_coverage):
     rows, t = WeightedRows.pool(example(m=40)), 0.4
     by_recall, by_coverage = np.array([1.0, -0.5, 2.0]), np.array(by_coverage)
-    likelihood, shares, pulls = prepared(rows, np.zeros(3), t)
+    likelihood, fractions, pulls = prepared(rows, np.zeros(3), t)
     bias, step = np.array([0.2, -0.1, 0.5]), 1e-6
-    pull_back = soft_bias_margins(likelihood, shares, pulls, np.exp(bias / t))[2]
+    pull_back = soft_bias_margins(likelihood, fractions, pulls, np.exp(bias / t))[2]
     found = pull_back(by_recall, by_coverage) / t
     for k in range(3):
         ends = []
         for sign in (1, -1):
             moved = bias.copy()
             moved[k] += sign * step
-            rates = plain_rates(rows.scores, rows.shares, moved, t)
+            rates = plain_rates(rows.scores, rows.fractions, moved, t)
             ends.append(by_recall @ np.diag(rates) + by_coverage @ (PRIOR @ rates))
         assert found[k] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
     assert found.sum() == pytest.approx(0, abs=1e-9)  # a common bias decides nothing
@@ -95,10 +95,10 @@ def test_pooling_by_loops(n, m):
         labels = sum(1 for y in evidence.labels if y == k)
         worth = min(50, mass)
         for i, y in enumerate(evidence.labels):
-            assert rows.shares[i, k] == pytest.approx((1 if y == k else 0) / (labels + worth))
+            assert rows.fractions[i, k] == pytest.approx((1 if y == k else 0) / (labels + worth))
         for i, q in enumerate(soft):
-            assert rows.shares[n + i, k] == pytest.approx(q[k] * worth / mass / (labels + worth))
-    assert rows.shares.sum(0) == pytest.approx(np.ones(3))
+            assert rows.fractions[n + i, k] == pytest.approx(q[k] * worth / mass / (labels + worth))
+    assert rows.fractions.sum(0) == pytest.approx(np.ones(3))
     assert UNLABELED_WORTH == 50
 
 
@@ -107,7 +107,7 @@ def soft_value(rows, bias, t, beta, anchor):
     shifted = (rows.scores + bias) / t
     soft = np.exp(shifted - shifted.max(1, keepdims=True))
     soft /= soft.sum(1, keepdims=True)
-    recall = (rows.shares * soft).sum(0)
+    recall = (rows.fractions * soft).sum(0)
     return -math.log(np.exp(-beta * recall).mean()) / beta - ANCHOR * float(((bias - anchor) ** 2).sum())
 
 
@@ -126,7 +126,7 @@ def test_the_search_finds_what_another_search_finds():
 def test_the_anchor_holds_what_the_rows_leave_open():
     """A class whose scores are out of reach: only the anchor says where its bias is."""
     rows = WeightedRows.pool(example())
-    far = WeightedRows(rows.scores * [1, 1, 0] + [0, 0, -500.0], rows.shares)
+    far = WeightedRows(rows.scores * [1, 1, 0] + [0, 0, -500.0], rows.fractions)
     goal = SmoothObjective(csst.objective("max mean(recall)").bind(3), PRIOR, 12.0)
     found = search_bias(goal, far, np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, 7.0]), 0.3)
     assert found[2] == pytest.approx(7.0, abs=0.3)
@@ -158,16 +158,16 @@ def test_all_rates_and_margins_lead_to_the_same_bias():
 def test_constraints_are_met_by_soft_rates(low):
     rows, zero, flat = WeightedRows.pool(example(seed=3)), np.zeros(3), np.full(3, 1 / 3)
     goal = SmoothObjective(csst.objective(f"max accuracy s.t. coverage >= {low}/K").bind(3), flat, 10.0)
-    rates = plain_rates(rows.scores, rows.shares, search_bias(goal, rows, zero, zero, 0.1), 0.1)
+    rates = plain_rates(rows.scores, rows.fractions, search_bias(goal, rows, zero, zero, 0.1), 0.1)
     assert (flat @ rates).min() > low / 3 - 2e-3
     free = SmoothObjective(csst.objective("max accuracy").bind(3), np.array([0.9, 0.05, 0.05]), 10.0)
-    rates = plain_rates(rows.scores, rows.shares, search_bias(free, rows, zero, zero, 0.1), 0.1)
+    rates = plain_rates(rows.scores, rows.fractions, search_bias(free, rows, zero, zero, 0.1), 0.1)
     assert (flat @ rates).min() < 0.25
 
 
 def test_huge_scores_stay_finite():
     rows = WeightedRows.pool(example())
-    wide = WeightedRows(rows.scores * 1e4, rows.shares)
+    wide = WeightedRows(rows.scores * 1e4, rows.fractions)
     goal = SmoothObjective(csst.objective("max min(recall)").bind(3), PRIOR, 10.0)
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         found = search_bias(goal, wide, np.zeros(3), np.zeros(3), 0.03)
@@ -189,8 +189,8 @@ def test_single_mistakes_are_searched_in_the_right_direction():
         shifted = (rows.scores + bias) / t
         soft = np.exp(shifted - shifted.max(1, keepdims=True))
         soft /= soft.sum(1, keepdims=True)
-        mistaken = float((rows.shares[:, 1] * soft[:, 0]).sum())
-        return float((rows.shares * soft).sum()) / 3 - 2 * mistaken**2 - ANCHOR * float(bias @ bias)
+        mistaken = float((rows.fractions[:, 1] * soft[:, 0]).sum())
+        return float((rows.fractions * soft).sum()) / 3 - 2 * mistaken**2 - ANCHOR * float(bias @ bias)
 
     found = search_bias(SmoothObjective(Mistakes(), PRIOR, 10.0), rows, zero, zero, t)
     other = minimize(lambda b: -value(b), zero, method="Nelder-Mead", options={"xatol": 1e-5})

@@ -44,7 +44,7 @@ CURVED = [
 
 def smooth(text, beta=7.0, prior=PRIOR):
     goal = csst.objective(text) if isinstance(text, str) else text
-    return SmoothObjective(goal.bound_to(torch.from_numpy(PRIOR)), prior, beta)
+    return SmoothObjective(goal.bind_prior(torch.from_numpy(PRIOR)), prior, beta)
 
 
 def random_rates(seed=0):

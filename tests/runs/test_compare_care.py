@@ -19,7 +19,7 @@ from csst.report.tables import as_csv, cells
 from csst.runs.compare import Line, SomeFailed, compare, lines
 from csst.runs.execute import execute
 from csst.runs.rows import Row, rows
-from csst.training.evaluation import met
+from csst.training.evaluation import constraints_met
 from tests.helpers.runs import FAST
 
 KILLED = """
@@ -136,9 +136,9 @@ def test_the_sentence_ranks_by_the_objective_and_its_constraints():
 
 
 def test_a_share_at_its_bound_meets_it():
-    assert met([0.1, 38 / 400 - 0.095 - 1e-17]) is True
-    assert met([0.1, -1e-6]) is False
-    assert met([]) is None
+    assert constraints_met([0.1, 38 / 400 - 0.095 - 1e-17]) is True
+    assert constraints_met([0.1, -1e-6]) is False
+    assert constraints_met([]) is None
 
 
 def test_groups_and_classes_in_one_table_are_told_apart():

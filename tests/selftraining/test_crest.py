@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import csst
-from csst.selftraining import Alignment, Rebalancing, Setup
+from csst.selftraining import Alignment, GenerationSchedule, Setup
 from csst.selftraining.crest import RECENT, SMALLEST, sampling_rates
 from csst.settings import SelfTrainingSettings
 
@@ -42,7 +42,7 @@ def test_the_most_confident_pseudo_labels_of_each_class_are_chosen(alpha):
     probs = torch.softmax(2 * torch.randn(200, 4, generator=generator) + torch.tensor([1.0, 0, 0, -1]), 1)
     probs[10:14] = probs[9]  # ties
     counts = [40, 5, 20, 10]
-    index, labels = Rebalancing(3, alpha).choose(probs, torch.tensor(counts, dtype=torch.float64) / sum(counts))
+    index, labels = GenerationSchedule(3, alpha).choose(probs, torch.tensor(counts, dtype=torch.float64) / sum(counts))
     expected = []
     for label, rate in enumerate(rates_by_hand(counts, alpha)):
         own = [n for n, row in enumerate(probs.tolist()) if max(range(4), key=row.__getitem__) == label]
@@ -53,9 +53,9 @@ def test_the_most_confident_pseudo_labels_of_each_class_are_chosen(alpha):
 
 
 def test_the_steps_are_split():
-    rule = Rebalancing(3)
+    rule = GenerationSchedule(3)
     assert [rule.steps(100, g) for g in range(3)] == [34, 33, 33]
-    assert Rebalancing(1).steps(100, 0) == 100
+    assert GenerationSchedule(1).steps(100, 0) == 100
     with pytest.raises(csst.InputError, match="3 generations need as many steps"):
         rule.steps(2, 0)
 
@@ -72,7 +72,7 @@ def test_alignment_is_the_prior_to_a_power_over_the_running_mean(generation):
     for step in range(RECENT + 20):
         probs = torch.softmax(torch.randn(6, 3, generator=generator) + step / 50 * torch.tensor([1.0, 0, -1]), 1)
         got = made(probs, torch.arange(6), csst.Gain(torch.eye(3)))
-        made.settle()
+        made.commit()
         if step == 0:
             assert torch.equal(got, probs)
         else:
@@ -90,7 +90,7 @@ def test_alignment_changes_nothing_where_the_mean_is_right():
     made.bind(Setup(3, 40, probs.double().mean(0), 10))
     for _ in range(3):
         torch.testing.assert_close(made(probs, torch.arange(40), csst.Gain(torch.eye(3))), probs)
-        made.settle()
+        made.commit()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_under_another_gain_what_is_aligned_are_the_class_probabilities(matrix):
     for one, seen, under in ((plain, known, csst.Gain(torch.eye(3))), (made, gain.optimal_prediction(known), gain)):
         one.bind(Setup(3, 40, prior, 10))
         one(seen, torch.arange(40), under)
-        one.settle()
+        one.commit()
     expected = gain.optimal_prediction(plain(known, torch.arange(40), csst.Gain(torch.eye(3))))
     got = made(gain.optimal_prediction(known), torch.arange(40), gain)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
@@ -112,9 +112,9 @@ def test_under_another_gain_what_is_aligned_are_the_class_probabilities(matrix):
 
 def test_bad_settings_are_refused():
     with pytest.raises(csst.InputError, match="at least one generation"):
-        Rebalancing(0)
+        GenerationSchedule(0)
     with pytest.raises(csst.InputError, match="alpha >= 0"):
-        Rebalancing(2, -1.0)
+        GenerationSchedule(2, -1.0)
     with pytest.raises(csst.InputError, match="alignment temperature"):
         Alignment(2.0)
     for bad in ({"crest_generations": 0}, {"crest_alpha": -1.0}, {"crest_temperature": 2.0}):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import csst
-from csst.selftraining import Refinery, Setup
-from csst.selftraining.darp import SMALLEST, aligned, trimmed
+from csst.selftraining import DARPRefiner, Setup
+from csst.selftraining.darp import SMALLEST, align, trim
 from csst.statistics.shift import estimate_prior
 
 IDENTITY = csst.Gain(torch.eye(3))
@@ -46,12 +46,12 @@ def aligned_by_hand(rows: list[list[float]], counts: list[float], rounds: int) -
     def entry(m: int, k: int, at: float) -> float:
         return rows[m][k] * math.exp(-at * entropy[m])
 
-    def normalise() -> None:
+    def normalize() -> None:
         for m in range(n):
             a[m] = sum(entry(m, k, b[k]) for k in range(classes))
 
     for _ in range(rounds):
-        normalise()
+        normalize()
         for k in range(classes):
             low, high = -200.0, 200.0
             for _ in range(200):
@@ -59,7 +59,7 @@ def aligned_by_hand(rows: list[list[float]], counts: list[float], rounds: int) -
                 total = sum(entry(m, k, middle) / a[m] for m in range(n))
                 low, high = (middle, high) if total > counts[k] else (low, middle)
             b[k] = (low + high) / 2
-    normalise()
+    normalize()
     return [[entry(m, k, b[k]) / a[m] for k in range(classes)] for m in range(n)]
 
 
@@ -67,22 +67,22 @@ def aligned_by_hand(rows: list[list[float]], counts: list[float], rounds: int) -
 def test_refining_is_coordinate_ascent_on_the_dual(rounds):
     probs, counts = softmaxes(30), torch.tensor([10.0, 12.0, 8.0], dtype=torch.float64)
     expected = aligned_by_hand(probs.tolist(), counts.tolist(), rounds)
-    torch.testing.assert_close(aligned(probs, counts, rounds), probs.new_tensor(expected), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(align(probs, counts, rounds), probs.new_tensor(expected), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("delta", [0.5, 1.0, 2.0])
 def test_trimming_keeps_the_largest_entries_of_each_class(delta):
     probs, counts = softmaxes(30), torch.tensor([10.0, 12.5, 7.5], dtype=torch.float64)
     probs[3:6] = probs[2]  # ties
-    got = trimmed(probs, counts, delta)
+    got = trim(probs, counts, delta)
     expected = probs.new_tensor(trimmed_by_hand(probs.tolist(), counts.tolist(), delta))
     torch.testing.assert_close(got, expected)
-    assert torch.equal(trimmed(probs, counts, 0), probs)
+    assert torch.equal(trim(probs, counts, 0), probs)
 
 
 def test_the_result_meets_the_constraints_at_the_least_cost():
     probs, counts = softmaxes(40, 1), torch.tensor([12.0, 18.0, 10.0], dtype=torch.float64)
-    found = aligned(probs, counts, rounds=500, tolerance=1e-12)
+    found = align(probs, counts, rounds=500, tolerance=1e-12)
     torch.testing.assert_close(found.sum(0), counts, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(found.sum(1), torch.ones(40, dtype=torch.float64))
     weight = 1 / -(probs * probs.log()).sum(1)
@@ -114,18 +114,18 @@ def aligned_by_weight_one(probs: torch.Tensor, counts: torch.Tensor) -> torch.Te
 
 def test_a_distribution_that_fits_already_is_left_alone():
     probs = softmaxes(50)
-    assert torch.equal(aligned(probs, probs.sum(0)), probs)
+    assert torch.equal(align(probs, probs.sum(0)), probs)
     certain = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3]
     counts = certain.sum(0)
-    torch.testing.assert_close(aligned(trimmed(certain, counts, 2.0), counts), certain, rtol=0, atol=1e-5)
+    torch.testing.assert_close(align(trim(certain, counts, 2.0), counts), certain, rtol=0, atol=1e-5)
 
 
 def test_certain_examples_never_move_even_if_the_counts_cannot_be_met():
     certain = torch.eye(3, dtype=torch.float64)[torch.zeros(10, dtype=torch.long)]
     counts = torch.tensor([2.0, 4.0, 4.0], dtype=torch.float64)
-    torch.testing.assert_close(aligned(certain, counts), certain)
+    torch.testing.assert_close(align(certain, counts), certain)
     mixed = torch.cat([certain, softmaxes(10)])
-    found = aligned(mixed, counts * 2)
+    found = align(mixed, counts * 2)
     torch.testing.assert_close(found[:10], certain)
     torch.testing.assert_close(found.sum(1), torch.ones(20, dtype=torch.float64))
 
@@ -133,7 +133,7 @@ def test_certain_examples_never_move_even_if_the_counts_cannot_be_met():
 @pytest.mark.parametrize("prior", ["labeled", "estimated"])
 def test_the_refinery_keeps_the_last_predictions_and_refines_on_time(prior):
     shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    made = Refinery(warmup=0.25, every=3, delta=2.0, prior=prior)
+    made = DARPRefiner(warmup=0.25, every=3, delta=2.0, prior=prior)
     made.bind(Setup(3, 12, shares, 20))
     generator = torch.Generator().manual_seed(3)
     known = [[1 / 3] * 3 for _ in range(12)]
@@ -142,7 +142,7 @@ def test_the_refinery_keeps_the_last_predictions_and_refines_on_time(prior):
         index = torch.randint(12, (7,), generator=generator)
         probs = torch.softmax(2 * torch.randn(7, 3, generator=generator), 1)
         got = made(probs, index, IDENTITY)
-        made.settle()
+        made.commit()
         if step < 5:
             assert torch.equal(got, probs)
         else:
@@ -160,12 +160,12 @@ def test_the_refinery_keeps_the_last_predictions_and_refines_on_time(prior):
 
 def test_the_refinery_changes_nothing_where_the_distribution_is_right():
     probs = softmaxes(20).float()
-    made = Refinery(warmup=0, every=1, delta=0)
+    made = DARPRefiner(warmup=0, every=1, delta=0)
     made.bind(Setup(3, 20, probs.double().mean(0), 10))
     index = torch.randperm(20, generator=torch.Generator().manual_seed(0))
     for _ in range(3):
         torch.testing.assert_close(made(probs[index], index, IDENTITY), probs[index])
-        made.settle()
+        made.commit()
 
 
 GAINS = {
@@ -186,10 +186,10 @@ def test_under_another_gain_what_is_refined_are_the_class_probabilities(gain, pr
     """The softmax is norm(G^T p); p is refined as for G = I, and seen through the gain of the step that uses it."""
     known, matrix = softmaxes(40).tolist(), GAINS[gain]
     shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    made = Refinery(warmup=0, every=1, delta=2.0, prior=prior)
+    made = DARPRefiner(warmup=0, every=1, delta=2.0, prior=prior)
     made.bind(Setup(3, 40, shares, 5))
     made(torch.tensor(under(matrix, known)), torch.arange(40), csst.Gain(torch.tensor(matrix)))
-    made.settle()
+    made.commit()
     counts = [40 * q for q in (shares if prior == "labeled" else estimated(softmaxes(40), shares)).tolist()]
     refined = aligned_by_hand(trimmed_by_hand(known, counts, 2.0), counts, 10)
     for later in GAINS.values():
@@ -202,18 +202,18 @@ def test_under_another_gain_what_is_refined_are_the_class_probabilities(gain, pr
 def test_under_another_gain_nothing_changes_where_the_distribution_is_right(gain, prior):
     known, matrix = softmaxes(40), GAINS[gain]
     seen = torch.tensor(under(matrix, known.tolist()))
-    made = Refinery(warmup=0, every=1, delta=0, prior=prior)
+    made = DARPRefiner(warmup=0, every=1, delta=0, prior=prior)
     made.bind(Setup(3, 40, known.mean(0), 5))
     for _ in range(3):
         got = made(seen, torch.arange(40), csst.Gain(torch.tensor(matrix)))
         torch.testing.assert_close(got, seen, rtol=1e-3, atol=1e-5)
-        made.settle()
+        made.commit()
 
 
 @pytest.mark.parametrize("bad", [{"warmup": 1.5}, {"every": 0}, {"delta": -1}, {"prior": "guess"}])
 def test_bad_settings_are_refused(bad):
     with pytest.raises(csst.InputError, match="DARP needs"):
-        Refinery(**bad)
+        DARPRefiner(**bad)
     with pytest.raises(csst.InputError, match=f"darp_{next(iter(bad))}"):
         csst_settings(**{f"darp_{key}": value for key, value in bad.items()})
 

@@ -56,7 +56,7 @@ def test_the_curriculum_is_the_rule_of_the_paper(kind):
         index = torch.randint(EXAMPLES, (9,), generator=generator)  # the same example may occur twice
         target = Sharpened(0.5)(probs, index) if kind == "kl soft" else probs.argmax(1)
         used = made(target, probs, gain, index)
-        made.settle()
+        made.commit()
         ease, trusted = eased(last), []
         for row, example in enumerate(index.tolist()):
             p = probs[row].tolist()
@@ -76,13 +76,13 @@ def test_the_curriculum_is_the_rule_of_the_paper(kind):
 
 def test_at_the_start_everything_is_used_and_thresholds_grow():
     made, gain = curriculum(Confidence(0.9)), csst.Gain(torch.eye(CLASSES))
-    assert made.ease().tolist() == [0, 0, 0, 0]
+    assert made.class_thresholds().tolist() == [0, 0, 0, 0]
     made.selected[:5] = 0
     made.selected[5:8] = 1
     # 15 unused are more than 5 learned: the warm-up divides by them
-    assert made.ease().tolist() == pytest.approx([(1 / 3) / (2 - 1 / 3), 0.2 / 1.8, 0, 0])
+    assert made.class_thresholds().tolist() == pytest.approx([(1 / 3) / (2 - 1 / 3), 0.2 / 1.8, 0, 0])
     made.selected[8:20] = 1
-    assert made.ease().tolist() == pytest.approx([(1 / 3) / (2 - 1 / 3), 1, 0, 0])
+    assert made.class_thresholds().tolist() == pytest.approx([(1 / 3) / (2 - 1 / 3), 1, 0, 0])
     assert made(torch.tensor([3]), torch.full((1, 4), 0.25), gain, torch.tensor([0])).tolist() == [1]
 
 

@@ -9,14 +9,14 @@ import sys
 import pytest
 import torch
 
-from csst.selftraining.memory import whole
+from csst.selftraining.memory import gather_rows
 from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import json, sys
 from dataclasses import replace
 from csst.models import Model, build
-from csst.training.generations import Generations, part
+from csst.training.generations import Generations, plan_generation
 from csst.selftraining import method
 from csst.settings import Dual, Hardware, SelfTrainingSettings, Settings, Training
 from csst.training.trainer import Trainer
@@ -36,7 +36,7 @@ def fresh():
 
 def trained(name, parts):
     cut = replace(settings, hardware=replace(settings.hardware, accumulate=parts))
-    share, setup = part(cut, method(name), made, 0)
+    share, setup = plan_generation(cut, method(name), made, 0)
     game = Generations(Trainer(made, fresh(), "mean-recall-coverage", name, share, 0, setup), cut, fresh)
     return game, [[r.step, r.multipliers, r.recall, r.used] for r in game.run()]
 
@@ -101,7 +101,7 @@ def test_state_and_trajectory_do_not_depend_on_processes(folder):
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
 def test_noted_rows_come_back_in_the_order_of_the_batch(parts):
     rows = torch.arange(22).reshape(11, 2)
-    assert torch.equal(whole([rows[number::parts] for number in range(parts)]), rows)
+    assert torch.equal(gather_rows([rows[number::parts] for number in range(parts)]), rows)
 
 
 def test_rows_of_several_processes_come_back_in_the_order_of_the_whole_batch(monkeypatch):
@@ -115,4 +115,4 @@ def test_rows_of_several_processes_come_back_in_the_order_of_the_whole_batch(mon
 
     for name, fake in (("is_initialized", lambda: True), ("get_world_size", lambda: 2), ("all_gather", all_gather)):
         monkeypatch.setattr(torch.distributed, name, fake)
-    assert torch.equal(whole([rows[0::2][number::3] for number in range(3)]), rows)
+    assert torch.equal(gather_rows([rows[0::2][number::3] for number in range(3)]), rows)

@@ -66,8 +66,8 @@ def test_what_each_gain_follows():
 def test_which_pseudo_labels_are_used(name):
     made = METHODS[name].selftraining(SETTINGS, Setup(K, N, torch.full((K,), 1 / K, dtype=torch.float64), 10))
     assert made is not None
-    if hasattr(made.select, "ease"):
-        made.select.ease = lambda: torch.tensor(EASE)
+    if hasattr(made.select, "class_thresholds"):
+        made.select.class_thresholds = lambda: torch.tensor(EASE)
     logits = 2 * torch.randn(N, K, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     _, used = made.pseudo_labels(logits, torch.arange(N), csst.Gain(torch.tensor(G, dtype=torch.float64)))
     wanted = expected(*ROWS[name], torch.softmax(logits, 1).tolist())

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csst
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import statistics
 from csst.maths.confusion import Confusion
 from csst.statistics.bootstrap import slack_intervals
@@ -287,7 +287,7 @@ def test_texts_with_an_encoder(tmp_path):
     assert pickle.loads(pickle.dumps(fitted)).predict(["a lovely great story"]).tolist() == ["good"]
 
 
-def mean_colour(images):
+def mean_color(images):
     return images.float().mean((2, 3))
 
 
@@ -296,10 +296,10 @@ def test_images_with_a_function():
     y = np.arange(60) % 2
     images = rng.integers(0, 60, (60, 8, 8, 3)).astype(np.uint8)
     images[y == 1, :, :, 0] += 150
-    fitted = quick(encoder=mean_colour).fit(images, hidden(y))
+    fitted = quick(encoder=mean_color).fit(images, hidden(y))
     assert fitted.n_features_in_ == 3
     assert fitted.score(images, y) == 1
-    first_channels = quick(encoder=mean_colour).fit(images.transpose(0, 3, 1, 2), hidden(y))
+    first_channels = quick(encoder=mean_color).fit(images.transpose(0, 3, 1, 2), hidden(y))
     np.testing.assert_allclose(fitted.predict_proba(images), first_channels.predict_proba(images), atol=1e-6)
 
 
@@ -309,8 +309,8 @@ def test_views_are_chosen_and_can_be_given():
 
     X, y = blobs(60)
     data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
-    assert [type(v) for v in make_views(data, "table")] == [NumberNoise, Scarf]
-    assert [type(v) for v in make_views(data, "embedding")] == [NumberNoise, Neighbourly]
+    assert [type(v) for v in make_views(data, "table")] == [NumberNoise, ScarfCorruption]
+    assert [type(v) for v in make_views(data, "embedding")] == [NumberNoise, NeighborMix]
     seen = []
 
     def view(batch, generator):

@@ -8,20 +8,20 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 import csst
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import encode, learn_columns
 from csst.models.table import TableInput
 from tests.helpers.estimators import blobs, hidden, quick
 
 
 def table(rows: int = 120):
-    """A colour that tells the class, a truth value, and noise."""
+    """A color that tells the class, a truth value, and noise."""
     pd = pytest.importorskip("pandas")
     rng, y = np.random.default_rng(0), np.arange(rows) % 3
     frame = pd.DataFrame(
         {
             "size": rng.normal(size=rows),
-            "colour": pd.Categorical(np.array(["red", "green", "blue"])[y]),
+            "color": pd.Categorical(np.array(["red", "green", "blue"])[y]),
             "old": rng.random(rows) < 0.5,
             "count": rng.integers(0, 9, rows),
         }
@@ -33,13 +33,13 @@ def test_categories_are_learned_from():
     frame, y = table()
     fitted = quick().fit(frame, hidden(y))
     assert fitted.score(frame, y) == 1
-    assert fitted.feature_names_in_.tolist() == ["size", "colour", "old", "count"]
+    assert fitted.feature_names_in_.tolist() == ["size", "color", "old", "count"]
     assert fitted.columns_.categories == {1: ("blue", "green", "red"), 2: (False, True)}
-    text = frame.assign(colour=frame["colour"].astype(str))
+    text = frame.assign(color=frame["color"].astype(str))
     np.testing.assert_allclose(fitted.predict_proba(text), fitted.predict_proba(frame))
-    other = frame.assign(colour="violet")
+    other = frame.assign(color="violet")
     assert (encode(other, fitted.columns_)[:, 1] == -1).all()
-    assert np.isfinite(fitted.predict_proba(other)).all(), "a colour never met is none of those that were"
+    assert np.isfinite(fitted.predict_proba(other)).all(), "a color never met is none of those that were"
 
 
 def test_frames_are_checked():
@@ -48,7 +48,7 @@ def test_frames_are_checked():
     with pytest.raises(csst.InputError, match="frame with categories"):
         fitted.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="feature names"):
-        fitted.predict(frame[["colour", "size", "old", "count"]])
+        fitted.predict(frame[["color", "size", "old", "count"]])
     with pytest.raises(ValueError, match="feature"):
         fitted.predict(frame.drop(columns="old"))
     with pytest.raises(csst.InputError, match=r"NaN or infinity in 1 rows, the first in row 2, column size"):
@@ -107,7 +107,9 @@ def test_scarf_keeps_columns_marginals_and_kinds():
     rows = torch.stack([torch.arange(200.0), torch.arange(200.0) % 4], 1)
     scale, empty = torch.tensor([57.7, 0.0]), torch.tensor([99.5, -1.0])
     batch = torch.tensor([[1000.0, 9.0]]).repeat(20_000, 1)
-    out = Scarf(rows, scale, empty, share=0.3, noise=0.0, drop=0.1)(batch, torch.Generator().manual_seed(0))
+    out = ScarfCorruption(rows, scale, empty, fraction=0.3, noise=0.0, drop=0.1)(
+        batch, torch.Generator().manual_seed(0)
+    )
     for column, (own, none) in enumerate(((1000.0, 99.5), (9.0, -1.0))):
         values = out[:, column]
         assert float((values == own).float().mean()) == pytest.approx(0.6, abs=0.02)
@@ -122,15 +124,15 @@ def test_scarf_keeps_columns_marginals_and_kinds():
     assert (noisy[:, 1] == 9).all()
 
 
-def test_neighbourly_goes_towards_a_near_one_that_is_not_itself():
+def test_neighborly_goes_towards_a_near_one_that_is_not_itself():
     pool = torch.tensor([[0.0, 0.0], [1.0, 0.0], [100.0, 0.0], [101.0, 0.0]])
-    view = Neighbourly(pool, torch.zeros(2), torch.ones(2), drop=0.0, noise=0.0, mix=0.5, near=1)
+    view = NeighborMix(pool, torch.zeros(2), torch.ones(2), drop=0.0, noise=0.0, mix=0.5, near=1)
     out = view(pool, torch.Generator().manual_seed(0))
     moved = (out - pool)[:, 0]
     assert (moved[[0, 2]] > 0).all()
     assert (moved[[1, 3]] < 0).all()
     assert (moved.abs() <= 0.5).all()
-    dropped = Neighbourly(pool, torch.tensor([7.0, 8.0]), torch.ones(2), drop=1.0)
+    dropped = NeighborMix(pool, torch.tensor([7.0, 8.0]), torch.ones(2), drop=1.0)
     assert (dropped(pool, torch.Generator().manual_seed(0)) == torch.tensor([7.0, 8.0])).all()
 
 

@@ -19,7 +19,7 @@ from csst.statistics.expectation import (
     estimate_intervals,
     expected_minimum,
     expected_value,
-    minimum_interval,
+    interval_from_draws,
 )
 from csst.statistics.rates import RateEstimate
 
@@ -225,9 +225,9 @@ def test_the_interval_of_a_minimum_by_hand():
     lowest = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
     draws = np.stack([lowest, lowest + 0.3], 1)
     # quartiles .2 and .4, mean .3: above the plain minimum .45 by .1
-    assert minimum_interval(np.array([0.45, 0.8]), draws, 0.42, 0.5) == pytest.approx((0.2, 0.55))
-    assert minimum_interval(np.array([0.15, 0.8]), draws, 0.12, 0.5) == pytest.approx((0.12, 0.4))
-    assert minimum_interval(np.array([0.98, 0.99]), draws, 0.97, 0.5) == pytest.approx((0.2, 1.0))
+    assert interval_from_draws(np.array([0.45, 0.8]), draws, 0.42, 0.5) == pytest.approx((0.2, 0.55))
+    assert interval_from_draws(np.array([0.15, 0.8]), draws, 0.12, 0.5) == pytest.approx((0.12, 0.4))
+    assert interval_from_draws(np.array([0.98, 0.99]), draws, 0.97, 0.5) == pytest.approx((0.2, 1.0))
 
 
 def test_a_lowest_recall_known_badly_is_said():

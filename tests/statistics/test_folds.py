@@ -1,4 +1,4 @@
-"""Folds with the same share of every class."""
+"""Folds with the same fraction of every class."""
 
 from __future__ import annotations
 

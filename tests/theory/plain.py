@@ -124,14 +124,14 @@ def is_unsteady(F, t, r):
     return any(abs(t - b) < r for b in changes(F))
 
 
-def probability(event, cuts, centre):
-    """P(event) for N(centre, 1), for an event that is constant between the cuts."""
+def probability(event, cuts, center):
+    """P(event) for N(center, 1), for an event that is constant between the cuts."""
     edges = [-math.inf, *sorted(cuts), math.inf]
     total = 0.0
     for low, high in itertools.pairwise(edges):
         middle = high - 1 if low == -math.inf else low + 1 if high == math.inf else (low + high) / 2
         if high > low and event(middle):
-            total += Phi(high - centre) - Phi(low - centre)
+            total += Phi(high - center) - Phi(low - center)
     return total
 
 

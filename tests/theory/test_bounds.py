@@ -15,10 +15,10 @@ from csst.theory import (
     boundary,
     break_even,
     check_assumptions,
-    error_share,
+    error_fraction,
     from_pair,
     gamma,
-    generalisation_bound,
+    generalization_bound,
     largest_error,
     lemma_bound,
     mixture_expansion,
@@ -35,7 +35,7 @@ W = torch.diag(torch.tensor([0.5, 0.3]))
 def test_gamma():
     """Paper, assump:pseudo-labeler: gamma = c(p_w), p_w = (err_w(F_pl) + err_w(F*)) / |w|_1; at most 1 / p_w."""
     c = GaussianExpansion(1.0)
-    assert error_share(0.1, 0.04, W) == pytest.approx(0.14 / 0.8)
+    assert error_fraction(0.1, 0.04, W) == pytest.approx(0.14 / 0.8)
     assert gamma(c, 0.1, 0.04, W) == pytest.approx(c(0.14 / 0.8))
     assert gamma(c, 0.0, 0.0, W) == math.inf
     assert gamma(GaussianExpansion(30.0), 0.3, 0.0, W) == pytest.approx(0.8 / 0.3)  # below 3
@@ -59,20 +59,20 @@ def test_formulas():
             theorem_bound(bad, 0.1, 0, 0)
 
 
-def test_generalisation_bound():
+def test_generalization_bound():
     """Paper, appendix "All-Layer Margin", last theorem, rw-finite-bd and lw-finite-bd: "<=", 1/n, |w|_1 written out."""
     n, delta, t1, t2, C, total = 400, 0.1, 0.5, 0.2, 3.0, 0.8
     zeta = math.sqrt((math.log(1 / delta) + math.log(n)) / n)
     L = total * (0.1 + C / (t1 * math.sqrt(n)) + zeta)
     R = total * (0.05 + C / (t2 * math.sqrt(n)) + zeta)
     expected = 1.5 * L + 2.5 * R - 0.2 + 2 * 0.03 + 2.5 * 0.01
-    found = generalisation_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], n, (t1, t2), W, delta)
+    found = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], n, (t1, t2), W, delta)
     assert found == pytest.approx(expected)
-    # with endless data only the shares are left, and it is the bound of any classifier
-    endless = generalisation_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], 10**14, (t1, t2), W, delta)
+    # with endless data only the fractions are left, and it is the bound of any classifier
+    endless = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], 10**14, (t1, t2), W, delta)
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
     with pytest.raises(InputError, match="thresholds > 0"):
-        generalisation_bound(5.0, 0.1, 0.05, 0.2, 0, 0, [1.0], n, (0.0, 0.2), W)
+        generalization_bound(5.0, 0.1, 0.05, 0.2, 0, 0, [1.0], n, (0.0, 0.2), W)
 
 
 def test_break_even():
@@ -156,8 +156,8 @@ def test_ideal_classifiers_in_high_dimension():
         for d in sizes:
             apart = 4 * math.sqrt(math.log(d) / d)
             w = np.array([unequal(d), 1.0, 1.0])
-            centres = apart * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-            found.append(bayes_bounds(centres, w / w.sum(), d, 1 / (2 * math.sqrt(d))))
+            centers = apart * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+            found.append(bayes_bounds(centers, w / w.sum(), d, 1 / (2 * math.sqrt(d))))
         for which in (0, 1):
             logs = [math.log(one[which]) for one in found]
             slopes.append((logs[-1] - logs[0]) / math.log(sizes[-1] / sizes[0]))
@@ -170,13 +170,13 @@ def test_ideal_classifiers_in_high_dimension():
         assert exact.error == pytest.approx(above.error)
         assert exact.consistency <= above.consistency
     draw = np.random.default_rng(0)
-    d, centres, w = 5.0, np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]]), np.array([0.5, 0.3, 0.2])
+    d, centers, w = 5.0, np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]]), np.array([0.5, 0.3, 0.2])
     wrong = 0.0
-    for i, centre in enumerate(centres):
-        x = centre + draw.standard_normal((20000, 2)) / math.sqrt(d)
-        scores = np.log(w) - d / 2 * ((x[:, None] - centres) ** 2).sum(2)
+    for i, center in enumerate(centers):
+        x = center + draw.standard_normal((20000, 2)) / math.sqrt(d)
+        scores = np.log(w) - d / 2 * ((x[:, None] - centers) ** 2).sum(2)
         wrong += w[i] * (scores.argmax(1) != i).mean()
-    assert 0.5 * bayes_bounds(centres, w, d, 0.0).error < wrong <= bayes_bounds(centres, w, d, 0.0).error + 0.003
+    assert 0.5 * bayes_bounds(centers, w, d, 0.0).error < wrong <= bayes_bounds(centers, w, d, 0.0).error + 0.003
 
 
 def test_bad_gaussians():
@@ -187,7 +187,7 @@ def test_bad_gaussians():
 
 
 def test_mixture_needs_the_lightest_class():
-    """The thresholds of exa:gamma-3 shrink by the share of the lightest class where classes are far apart."""
+    """The thresholds of exa:gamma-3 shrink by the fraction of the lightest class where classes are far apart."""
     assert largest_error(mixture_expansion(1.0, [0.9, 0.1])) == pytest.approx(
         0.1 * largest_error(GaussianExpansion(1.0))
     )

@@ -10,7 +10,7 @@ from torch import nn
 
 from csst.data import Toy
 from csst.data.tabular.array_views import Noise
-from csst.data.task import unchanged
+from csst.data.task import identity_view
 from csst.errors import InputError
 from csst.theory import two_gaussians, weighted_consistency_error
 from csst.theory.consistency import attacked, floats
@@ -85,7 +85,7 @@ def test_balls_match_the_closed_form():
     x[:, 0] += apart * y
     # log w_i - d/2 |x - tau_i|^2, less what both share
     model = linear([[0.0] * 4, [d * apart, 0.0, 0.0, 0.0]], [math.log(0.7), math.log(0.3) - d / 2 * apart**2])
-    found = weighted_consistency_error(model, x, y, torch.diag(torch.tensor(weights)), unchanged, 1, radius=r)
+    found = weighted_consistency_error(model, x, y, torch.diag(torch.tensor(weights)), identity_view, 1, radius=r)
     assert found.value == pytest.approx(two_gaussians(apart, weights, d, r).consistency, abs=4 * found.standard_error)
     assert found.value > 0.08
 
@@ -99,7 +99,7 @@ def test_pictures_and_texts():
             x = x.float() / 255 if x.dtype == torch.uint8 else x
             return torch.stack([x.mean(1), torch.full_like(x[:, 0], 0.5)], 1)
 
-    found = weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, unchanged, 1, radius=5.0)
+    found = weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, identity_view, 1, radius=5.0)
     assert found.value == pytest.approx(1.0)  # within 5 pixel ranges everything can be changed
 
     class Words(nn.Module):
@@ -122,20 +122,20 @@ def test_pictures_and_texts():
     )
     assert found.rates == (1.0, 0.0)
     with pytest.raises(InputError, match="inputs that are numbers; found list"):
-        weighted_consistency_error(Words(), Texts(), labels, torch.eye(2) / 2, unchanged, 1, radius=0.1)
+        weighted_consistency_error(Words(), Texts(), labels, torch.eye(2) / 2, identity_view, 1, radius=0.1)
     with pytest.raises(InputError, match=r"found torch\.int64"):
         floats(torch.tensor([[1, 2]]))
     with pytest.raises(InputError, match="takes tensors"):
-        weighted_consistency_error(Bright(), Texts(), labels, torch.eye(2) / 2, unchanged, 1)
+        weighted_consistency_error(Bright(), Texts(), labels, torch.eye(2) / 2, identity_view, 1)
     with pytest.raises(InputError, match="draws >= 1"):
-        weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, unchanged, 0)
+        weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, identity_view, 0)
 
 
 def test_the_model_is_left_as_it_was():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.9)).train()
     x, y = torch.randn(10, 2), torch.tensor([0, 1] * 5)
     assert (
-        weighted_consistency_error(model, x, y, torch.eye(2), unchanged, 3).value == 0.0
+        weighted_consistency_error(model, x, y, torch.eye(2), identity_view, 3).value == 0.0
     )  # no dropout while measuring
     assert model.training
 

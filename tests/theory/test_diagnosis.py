@@ -38,7 +38,7 @@ def test_theory_of_a_run(run, capsys):
         "err_w of the classifier",
         "R_B,w of the classifier",
         "a lower bound",
-        "gamma, by the 10 nearest neighbours",
+        "gamma, by the 10 nearest neighbors",
         "gamma, by overlapping views",
         "all-layer margin",
         "The theorem promises nothing here",
@@ -149,14 +149,14 @@ def test_the_numbers_are_those_of_the_parts():
     assert found.disagreement[0] == pytest.approx(weigh(own != weak))
     assert found.consistency.value == pytest.approx(weigh(own != strong))
     assert found.total == pytest.approx(1)
-    assert found.best_case.share == pytest.approx(found.err_pl[0])
-    assert found.as_measured.share == pytest.approx(min(1.0, found.err_pl[0] + found.err[0]))
+    assert found.best_case.fraction == pytest.approx(found.err_pl[0])
+    assert found.as_measured.fraction == pytest.approx(min(1.0, found.err_pl[0] + found.err[0]))
     assert found.best_case.gamma in found.gammas.values()
     assert found.random_gamma >= min(found.gammas.values())
 
 
 def test_classes_that_touch_are_charged():
-    """Where neighbours belong to different classes even the best classifier costs something."""
+    """Where neighbors belong to different classes even the best classifier costs something."""
     far = from_pair(0.9, 20.0)
     free = _best_case(far, 0.2, 0.0, 0.0, torch.eye(2) / 2)
     assert free.hold
@@ -165,7 +165,7 @@ def test_classes_that_touch_are_charged():
     assert some.promise == pytest.approx(free.promise + (free.gamma + 1) / (free.gamma - 1) * 0.02)
     much = _best_case(far, 0.2, 0.0, 0.3, torch.eye(2) / 2)
     assert not much.hold
-    assert "neighbours" in much.against[0]
+    assert "neighbors" in much.against[0]
 
 
 def diagnosis(**changes):
@@ -195,7 +195,7 @@ def test_gaussian(tmp_path, capsys):
     assert "gamma = c(0.1) = 3.89" in out
     assert "err_w < 0.1757" in out
     assert "err_w <= 0.0692" in out
-    assert "err_w < 0.0351" in out  # 0.1757 times the lightest class's share, 0.2
+    assert "err_w < 0.0351" in out  # 0.1757 times the lightest class's fraction, 0.2
     assert "for no pseudo-labeler at all" in out
     assert figure.read_text(encoding="utf-8").count("<svg") == 1
     assert main(["gaussian", "--d", "100", "--r", "0.15", "--err", "0.02", "--separation", "1.5"]) == 0
@@ -207,7 +207,7 @@ def test_gaussian(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--d", "4", "--r", "0.1", "--err", "0"], "share of"),
+        (["--d", "4", "--r", "0.1", "--err", "0"], "fraction of"),
         (["--d", "4", "--r", "0.1", "--err", "0.1", "--weights", "1"], "two numbers"),
         (["--d", "4", "--r", "0.1", "--err", "0.1", "--weights", "1,-1"], "positive"),
         (["--d", "0", "--r", "0.1", "--err", "0.1"], "d must be positive"),

@@ -66,7 +66,7 @@ def test_a_settled_run_has_no_warning():
 @pytest.mark.parametrize(
     ("lam", "words"),
     [
-        ([[0.5 + 0.3 * math.cos(t), 0.5 - 0.3 * math.cos(t)] for t in range(40)], "to and fro"),
+        ([[0.5 + 0.3 * math.cos(t), 0.5 - 0.3 * math.cos(t)] for t in range(40)], "oscillate"),
         ([[1 - 0.5**t * 0.5, 0.5**t * 0.5] for t in range(30)], "collapsed on recall['a']: only 1.0 of 2"),
         ([[0.2 + 0.02 * t, 0.8 - 0.02 * t] for t in range(31)], "away from their average"),
         ([[0.2 + 0.03 * t, 0.8 - 0.03 * t] for t in range(20)], "still moving"),
@@ -91,7 +91,7 @@ def test_constraints_have_no_entropy():
     assert found["entropy"] is None
     assert found["regret"] is None
     assert found["warnings"] == []
-    two = dual_diagnostics(journal([[0.9, 0.1, 0.2, 0.8]] * 6), worst_cases=[True] * 4)
+    two = dual_diagnostics(journal([[0.9, 0.1, 0.2, 0.8]] * 6), simplex_mask=[True] * 4)
     assert two["regret"] is None  # two worst cases: the best fixed choice is not one payoff
     mixed = dual_diagnostics(journal([[0.999, 0.001, 3.0]] * 6), ["a", "b", "c"], [True, True, False])
     assert mixed["effective"] == pytest.approx(1.008, abs=1e-3)
@@ -114,7 +114,7 @@ def test_journals_without_a_game():
     [
         (lambda: dual_diagnostics([{"step": 0, "multipliers": [1.0]}]), "needs payoff, step_size"),
         (lambda: dual_diagnostics(journal([[0.5, 0.5]]) + journal([[1.0]])), "one length"),
-        (lambda: dual_diagnostics(journal([[0.5, 0.5]]), worst_cases=[True]), "one entry per multiplier"),
+        (lambda: dual_diagnostics(journal([[0.5, 0.5]]), simplex_mask=[True]), "one entry per multiplier"),
         (lambda: average_multipliers([]), "no records"),
         (
             lambda: duality_gap(csst.objective("min-recall"), [0.5, 0.5], torch.zeros(3, 2), torch.tensor([0, 1])),
@@ -128,11 +128,11 @@ def test_bad_input(call, words):
 
 
 def sample(weights, per_class=4000, seed=0):
-    """Labels, exact posteriors under equal class shares, and the Bayes rule for these weights, on the toy."""
+    """Labels, exact posteriors under equal class fractions, and the Bayes rule for these weights, on the toy."""
     gap = SPACINGS["toy"]
     source = Gaussians((-gap, gap, 0.0))
     points, labels = source.sample([per_class] * 3, np.random.default_rng(seed))
-    density = np.exp(-((points[:, :1] - np.array(source.centres)) ** 2) / 2)
+    density = np.exp(-((points[:, :1] - np.array(source.centers)) ** 2) / 2)
     probs = density / density.sum(1, keepdims=True)
     return source, torch.from_numpy(labels), torch.from_numpy(probs), torch.from_numpy((probs * weights).argmax(1))
 
@@ -174,7 +174,7 @@ def test_gap_by_loops():
     assert found.best_response == pytest.approx(value)
     assert found.worst == pytest.approx(min(own))
     assert found.gap == pytest.approx(value - min(own))
-    assert found.played == pytest.approx(sum(a * r for a, r in zip(lam, own, strict=True)))
+    assert found.current == pytest.approx(sum(a * r for a, r in zip(lam, own, strict=True)))
 
 
 def test_constraints_in_the_gap():

@@ -10,7 +10,7 @@ import torch
 import csst
 from csst.errors import InputError
 from csst.theory import (
-    class_shares,
+    class_fractions,
     gain_of_weights,
     least_error,
     sampling_weights,
@@ -63,7 +63,7 @@ def test_balanced_error():
 def test_weights_of_the_papers_gains():
     """w of worst-case recall is diag(lambda)."""
     prior, lam = torch.tensor([0.8, 0.2], dtype=torch.float64), [0.3, 0.7]
-    gain = csst.gain_matrix("max min(recall)", lam, csst.Confusion.uniform(prior), prior)
+    gain = csst.gain_matrix(csst.objective("max min(recall)"), lam, csst.Confusion.uniform(prior), prior)
     assert weights_of_gain(gain, prior).tolist() == [[pytest.approx(0.3), 0], [0, pytest.approx(0.7)]]
 
 
@@ -93,7 +93,7 @@ def test_sampling_weights(seed):
     for at, label in enumerate(y):
         assert float(found[at]) == pytest.approx(sum(w[label]) / total / y.count(label))
     assert float(found.sum()) == pytest.approx(1)
-    assert class_shares(w).tolist() == pytest.approx([sum(row) / total for row in w])
+    assert class_fractions(w).tolist() == pytest.approx([sum(row) / total for row in w])
     # L_w and R_{B,w} are |w|_1 times probabilities under P_w
     event = torch.tensor([f == 0 for f in F])
     assert weighted_rate(event, torch.tensor(y), w)[0] == pytest.approx(total * float(found[event].sum()))

@@ -103,8 +103,8 @@ def test_what_classes_leave_to_their_mixture():
     for seed in range(60):
         space, _, _ = instance(seed)
         near = np.array([[z in space.N[x] for z in range(space.n)] for x in range(space.n)])
-        shares = [sum(row) / space.total for row in space.w]
-        c = Combined(tuple(exact_expansion(P, near) for P in space.P), tuple(shares))
+        fractions = [sum(row) / space.total for row in space.w]
+        c = Combined(tuple(exact_expansion(P, near) for P in space.P), tuple(fractions))
         pairs = space.expansion()
         for p, _ in pairs:
             assert c(p) <= max(1.0, c_of(pairs, p)) + 1e-9
@@ -173,13 +173,13 @@ def test_candidates_are_tried():
     near[:2, 2:] = near[2:, :2] = False
     inside = np.arange(8) < 1
     found = empirical_expansion(mass, near, [inside], seeds=1, directions=1)
-    assert found(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighbourhood
+    assert found(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighborhood
     with pytest.raises(InputError, match="mask over the 8"):
         empirical_expansion(mass, near, [np.ones(3)])
 
 
 def test_graphs_match_loops():
-    """Paper, Sec. 3.3: N(x) from k nearest neighbours and from overlapping views, by plain loops."""
+    """Paper, Sec. 3.3: N(x) from k nearest neighbors and from overlapping views, by plain loops."""
     rng = random.Random(0)
     points = [[rng.gauss(0, 1) for _ in range(3)] for _ in range(15)]
 
@@ -201,7 +201,7 @@ def test_graphs_match_loops():
 
 
 def test_conflicts_bound_every_classifier():
-    """Neighbours of different classes: err_w + R_{B,w} of all classifiers, visited one by one, is never below."""
+    """Neighbors of different classes: err_w + R_{B,w} of all classifiers, visited one by one, is never below."""
     tight = above = 0
     for seed in range(80):
         rng = random.Random(seed)
@@ -233,7 +233,7 @@ def test_conflicts_bound_every_classifier():
         (lambda: from_pair(0.5, 1.0), "c > 1"),
         (lambda: largest_error(GaussianExpansion(1), above=0.5), "at least 1"),
         (lambda: mixture_expansion(1.0, [0.5, 0.1]), "sum to 1"),
-        (lambda: Combined((GaussianExpansion(1),), (0.5, 0.5)), "needs a share"),
+        (lambda: Combined((GaussianExpansion(1),), (0.5, 0.5)), "needs a fraction"),
         (lambda: StepExpansion.of_sets([0.5], [0.2]), "holds the set"),
         (lambda: knn_graph(torch.zeros(3, 2), 3), "0 < k < n"),
         (lambda: knn_graph(torch.full((3, 2), float("nan")), 1), "finite"),

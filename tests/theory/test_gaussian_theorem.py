@@ -28,23 +28,23 @@ from tests.theory.plain import (
 
 
 class Line:
-    """Classes N(centre_i, 1) with weights w, balls of radius r; every integral is exact."""
+    """Classes N(center_i, 1) with weights w, balls of radius r; every integral is exact."""
 
-    def __init__(self, centres, w, r):
-        self.centres, self.w, self.r = centres, w, r
+    def __init__(self, centers, w, r):
+        self.centers, self.w, self.r = centers, w, r
         self.total = sum(map(sum, w))
-        self.shares = [sum(row) / self.total for row in w]
+        self.fractions = [sum(row) / self.total for row in w]
 
     def weight(self, event, *classifiers):
         """sum_ij w_ij P_i(event)"""
         cuts = cuts_of(self.r, *classifiers)
-        return sum(sum(row) * probability(event, cuts, at) for row, at in zip(self.w, self.centres, strict=True))
+        return sum(sum(row) * probability(event, cuts, at) for row, at in zip(self.w, self.centers, strict=True))
 
     def err(self, F):
         cuts = cuts_of(0.0, F)
         return sum(
             weight * probability(lambda t, j=j: value_at(F, t) != j, cuts, at)
-            for row, at in zip(self.w, self.centres, strict=True)
+            for row, at in zip(self.w, self.centers, strict=True)
             for j, weight in enumerate(row)
         )
 
@@ -60,23 +60,23 @@ def mixture(seed):
     rng = random.Random(seed)
     K = rng.choice([2, 2, 3])
     gap = rng.uniform(3, 9)
-    centres = [k * gap for k in range(K)]
+    centers = [k * gap for k in range(K)]
     dense = rng.random() < 0.2
     w = [
         [rng.uniform(0.4, 1.0) if i == j else rng.uniform(0, 0.01) if dense else 0.0 for j in range(K)]
         for i in range(K)
     ]
-    line = Line(centres, w, rng.uniform(0.2, 1.5))
+    line = Line(centers, w, rng.uniform(0.2, 1.5))
     family = []
     for _ in range(12):
-        breaks = [(a + gap / 2) + rng.gauss(0, 0.3) for a in centres[:-1]]
+        breaks = [(a + gap / 2) + rng.gauss(0, 0.3) for a in centers[:-1]]
         family.append((breaks, list(range(K))))
     pl = rng.choice(family)
     for _ in range(rng.choice([1, 2])):
-        middle = rng.choice(centres) + rng.gauss(0, 2)
+        middle = rng.choice(centers) + rng.gauss(0, 2)
         pl = with_island(pl, middle, middle + rng.uniform(0.05, 0.5), rng.randrange(K))
     for _ in range(8):
-        middle = rng.choice(centres) + rng.gauss(0, 2)
+        middle = rng.choice(centers) + rng.gauss(0, 2)
         family.append(
             with_island(rng.choice([pl, *family[:12]]), middle, middle + rng.uniform(0.1, 2), rng.randrange(K))
         )
@@ -128,7 +128,7 @@ def test_theorem_1_for_gaussian_mixtures():
         err_pl = line.err(pl)
         if err_pl + err_star > line.total:
             continue
-        g = gamma(mixture_expansion(2 * line.r, line.shares), err_pl, err_star, line.w)
+        g = gamma(mixture_expansion(2 * line.r, line.fractions), err_pl, err_star, line.w)
         if g <= 1 + 1e-9:
             continue
         applied, strong = applied + 1, strong + (g > 3)
@@ -144,7 +144,7 @@ def test_theorem_1_for_gaussian_mixtures():
 def test_the_closed_form_is_not_one_of_mixtures():
     """Paper, exa:c-exp-mix-gauss, which states it for mixtures: a far component is a set that does not expand.
 
-    A labeler that calls all of one class another minimises L_w itself, so no theorem can promise less than its error.
+    A labeler that calls all of one class another minimizes L_w itself, so no theorem can promise less than its error.
     """
     K, r = 10, 0.5
     line = Line([100.0 * k for k in range(K)], [[0.1 * (i == j) for j in range(K)] for i in range(K)], r)
@@ -156,8 +156,8 @@ def test_the_closed_form_is_not_one_of_mixtures():
     claimed = gamma(GaussianExpansion(2 * r), line.err(pl), 0.0, line.w)
     assert claimed > 3
     assert theorem_bound(claimed, line.err(pl), 0.0, 0.0) < 0.07 < line.err(pl)  # what would be promised, and what is
-    assert gamma(mixture_expansion(2 * r, line.shares), line.err(pl), 0.0, line.w) == 1.0
-    assert not check_assumptions(mixture_expansion(2 * r, line.shares), 0.1, 0, 0, torch.eye(K) / K).hold
+    assert gamma(mixture_expansion(2 * r, line.fractions), line.err(pl), 0.0, line.w) == 1.0
+    assert not check_assumptions(mixture_expansion(2 * r, line.fractions), 0.1, 0, 0, torch.eye(K) / K).hold
 
 
 @pytest.mark.parametrize("separation", [2.0, 5.0])

@@ -151,8 +151,8 @@ def test_curves_and_histograms():
     assert margin_curve(margins, [0.0, 0.1, 0.15, 5.0]).tolist() == [0.25, 0.5, 0.5, 0.75]
     masses = torch.tensor([0.4, 0.3, 0.2, 0.1])
     assert margin_curve(margins, 0.1, masses).tolist() == pytest.approx([0.7])
-    shares, edges = margin_histogram(margins, bins=2, masses=masses)
-    assert shares.tolist() == pytest.approx([0.4, 0.5])
+    fractions, edges = margin_histogram(margins, bins=2, masses=masses)
+    assert fractions.tolist() == pytest.approx([0.4, 0.5])
     assert edges.tolist() == pytest.approx([0.0, 0.1, 0.2])
     with pytest.raises(InputError, match="one mass"):
         margin_curve(margins, 0.1, masses[:2])

@@ -25,7 +25,7 @@ def ideal(space, rng):
 
 
 def test_theorem_1_holds_on_hundreds_of_spaces():
-    """Paper, thm:main-err-bd: for every F with L_w(F) <= L_w(F*), so for the minimiser; gamma by brute force."""
+    """Paper, thm:main-err-bd: for every F with L_w(F) <= L_w(F*), so for the minimizer; gamma by brute force."""
     applied = strong = improved = 0
     closest = 0.0
     for seed in SEEDS:
@@ -127,7 +127,7 @@ def test_terms_match_brute_force(seed):
     assert made.consistency(F, space.w) == pytest.approx(space.R(F))
     assert made.disagreement(F, pl, space.w) == pytest.approx(space.L(F, pl))
     assert made.distribution(space.w).tolist() == pytest.approx(space.Q)
-    assert [set(np.flatnonzero(row)) for row in made.neighbours] == space.N
+    assert [set(np.flatnonzero(row)) for row in made.neighbors] == space.N
     c, pairs = made.expansion(space.w), space.expansion()
     for p in (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, *(size for size, _ in pairs[:20])):
         assert c(p) == pytest.approx(max(1.0, min(c_of(pairs, p), 1 / p))), p
@@ -136,7 +136,7 @@ def test_terms_match_brute_force(seed):
     assert gamma(c, err_pl, 0.0, space.w) == pytest.approx(expected)
 
 
-def test_a_point_is_its_own_neighbour():
+def test_a_point_is_its_own_neighbor():
     lonely = exact_expansion([0.25, 0.75], np.zeros((2, 2)))
     assert [lonely(0.3), lonely(1.0)] == [1.0, 1.0]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.task import make
+from csst.data.task import make_task
 from csst.errors import InputError
 from csst.models import mlp
 from csst.settings import Dual, Settings, Training
-from csst.training.crossfit import CrossFit, folds_of
-from csst.training.evaluation import logits
+from csst.training.crossfit import CrossFit, split_folds
+from csst.training.evaluation import compute_logits
 from csst.training.measuring import estimate_from_logits
 from tests.helpers.estimators import blobs
 
@@ -27,7 +27,7 @@ def noise(batch, generator):
 def example_task(rows: int = 90):
     X, y = blobs(rows + 60)
     X = X + np.random.default_rng(3).normal(size=X.shape).astype(np.float32) * 2
-    return make("blobs", (X[:rows], y[:rows]), X[rows:], (X[:3], y[:3]), strong=noise)
+    return make_task("blobs", (X[:rows], y[:rows]), X[rows:], (X[:3], y[:3]), strong=noise)
 
 
 def model():
@@ -95,7 +95,7 @@ def test_pooled_counts_and_the_dual_step_by_hand():
         fold.ema.module.train()
     assert len(rows) == 90
     kept = found.trainer
-    watched = logits(kept.ema.module, kept.task.unlabeled, index=kept.watched)
+    watched = compute_logits(kept.ema.module, kept.task.unlabeled, index=kept.watched)
     assert 0 < len(watched) <= 0.2 * len(kept.task.unlabeled)
     prior = kept.task.train_prior
     recall = estimate_from_logits(torch.stack(rows), torch.tensor(labels), watched, gain, prior).confusion.recall
@@ -125,7 +125,7 @@ def test_groups_by_frequency_are_those_of_all_labeled_examples():
     """In a fold another class may be the rarest; the goal must stay the same."""
     X, y = blobs(60)
     keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
-    task = make("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
+    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
     found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
     counts = torch.tensor([[10, 10, 0], [1, 4, 0], [0, 1, 3]])
     from csst.maths.confusion import Confusion
@@ -137,9 +137,9 @@ def test_groups_by_frequency_are_those_of_all_labeled_examples():
 
 def test_fewer_folds_than_asked_where_a_class_is_rare():
     labels = torch.tensor([0] * 9 + [1] * 2)
-    assert len(folds_of(labels, 3, 0, ("a", "b"))) == 2
+    assert len(split_folds(labels, 3, 0, ("a", "b"))) == 2
     with pytest.raises(InputError, match="every class needs 2; class 'b' has 1"):
-        folds_of(torch.tensor([0, 0, 1]), 3, 0, ("a", "b"))
+        split_folds(torch.tensor([0, 0, 1]), 3, 0, ("a", "b"))
     with pytest.raises(InputError, match="2 to 20 folds"):
         crossed(folds=1)
 
@@ -148,3 +148,25 @@ def test_patience_and_odd_steps_are_respected():
     training = replace(SETTINGS.training, steps=13)
     steps = [record.step for record in crossed(settings=replace(SETTINGS, training=training)).run()]
     assert steps == [0, 10, 13]
+
+
+def test_a_fold_trains_for_the_same_groups_as_the_whole():
+    X, y = blobs(60)
+    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
+    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
+    found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
+    assert len({trainer.multipliers.objective for trainer in found.trainers}) == 1
+
+
+def test_a_state_between_two_records_resumes_to_the_same_end():
+    whole, first, second = crossed(), crossed(), crossed()
+    expected = [record.multipliers for record in whole.run()]
+    steps = first.run()
+    records = [next(steps).multipliers, next(steps).multipliers]
+    second.load_state_dict(first.state_dict())
+    assert [*records, *(record.multipliers for record in second.run())] == expected
+    for name, value in whole.last_weights().items():
+        assert torch.equal(value, second.last_weights()[name])
+    for name, value in whole.selected_weights().items():
+        assert torch.equal(value, second.selected_weights()[name])
+        assert torch.equal(value, second.best_model().state_dict()[name])

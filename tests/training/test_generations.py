@@ -11,7 +11,7 @@ import csst
 from csst.data.task import Task
 from csst.runs.execute import assemble, execute, network
 from csst.runs.folder import Run
-from csst.selftraining import Confidence, Hard, Method, Rebalancing
+from csst.selftraining import Confidence, GenerationSchedule, Hard, Method
 from csst.training.generations import Generations, Joined
 from csst.training.selection import Best
 from tests.helpers.runs import QUICK, Stop, compared, same
@@ -45,7 +45,7 @@ def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alp
         records.append(record.step)
         if made.trainer is not before and before is not None:
             probs = torch.softmax(before.ema.module.eval()(original.unlabeled), 1)
-            index, labels = Rebalancing(3, alpha).choose(probs, original.train_prior)
+            index, labels = GenerationSchedule(3, alpha).choose(probs, original.train_prior)
             task = made.trainer.task
             assert len(index) > 0
             assert torch.equal(task.labeled.labels, torch.cat([original.labeled.labels, labels]))
@@ -58,7 +58,7 @@ def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alp
         selected = max(selected, record.value) if record.step else selected
     assert records == [0, 10, 20, 30, 40, 50, 60]  # 60 steps in all, no step twice
     assert made.number == 2
-    assert made.finished
+    assert made.is_complete
     assert made.best.value == selected
     assert made.task is original
 
@@ -142,7 +142,11 @@ def test_a_kill_after_a_generation_began_but_before_its_checkpoint(tmp_path):
 
 def test_generations_with_any_objective_and_early_stopping():
     row = Method(
-        "csst-crest", "objective", lambda s: Hard(), lambda s: Confidence(0.7), rebalance=lambda s: Rebalancing(2)
+        "csst-crest",
+        "objective",
+        lambda s: Hard(),
+        lambda s: Confidence(0.7),
+        generations=lambda s: GenerationSchedule(2),
     )
     base = replace(QUICK, selection=replace(QUICK.selection, patience=1))
     with pytest.warns(UserWarning, match="one generation of csst-crest"):
@@ -153,6 +157,20 @@ def test_generations_with_any_objective_and_early_stopping():
     assert steps == sorted(set(steps))
     assert steps[-1] == made.step < 90  # the first trainer was given 60, the second is given 30
     assert len(made.trainer.multipliers.value) == 10
+
+
+def test_the_best_model_is_a_copy_of_the_weights_selected_among_all_generations():
+    made = generations(recipe_of("crest"))
+    for _ in made.run():
+        pass
+    last, selected = made.last_weights(), made.selected_weights()
+    model = made.best_model()
+    assert all(torch.equal(value, made.best.state[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert all(torch.equal(value, last[name]) for name, value in made.trainer.ema.module.state_dict().items())
+    assert all(torch.equal(value, selected[name]) for name, value in made.best_model().state_dict().items())
 
 
 def test_the_best_model_of_all_generations_is_kept():

@@ -9,7 +9,7 @@ import torch
 
 import csst
 from csst.data import Toy, from_arrays
-from csst.maths.ranking import Standing, standing
+from csst.maths.ranking import ValidationScore, score_on
 from csst.models import Model, build
 from csst.selftraining import METHODS, method
 from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
@@ -113,21 +113,21 @@ def test_dropout_resumes_to_the_bit_and_leaves_the_global_generator_alone():
 def test_selection_is_by_constraints_first_then_value():
     c = csst.Confusion.from_counts([[8, 2], [4, 6]])
     goal = csst.objective("max mean(recall) s.t. coverage >= 0.45").bind(2)
-    now = standing(goal, c, 0.0)
+    now = score_on(goal, c, 0.0)
     assert now.violation == pytest.approx(0.05)
     assert now.score == pytest.approx(0.7 - 0.5)
-    assert standing(goal, c, 0.06).score == pytest.approx(0.7)
+    assert score_on(goal, c, 0.06).score == pytest.approx(0.7)
     best, model = Best(), dict
     gain = torch.ones(2)
-    assert not best.consider(Standing(0.9, [], 0.0), 0, model, gain)  # untrained
-    assert best.consider(Standing(0.9, [-0.2], 0.2), 1, model, gain)
-    assert best.consider(Standing(0.2, [-0.1], 0.1), 2, model, gain)  # closer to feasible beats a higher value
-    assert best.consider(Standing(0.1, [0.0], 0.0), 3, model, gain)
-    assert not best.consider(Standing(0.9, [-0.1], 0.1), 4, model, gain)
-    assert best.consider(Standing(0.1, [0.0], 0.0), 5, model, gain)  # a tie: trained longer
+    assert not best.consider(ValidationScore(0.9, [], 0.0), 0, model, gain)  # untrained
+    assert best.consider(ValidationScore(0.9, [-0.2], 0.2), 1, model, gain)
+    assert best.consider(ValidationScore(0.2, [-0.1], 0.1), 2, model, gain)  # closer to feasible beats a higher value
+    assert best.consider(ValidationScore(0.1, [0.0], 0.0), 3, model, gain)
+    assert not best.consider(ValidationScore(0.9, [-0.1], 0.1), 4, model, gain)
+    assert best.consider(ValidationScore(0.1, [0.0], 0.0), 5, model, gain)  # a tie: trained longer
     assert best.step == 5
-    assert best.stale == 2
-    assert best.consider(Standing(0.0, [0.0], 0.0), 6, model, 2 * gain, any_standing=True)  # the last is kept
+    assert best.updates_since_improvement == 2
+    assert best.consider(ValidationScore(0.0, [0.0], 0.0), 6, model, 2 * gain, always=True)  # the last is kept
     assert best.step == 6
     assert best.gain.tolist() == [2, 2]
 
@@ -149,6 +149,44 @@ def test_the_best_model_is_the_one_that_was_measured_best():
     predicted = model(made.task.validation.inputs).argmax(1)
     c = csst.Confusion.from_predictions(made.task.validation.labels, predicted, 10)
     assert float(made.objective.value(c)) == max(r.value for r in records[1:]) == made.best.value
+
+
+def test_the_best_model_is_a_copy_and_leaves_the_averaged_model_alone():
+    made = trainer()
+    for _ in made.run():
+        pass
+    made.train_step()  # so that the last weights are not the selected ones
+    last, selected = made.last_weights(), made.selected_weights()
+    assert any(not torch.equal(last[name], selected[name]) for name in last)
+    model = made.best_model()
+    assert all(torch.equal(value, selected[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    selected[next(iter(selected))].zero_()
+    assert all(torch.equal(value, last[name]) for name, value in made.ema.module.state_dict().items())
+    assert all(torch.equal(value, last[name]) for name, value in made.last_weights().items())
+    assert all(torch.equal(value, made.best.state[name]) for name, value in made.best_model().state_dict().items())
+    assert made.best_model() is not made.best_model()
+    assert not model.training
+
+
+@pytest.mark.parametrize("how", ["csst", "csl"])
+def test_groups_of_ones_own_named_head_and_tail_are_those_of_training_too(how):
+    """Selection and multipliers must mean the same classes, also where the names are the paper's."""
+    own = {"head": [7, 8, 9], "tail": [0, 1]}
+    made = trainer(how, csst.objective("min-ht-recall", groups=own))
+    counts = torch.eye(10) * torch.arange(1, 11) + 1
+    c = csst.Confusion.from_counts(counts)
+    expected = [float(c.recall[own["head"]].mean()), float(c.recall[own["tail"]].mean())]
+    assert made.objective.payoff(c).tolist() == pytest.approx(expected)
+    assert made.multipliers.objective.payoff(c).tolist() == pytest.approx(expected)
+
+
+def test_a_fixed_objective_gets_the_groups_of_the_training_prior():
+    row = replace(method("csl"), gain_follows="min-ht-recall")
+    made = trainer(row, "accuracy")
+    assert dict(made.multipliers.objective.binding.groups)["tail"] == (9,)
 
 
 def test_annealing_leaves_out_what_is_already_learned():

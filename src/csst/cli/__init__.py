@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from csst import __version__
 from csst.errors import InputError, nearest
-from csst.training.interruption import passed_on
+from csst.training.interruption import forward_signals
 
 VERBS = {
     "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[0] not in VERBS:
             raise InputError(f"unknown command {words[0]!r}{nearest(words[0], VERBS) or '; try csst --help'}")
-        with passed_on():
+        with forward_signals():
             return int(importlib.import_module(f"csst.cli.{words[0]}").main(words[1:]) or 0)
     except InputError as error:
         print(f"csst: {error}", file=sys.stderr)

@@ -38,10 +38,10 @@ def main(words: Sequence[str]) -> int:
     outputs = read_outputs(given.run)
     prior = torch.tensor(metrics["labeled_counts"]).double()
     prior, names = prior / prior.sum(), tuple(metrics["class_names"])
-    goal = read_objective(given.objective or run.recipe()["objective"]).bind(len(names), names).bound_to(prior)
+    goal = read_objective(given.objective or run.recipe()["objective"]).bind(len(names), names).bind_prior(prior)
     evidence = outputs.evidence(prior, names)
     deployment = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
-    found = trace_frontier(evidence, deployment, goal, outputs.gain.undoing)
+    found = trace_frontier(evidence, deployment, goal, outputs.gain.softmax_inverse)
     table = Table("rule", *COLUMNS, title=f"attainable, {found.unadjusted.estimate.basis}")
     rows = [("as trained", found.unadjusted), *((f"best for '{goal}'", p) for p in [found.best] if p is not None)]
     each = max(1, -(-len(found.points) // given.points))

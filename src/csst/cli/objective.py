@@ -11,7 +11,7 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
 from csst.maths.language import ALIASES, Sentence, objective
-from csst.maths.language.tree import shown
+from csst.maths.language.tree import render
 from csst.maths.multipliers import Multipliers
 
 
@@ -50,9 +50,9 @@ def main(words: Sequence[str]) -> int:
 def explained(read: Sentence) -> list[str]:
     """The goal, the constraints and where the multipliers live, one line each."""
     worst = read.parts[1]
-    lines = [f"maximises   {shown(read.goal)}"]
-    lines += [f"subject to  {shown(constraint)}" for constraint in read.constraints]
-    where = [f"the simplex over the entries of {shown(w.call)}: a worst case" for w in worst]
+    lines = [f"maximises   {render(read.expression)}"]
+    lines += [f"subject to  {render(constraint)}" for constraint in read.constraints]
+    where = [f"the simplex over the entries of {render(w.call)}: a worst case" for w in worst]
     where += ["λ ≥ 0, the price of each constraint"] if read.constraints else []
     lines.append(
         f"λ lives in  {' × '.join(where) if where else 'nothing: no worst case and no constraint, so no multipliers'}"

@@ -46,7 +46,7 @@ class Progress:
         if self.live is not None:
             self.live.start()  # only now: embedding, before the first record, has a bar of its own
             self.live.update(self.task, completed=record.step, line=line)
-        elif record.step >= self.next_line or trainer.finished:
+        elif record.step >= self.next_line or trainer.is_complete:
             print(f"step {record.step:>6}/{self.steps}  {line}{self._left(record.step)}", file=sys.stderr, flush=True)
             self.next_line = record.step + max(1, self.steps // LINES)
 

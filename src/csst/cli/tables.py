@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from csst.training.evaluation import met
+from csst.training.evaluation import constraints_met
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
@@ -22,7 +22,7 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
                 if part in measured:
                     m = measured[part]
                     slack = m["constraint_slack"]
-                    kept = "–" if not slack else "met" if met(slack) else f"missed by {-min(slack):.3f}"
+                    kept = "–" if not slack else "met" if constraints_met(slack) else f"missed by {-min(slack):.3f}"
                     numbers = [m["mean_recall"], m["min_recall"], m["min_coverage"], m["objective_value"]]
                     table.add_row(name, part, *(f"{n:.3f}" for n in numbers), kept)
     return table

@@ -21,12 +21,12 @@ from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import diagnose
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
-from csst.theory.errors import class_shares, shifted, weights_of_gain
+from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
 from csst.theory.words import sentences, shown
-from csst.training.evaluation import counts, logits
+from csst.training.evaluation import compute_logits, count_confusion
 
 
 def main(words: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--examples", type=int, default=1000, help="at most so many of them")
     parser.add_argument("--draws", type=int, default=8, help="strong views of each example")
-    parser.add_argument("--neighbours", type=int, default=10, help="k of the nearest-neighbour graph")
+    parser.add_argument("--neighbors", type=int, default=10, help="k of the nearest-neighbor graph")
     given = parser.parse_args(words)
     run = Run.open(given.run)
     metrics, recipe, journal = run.metrics(), from_dict(run.recipe()), run.journal()
@@ -61,10 +61,10 @@ def main(words: Sequence[str]) -> int:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
     found = diagnose(
-        model, task, measured, weights, given.examples, given.draws, given.neighbours, trainer.engine.device
+        model, task, measured, weights, given.examples, given.draws, given.neighbors, trainer.engine.device
     )
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
-    print(f"classes in P_w: {_top(class_shares(weights), task.class_names)}")
+    print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {found.examples} {part} examples, ± one standard error")
     print("\n".join(sentences(found)))
     print("\n".join(["", *dual_lines(trainer, task, model, journal)]))
@@ -77,7 +77,7 @@ def run_weights(trainer: Any, task: Task, model: nn.Module, metrics: dict[str, A
     if record is None:
         raise InputError(f"the journal has no record of the selected step {metrics['selected_step']}: train again")
     game, batch = trainer.multipliers, trainer.settings.training.evaluation_batch
-    counted = counts(model, task.validation, task.classes, batch, trainer.engine.device)
+    counted = count_confusion(model, task.validation, task.classes, batch, trainer.engine.device)
     confusion = Confusion.from_counts(counted, task.class_names)
     gain = gain_matrix(game.objective, record["multipliers"], confusion, task.train_prior, game.metric_prior)
     return shifted(weights_of_gain(gain, task.train_prior))
@@ -88,8 +88,10 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     game = trainer.multipliers
     if not len(game.value):
         return ["The method's objective has no multipliers, so there is no second player to look at."]
-    found = dual_diagnostics(journal, game.labels, game.objective.domain.worst_cases(len(game.value)).tolist())
-    scores = logits(model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device)
+    found = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
+    scores = compute_logits(
+        model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device
+    )
     labels = task.validation.labels
     fractions = torch.bincount(labels, minlength=task.classes).double() / len(labels)
     calibrated = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
@@ -112,13 +114,13 @@ def gaussian(words: Sequence[str]) -> int:
     )
     parser.add_argument("--d", type=float, required=True, help="dimension: each coordinate has variance 1/d")
     parser.add_argument("--r", type=float, required=True, help="radius of B(x)")
-    parser.add_argument("--err", type=float, required=True, help="err_w of the pseudo-labeler, as a share of |w|_1")
+    parser.add_argument("--err", type=float, required=True, help="err_w of the pseudo-labeler, as a fraction of |w|_1")
     parser.add_argument("--weights", default="1,1", help="weights of two classes for the boundary, e.g. 4,1")
-    parser.add_argument("--separation", type=float, help="distance of their centres; default 3 standard deviations")
+    parser.add_argument("--separation", type=float, help="distance of their centers; default 3 standard deviations")
     parser.add_argument("--figure", help="write the figure of the moving boundary to this .svg, .png or .pdf file")
     given = parser.parse_args(words)
     if not 0 < given.err <= 1:
-        raise InputError(f"--err is a share of |w|_1 in (0, 1]; found {given.err}")
+        raise InputError(f"--err is a fraction of |w|_1 in (0, 1]; found {given.err}")
     pair = _pair(given.weights)
     single = GaussianExpansion.of(given.d, given.r)
     separation = 3 / given.d**0.5 if given.separation is None else given.separation
@@ -128,7 +130,7 @@ def gaussian(words: Sequence[str]) -> int:
     mixed = mixture_expansion(single.h, pair)
     for title, c in (
         ("one Gaussian (the paper's closed form)", single),
-        (f"a mixture whose lightest class has share {lightest:.3g} of |w|_1, however far apart", mixed),
+        (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
         checked = check_assumptions(c, given.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
         print(f"{title}")
@@ -162,7 +164,7 @@ def _pair(text: str) -> tuple[float, float]:
     return first / (first + second), second / (first + second)
 
 
-def _top(shares: Tensor, names: Sequence[str]) -> str:
-    order = shares.argsort(descending=True, stable=True).tolist()[:5]
-    more = ", ..." if len(shares) > 5 else ""
-    return ", ".join(f"{names[i]} {float(shares[i]):.2f}" for i in order) + more
+def _top(fractions: Tensor, names: Sequence[str]) -> str:
+    order = fractions.argsort(descending=True, stable=True).tolist()[:5]
+    more = ", ..." if len(fractions) > 5 else ""
+    return ", ".join(f"{names[i]} {float(fractions[i]):.2f}" for i in order) + more

@@ -1,9 +1,9 @@
 """Tasks: where examples come from, how they are split, how they are viewed."""
 
 from csst.data.digits import Digits
-from csst.data.splits import Split, long_tail, long_tail_counts, stratified
+from csst.data.splits import Split, hold_out, long_tail, long_tail_counts
 from csst.data.tabular.arrays import Arrays, from_arrays
-from csst.data.task import Examples, Labeled, Task, View, make
+from csst.data.task import Examples, Labeled, Task, View, make_task
 from csst.data.toy import Gaussians, Toy
 
 __all__ = [
@@ -17,8 +17,8 @@ __all__ = [
     "Toy",
     "View",
     "from_arrays",
+    "hold_out",
     "long_tail",
     "long_tail_counts",
-    "make",
-    "stratified",
+    "make_task",
 ]

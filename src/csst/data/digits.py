@@ -9,7 +9,7 @@ import torch
 
 from csst.data.splits import long_tail
 from csst.data.tabular.array_views import ShiftAndErase
-from csst.data.task import Task, make
+from csst.data.task import Task, make_task
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Digits:
         def part(index: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
             return pictures[index], truth[index]
 
-        return make(
+        return make_task(
             "digits",
             part(split.labeled),
             pictures[split.unlabeled],

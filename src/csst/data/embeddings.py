@@ -19,7 +19,7 @@ from torch import Tensor
 
 from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
 from csst.data.sampling import stream
-from csst.data.task import Examples, Labeled, Task, unchanged
+from csst.data.task import Examples, Labeled, Task, identity_view
 from csst.errors import InputError
 
 CHUNK = 2048  # examples in memory at once
@@ -174,7 +174,7 @@ def embedded(task: Task, embedder: Embedder) -> Task:
         unlabeled=unlabeled,
         validation=part(task.validation, "validation examples"),
         test=None if task.test is None else part(task.test, "test examples"),
-        weak=unchanged,
+        weak=identity_view,
         strong=Prepared(torch.stack(draws or [unlabeled]), spread, settings.noise),
         facts={**task.facts, "encoder": embedder.fingerprint, "embedding_width": width},
     )

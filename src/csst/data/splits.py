@@ -95,8 +95,8 @@ def long_tail(
     return Split(joined["labeled"], joined["unlabeled"], joined["validation"], joined["test"])
 
 
-def stratified(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:
-    """The indices of a held-out part with the same share of every class, at least one and never all of a class."""
+def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:
+    """The indices of a held-out part with the same fraction of every class, at least one and never all of a class."""
     if not 0 < fraction < 1:
         raise InputError(f"the held-out fraction must lie between 0 and 1; found {fraction}")
     labels = np.asarray(labels)
@@ -114,7 +114,7 @@ def stratified(labels: np.ndarray, fraction: float, seed: int, class_names: Sequ
     return np.sort(np.concatenate(held))
 
 
-def halves(
+def split_held_out(
     labels: np.ndarray, seed: int, class_names: tuple[str, ...], validation: int = 0, test: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Held-out examples cut in two per class: validation and test. 0 means half, else examples per class."""
@@ -129,10 +129,12 @@ def halves(
             )
         return first, second
 
-    return cut(labels, seed, sizes)
+    return stratified_pair(labels, seed, sizes)
 
 
-def cut(labels: np.ndarray, seed: int, sizes: Callable[[int, int], tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+def stratified_pair(
+    labels: np.ndarray, seed: int, sizes: Callable[[int, int], tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray]:
     """Two disjoint random parts: `sizes(class, count)` says how many of a class's examples go into each."""
     rng, parts = np.random.default_rng(seed), ([], [])  # type: tuple[np.random.Generator, tuple[list, list]]
     for c in range(int(labels.max()) + 1):

@@ -25,7 +25,7 @@ class Examples(Protocol):
     def __getitem__(self, indices: Tensor) -> Any: ...
 
 
-def unchanged(batch: Any, generator: torch.Generator) -> Any:
+def identity_view(batch: Any, generator: torch.Generator) -> Any:
     """The view that leaves examples as they are."""
     return batch
 
@@ -50,7 +50,7 @@ class Task:
     """Labeled, unlabeled, validation and test examples with weak and strong views.
 
     Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
-    pseudo-labels were right. `make` builds one from arrays.
+    pseudo-labels were right. `make_task` builds one from arrays.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Task:
     unlabeled: Examples
     validation: Labeled
     test: Labeled | None
-    weak: View = unchanged
-    strong: View = unchanged
+    weak: View = identity_view
+    strong: View = identity_view
     kind: Literal["array", "image", "text"] = "array"
     unlabeled_truth: Tensor | None = None
     split_hash: str = ""
@@ -79,7 +79,7 @@ class Task:
 
     @property
     def train_prior(self) -> Tensor:
-        """pi: the class shares of the labeled examples."""
+        """pi: the class fractions of the labeled examples."""
         return self.train_counts.double() / len(self.labeled)
 
     @property
@@ -155,7 +155,7 @@ def as_labels(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def make(
+def make_task(
     name: str,
     labeled: tuple[Any, Any],
     unlabeled: Any,

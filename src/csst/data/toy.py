@@ -14,30 +14,30 @@ import torch
 
 from csst.data.splits import long_tail_counts, split_hash
 from csst.data.tabular.array_views import Noise
-from csst.data.task import Task, make
+from csst.data.task import Task, make_task
 from csst.errors import InputError
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """Unit-variance Gaussians in the plane, one per class, centred on a line, with exact recalls by quadrature.
+    """Unit-variance Gaussians in the plane, one per class, centered on a line, with exact recalls by quadrature.
 
     The second coordinate is pure noise, so every Bayes rule looks at the first only and the integrals are
     one-dimensional.
     """
 
-    centres: tuple[float, ...]
+    centers: tuple[float, ...]
 
     def sample(self, counts: list[int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         labels = np.repeat(np.arange(len(counts)), counts)
         points = rng.standard_normal((len(labels), 2))
-        points[:, 0] += np.asarray(self.centres)[labels]
+        points[:, 0] += np.asarray(self.centers)[labels]
         return points.astype(np.float32), labels
 
     def densities(self, step: float = 1e-3) -> tuple[np.ndarray, float]:
         """P_i(x) on a grid (K, points) that holds all but 1e-9 of the mass, and the width of a cell."""
-        grid = np.arange(min(self.centres) - 6.5, max(self.centres) + 6.5, step) + step / 2
-        return np.exp(-((grid - np.asarray(self.centres)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi), step
+        grid = np.arange(min(self.centers) - 6.5, max(self.centers) + 6.5, step) + step / 2
+        return np.exp(-((grid - np.asarray(self.centers)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi), step
 
     def recalls(self, weights: np.ndarray) -> np.ndarray:
         """The recalls of the Bayes rule argmax_i w_i P_i(x); w = prior is best for accuracy, w = 1 for mean recall."""
@@ -102,7 +102,7 @@ class Toy:
         validation = source.sample([self.validation] * 3, rng)
         test = source.sample([self.test] * 3, rng)
         scale = torch.ones(2)
-        return make(
+        return make_task(
             self.name,
             labeled,
             unlabeled,

@@ -14,7 +14,7 @@ from csst.selftraining import Method
 from csst.selftraining import method as read_method
 from csst.settings import Settings
 from csst.training.crossfit import CrossFit
-from csst.training.generations import Generations, part
+from csst.training.generations import Generations, plan_generation
 from csst.training.trainer import Trainer
 
 
@@ -38,10 +38,10 @@ class Network:
         """The training before its first step: generations, or folds in lockstep."""
         method = read_method(self.method, task.kind)
         if not self.folds:
-            settings, setup = part(self.settings, method, task, 0)
+            settings, setup = plan_generation(self.settings, method, task, 0)
             first = Trainer(task, self.make(), objective, method, settings, seed, setup)
             return Generations(first, self.settings, self.make)
-        if method.outer_loop(self.settings.selftraining).generations > 1:
+        if method.generation_schedule(self.settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "
                 "validation=0.2"

@@ -100,7 +100,7 @@ class Confusion:
 
     @cached_property
     def coverage(self) -> Tensor:
-        """cov_j = sum_i C_ij, the share of examples predicted as j."""
+        """cov_j = sum_i C_ij, the fraction of examples predicted as j."""
         return self.matrix.sum(0)
 
     @property
@@ -189,7 +189,9 @@ def check_prior(prior: Any, what: str) -> Tensor:
     """A class prior as float64: positive, finite, sums to 1, at least two classes."""
     values = as_float64(prior, what).detach()
     if values.ndim != 1 or len(values) < 2:
-        raise InputError(f"{what} must be a vector with one share per class, K >= 2; found shape {tuple(values.shape)}")
+        raise InputError(
+            f"{what} must be a vector with one fraction per class, K >= 2; found shape {tuple(values.shape)}"
+        )
     if not torch.isfinite(values).all() or (values <= 0).any():
         bad = (~(torch.isfinite(values) & (values > 0))).nonzero().flatten().tolist()
         raise InputError(

@@ -37,8 +37,8 @@ class Domain(ABC):
     def slack(self, payoff: Tensor) -> Tensor:
         """The payoffs that are constraints: >= 0 is met."""
 
-    def worst_cases(self, size: int) -> Tensor:
-        """Which of the multipliers share out a worst case (True) rather than price a constraint (False)."""
+    def simplex_mask(self, size: int) -> Tensor:
+        """Which of the multipliers weigh the entries of a worst case (True) rather than price a constraint (False)."""
         return torch.zeros(size, dtype=torch.bool)
 
 
@@ -48,7 +48,7 @@ class Simplex(Domain):
 
         lambda_i <- norm(lambda_i exp(-step_size payoff_i))
 
-    `floor`: no multiplier falls below floor/size. Where one would, the smallest share of the uniform
+    `floor`: no multiplier falls below floor/size. Where one would, the smallest fraction of the uniform
     distribution that prevents it is mixed in (fixed share), so that a class that was easy for a while can come
     back; above the floor the step is exactly Algorithm 1's. The default keeps the logit shift within 9.3 nats.
     """
@@ -58,7 +58,7 @@ class Simplex(Domain):
     def __post_init__(self) -> None:
         if not 0 <= self.floor < 1:
             raise InputError(
-                f"floor is the smallest multiplier as a share of uniform and must lie in [0, 1); found {self.floor}"
+                f"floor is the smallest multiplier as a fraction of uniform and must lie in [0, 1); found {self.floor}"
             )
 
     def start(self, size: int, classes: int) -> Tensor:
@@ -67,9 +67,9 @@ class Simplex(Domain):
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
         # The logarithm keeps huge payoffs and tiny multipliers finite.
         moved = torch.softmax(multipliers.log() - step_size * payoff, 0)
-        return self.lifted(moved)
+        return self.apply_floor(moved)
 
-    def lifted(self, multipliers: Tensor) -> Tensor:
+    def apply_floor(self, multipliers: Tensor) -> Tensor:
         """The multipliers with the least fixed-share mixing that puts all of them at the floor or above."""
         uniform, lowest = 1 / len(multipliers), float(multipliers.min())
         if lowest >= self.floor * uniform:
@@ -86,7 +86,7 @@ class Simplex(Domain):
     def slack(self, payoff: Tensor) -> Tensor:
         return payoff[:0]
 
-    def worst_cases(self, size: int) -> Tensor:
+    def simplex_mask(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.bool)
 
 
@@ -150,8 +150,8 @@ class Product(Domain):
         pieces = zip(self.sizes(len(payoff)), self.split(payoff), strict=True)
         return torch.cat([payoff[:0], *(domain.slack(pay) for (domain, _), pay in pieces)])
 
-    def worst_cases(self, size: int) -> Tensor:
-        pieces = [domain.worst_cases(n) for domain, n in self.sizes(size)]
+    def simplex_mask(self, size: int) -> Tensor:
+        pieces = [domain.simplex_mask(n) for domain, n in self.sizes(size)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *pieces])
 
     def sizes(self, size: int) -> list[tuple[Domain, int]]:

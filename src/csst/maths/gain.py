@@ -18,8 +18,7 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
-from csst.maths.language import objective as read_objective
-from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, played
+from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, check_objective, lagrangian
 
 SMALLEST_DIAGONAL = 1e-6
 
@@ -98,11 +97,11 @@ class Gain:
         if not target.is_floating_point():
             if self.is_diagonal:
                 return torch.nn.functional.one_hot(target.to(like.device), self.classes).to(like.dtype)
-            return self.table("optimal_rows", like).index_select(0, target)
-        weights = self.pulled(target, self.table("scaled", like))
+            return self.cached_as("optimal_rows", like).index_select(0, target)
+        weights = self.transpose_apply(target, self.cached_as("scaled", like))
         return weights / weights.sum(-1, keepdim=True)
 
-    def pulled(self, target: Tensor, entries: Tensor) -> Tensor:
+    def transpose_apply(self, target: Tensor, entries: Tensor) -> Tensor:
         """G^T target for distributions (..., K), from the entries of G or a multiple of it."""
         target = target.to(entries.dtype)
         return target * entries if entries.ndim == 1 else target @ entries
@@ -112,7 +111,7 @@ class Gain:
 
         Where no distribution has such a softmax (only a non-diagonal G), negative entries of the solution become 0.
         """
-        entries = self.table("scaled" if self.is_diagonal else "inverse", softmax)
+        entries = self.cached_as("scaled" if self.is_diagonal else "inverse", softmax)
         weights = (
             softmax / entries if self.is_diagonal else (softmax @ entries).clamp(min=torch.finfo(softmax.dtype).tiny)
         )
@@ -124,7 +123,7 @@ class Gain:
         return torch.linalg.pinv(self.scaled)
 
     @property
-    def undoing(self) -> Tensor | None:
+    def softmax_inverse(self) -> Tensor | None:
         """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = I."""
         if not self.is_diagonal:
             return self.inverse.cpu()
@@ -147,7 +146,7 @@ class Gain:
         wide = self.entries.to(torch.float64)
         return wide / wide.max()
 
-    def table(self, name: str, like: Tensor) -> Tensor:
+    def cached_as(self, name: str, like: Tensor) -> Tensor:
         """A table by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, kept."""
         key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
@@ -178,7 +177,7 @@ class ConstantGain(Objective):
 
 
 def gain_matrix(
-    objective: Objective | str,
+    objective: Objective,
     multipliers: Any,
     confusion: Confusion,
     train_prior: Any,
@@ -192,11 +191,11 @@ def gain_matrix(
     prior = check_prior(train_prior, "the training prior")
     if confusion.classes != len(prior):
         raise InputError(f"the confusion has {confusion.classes} classes and the training prior {len(prior)}")
-    objective = read_objective(objective)
+    check_objective(objective)
     where = metric_prior or objective.metric_prior
     if where not in METRIC_PRIORS:
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {where!r}")
-    objective = objective.bound_to(prior)
+    objective = objective.bind_prior(prior)
     if objective.constant_gain is not None:
         if len(objective.constant_gain) != len(prior):
             raise InputError(f"the gain matrix has {len(objective.constant_gain)} classes, the prior {len(prior)}")
@@ -207,7 +206,7 @@ def gain_matrix(
     smoothed = confusion.smoothed(objective.epsilon)
     with torch.enable_grad():
         rates = smoothed.rates.detach().requires_grad_()
-        game = played(objective, values, Confusion(rates, prior if where == "train" else smoothed.prior))
+        game = lagrangian(objective, values, Confusion(rates, prior if where == "train" else smoothed.prior))
         if not game.requires_grad:
             raise InputError(f"{objective} does not depend on the predictions, so there is nothing to learn")
         (weights,) = torch.autograd.grad(game, rates)

@@ -28,26 +28,30 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     for logit adjustment, G = diag(1/(K pi)). Unchanged by G -> c G.
     """
     scores, target = _checked(logits, target, gain)
-    scores = scores - gain.table("log_diagonal", scores)
+    scores = scores - gain.cached_as("log_diagonal", scores)
     if target.is_floating_point():
-        weights = target.to(scores.dtype) if gain.is_diagonal else gain.pulled(target, gain.table("mixing", scores))
+        weights = (
+            target.to(scores.dtype)
+            if gain.is_diagonal
+            else gain.transpose_apply(target, gain.cached_as("mixing", scores))
+        )
         loss = -(weights * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")
     else:
-        loss = -(gain.table("mixing", scores).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.cached_as("mixing", scores).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
     return _finite(loss, logits)
 
 
 def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
-    """The weighted consistency regulariser (paper, Eq. wt-consistency-reg), per example.
+    """The weighted consistency regularizer (paper, Eq. wt-consistency-reg), per example.
 
     -sum_i (G^T p)_i log softmax(s)_i; minimal at softmax(s) = norm(G^T p) (Prop. kl-weighted).
     """
     scores, target = _checked(logits, target, gain)
-    entries = gain.table("entries", scores)
+    entries = gain.cached_as("entries", scores)
     if target.is_floating_point():
-        loss = -(gain.pulled(target, entries) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.transpose_apply(target, entries) * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = entries[target] * F.cross_entropy(scores, target, reduction="none")
     else:
@@ -69,7 +73,7 @@ def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
     if target.is_floating_point():
         entropy = -torch.special.xlogy(optimal, optimal).sum(1)
     else:
-        entropy = gain.table("entropy", probs)[target]
+        entropy = gain.cached_as("entropy", probs)[target]
     return (cross_entropy(optimal, probs) - entropy).clamp(min=0)
 
 
@@ -97,7 +101,7 @@ def _checked(scores: Tensor, target: Tensor, gain: Gain) -> tuple[Tensor, Tensor
 
 
 def _finite(loss: Tensor, logits: Tensor) -> Tensor:
-    """The loss, or an error naming the rows that spoilt it. Only on the CPU: elsewhere it would stall the device."""
+    """The loss, or an error naming the rows that spoiled it. Only on the CPU: elsewhere it would stall the device."""
     if loss.device.type == "cpu" and not torch.isfinite(loss.detach()).all():
         rows = (~torch.isfinite(loss.detach())).nonzero().flatten().tolist()
         broken = not torch.isfinite(logits.detach()).all()

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
 from csst.maths.gain import Gain, gain_matrix
-from csst.maths.language import objective as read_objective
-from csst.maths.objectives import MetricPrior, Objective, payoff_of
+from csst.maths.objectives import MetricPrior, Objective, check_objective, payoff_of
 
 Initial = Literal["uniform", "prior", "zero"]
 
@@ -21,7 +20,7 @@ class Multipliers(nn.Module):
 
     value: lambda, one flat vector; gain: the current `Gain`; update(confusion): one dual step.
     initial: "uniform" (1/size for each worst case, 1/K for each constraint), "prior" (a worst case starts at the
-    share of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0),
+    fraction of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0),
     or the values themselves. Before the first update the gain is the one at R = 1/K.
     """
 
@@ -31,7 +30,7 @@ class Multipliers(nn.Module):
 
     def __init__(
         self,
-        objective: Objective | str,
+        objective: Objective,
         train_prior: Any,
         step_size: float = 0.25,
         initial: Initial | Any = "uniform",
@@ -40,7 +39,7 @@ class Multipliers(nn.Module):
         super().__init__()
         _check_step_size(step_size)
         prior = check_prior(train_prior, "the training prior")
-        self.objective = read_objective(objective).bound_to(prior)
+        self.objective = check_objective(objective).bind_prior(prior)
         self.step_size, self.metric_prior = float(step_size), metric_prior
         start = Confusion.uniform(prior)
         value = self._start(start, initial)
@@ -89,11 +88,11 @@ class Multipliers(nn.Module):
             return value
         if initial not in ("uniform", "prior", "zero"):
             raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
-        value, shared = domain.start(size, start.classes), domain.worst_cases(size)
+        value, shared = domain.start(size, start.classes), domain.simplex_mask(size)
         if initial == "zero":
             return torch.where(shared, value, torch.zeros_like(value))
         if initial == "prior" and shared.any():
-            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalised apart.
+            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalized apart.
             behind = torch.where(shared, -torch.log(self._shares(start)), torch.zeros_like(value))
             return domain.step(value, behind, 1.0)
         return value
@@ -107,7 +106,7 @@ class Multipliers(nn.Module):
 
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
         behind = (moved > 1e-12 * moved.max()).to(moved)
-        behind[~self.objective.domain.worst_cases(len(moved))] = 0
+        behind[~self.objective.domain.simplex_mask(len(moved))] = 0
         shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
         return shares.clamp(min=float(start.prior.min()) * 1e-3)
 

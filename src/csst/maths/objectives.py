@@ -1,4 +1,4 @@
-"""What is to be maximised: a utility and a payoff, played against multipliers.
+"""What is to be maximized: a utility and a payoff, played against multipliers.
 
     max_F min_{lambda in domain}  u(C[F]) + lambda . phi(C[F])
 
@@ -23,7 +23,7 @@ METRIC_PRIORS = ("train", "evaluation")
 
 
 class Objective(ABC):
-    """A goal. Subclasses give `utility`, and `payoff` with its `domain` if there is a worst case or a constraint.
+    """What is maximized. Subclasses give `utility`, and `payoff` with its `domain` for worst cases and constraints.
 
     class TailRecall(Objective):
         def utility(self, c):
@@ -41,7 +41,7 @@ class Objective(ABC):
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:
-        """u(C): the part of the goal that is not under a min, a scalar differentiable in `c.rates`."""
+        """u(C): the part of the objective that is not under a min, a scalar differentiable in `c.rates`."""
 
     def payoff(self, c: Confusion) -> Tensor:
         """phi(C), one entry per multiplier: the candidates of each worst case, then the constraints (>= 0 is met)."""
@@ -63,18 +63,18 @@ class Objective(ABC):
     def bind(
         self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
     ) -> Objective:
-        """The same goal for a known set of classes; one that names no classes or groups is returned as it is."""
+        """The same objective for a known set of classes; one that names no classes or groups is returned as it is."""
         return self
 
-    def bound_to(self, train_prior: Tensor) -> Objective:
-        """The same goal for the classes of the training prior, whose rarest classes are the tail."""
+    def bind_prior(self, train_prior: Tensor) -> Objective:
+        """The same objective for the classes of the training prior, whose rarest classes are the tail."""
         return self.bind(len(train_prior))
 
     def __str__(self) -> str:
         return type(self).__name__
 
 
-def played(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
+def lagrangian(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
     """u(C) + lambda . phi(C), the value of the game at these multipliers."""
     utility, payoff = objective.utility(c), payoff_of(objective, c)
     if not isinstance(utility, Tensor) or utility.ndim != 0:
@@ -85,6 +85,14 @@ def played(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
             f"found multipliers of shape {tuple(multipliers.shape)}"
         )
     return utility + multipliers @ payoff
+
+
+def check_objective(objective: Any) -> Objective:
+    """The objective itself; a sentence is not one yet, only `csst.objective` reads text."""
+    if isinstance(objective, Objective):
+        return objective
+    found = f"the text {objective!r}" if isinstance(objective, str) else type(objective).__name__
+    raise InputError(f'an Objective is needed, as csst.objective("max min(recall)") makes it; found {found}')
 
 
 def payoff_of(objective: Objective, c: Confusion) -> Tensor:

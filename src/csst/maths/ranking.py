@@ -9,7 +9,7 @@ from csst.maths.objectives import Objective
 
 
 @dataclass(frozen=True)
-class Standing:
+class ValidationScore:
     """How a model stands: the violation beyond the tolerance comes first, then the value."""
 
     value: float
@@ -25,7 +25,7 @@ class Standing:
         return (-self.violation, self.value) >= (-other[0], other[1])
 
 
-def standing(objective: Objective, confusion: Confusion, tolerance: float) -> Standing:
+def score_on(objective: Objective, confusion: Confusion, tolerance: float) -> ValidationScore:
     slack = objective.slack(confusion).tolist()
     missed = max([0.0, *(-s for s in slack)])
-    return Standing(float(objective.value(confusion)), slack, missed if missed > tolerance else 0.0)
+    return ValidationScore(float(objective.value(confusion)), slack, missed if missed > tolerance else 0.0)

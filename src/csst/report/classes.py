@@ -10,7 +10,7 @@ import numpy as np
 from csst.report.goals import Covered
 from csst.report.shown import ShownRun
 from csst.report.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, look, shortened
-from csst.training.evaluation import met
+from csst.training.evaluation import constraints_met
 
 #: more classes than this are drawn as a profile, more runs than this as dots instead of bars
 MANY_CLASSES, MANY_RUNS = 30, 4
@@ -113,7 +113,9 @@ def coverage_figure(run: ShownRun, covered: Sequence[Covered]) -> Drawing:
     missed = [
         part.label
         for part, value in zip(covered, values, strict=True)
-        if met([*([] if part.low is None else [value - part.low]), *([] if part.high is None else [part.high - value])])
+        if constraints_met(
+            [*([] if part.low is None else [value - part.low]), *([] if part.high is None else [part.high - value])]
+        )
         is False
     ]
     found = f"{len(missed)} of {len(covered)} miss the bound" if missed else "all keep the bound"

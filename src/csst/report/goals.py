@@ -79,7 +79,7 @@ def sentence_of(objective: str, class_names: Sequence[str], counts: Sequence[int
         goal = read_objective(text, class_names=class_names)
         if counts is not None:
             total = torch.tensor(counts, dtype=torch.float64)
-            goal = goal.bound_to(total / total.sum())
+            goal = goal.bind_prior(total / total.sum())
     except InputError:
         return None
     return goal if isinstance(goal, Sentence) else None

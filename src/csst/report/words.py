@@ -7,7 +7,7 @@ from typing import Any
 
 from csst.report.shown import ShownRun
 from csst.report.svg import shortened
-from csst.training.evaluation import met
+from csst.training.evaluation import constraints_met
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
 
@@ -130,7 +130,7 @@ def constraints(found: dict[str, Any]) -> str:
     slack = found.get("constraint_slack")
     if not slack:
         return "–"
-    return "met" if met(slack) else f"missed by {number(-min(slack))}"
+    return "met" if constraints_met(slack) else f"missed by {number(-min(slack))}"
 
 
 def number(value: float | None) -> str:

@@ -15,7 +15,7 @@ from scipy.special import softmax
 from csst.maths.confusion import Confusion
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
-from csst.rules.smooth import SmoothObjective, unchecked
+from csst.rules.smooth import SmoothObjective, make_unchecked
 from csst.statistics.calibration import Calibration
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import decide_rates
@@ -91,11 +91,11 @@ def sharpness(evidence: Evidence) -> float:
 
 def weigh_classes(objective: SmoothObjective, calibration: Calibration) -> np.ndarray:
     """The bias b (K,) that gives every class the weight of its own recall at uniform rates."""
-    bias = (calibration.bias + np.log(positive(objective.first_weights[0]))) / calibration.temperature
+    bias = (calibration.bias + np.log(clip_positive(objective.first_weights[0]))) / calibration.temperature
     return bias - bias.mean()
 
 
-def closed_form(objective: SmoothObjective, calibration: Calibration, name: str) -> Candidate:
+def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: str) -> Candidate:
     """The rule of the gain at uniform rates, on scores calibrated like this."""
     prior = objective.prior.numpy()
     if objective.reads_entries:
@@ -104,11 +104,11 @@ def closed_form(objective: SmoothObjective, calibration: Calibration, name: str)
         return Candidate(name, calibration, prior, scale=weights, offset=np.zeros(len(prior)))
     own, price = objective.first_weights
     if np.ptp(price) > 1e-9 * np.abs(own).max():
-        return Candidate(name, calibration, prior, scale=positive(own / prior), offset=price)
+        return Candidate(name, calibration, prior, scale=clip_positive(own / prior), offset=price)
     return Candidate(name, calibration, prior, bias=weigh_classes(objective, calibration))
 
 
-def pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate | None = None) -> Candidate:
+def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate | None = None) -> Candidate:
     """The rule that is best on labels and unlabeled rows together.
 
     It is drawn a little to the calibrated closed form, from which the search starts unless it begins at another rule.
@@ -123,13 +123,13 @@ def pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate | No
         return found
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
     rates = torch.from_numpy(hard_rates(rows, found.decide(rows.scores)))
-    weights = objective.gradient(rates, objective.multipliers(unchecked(rates, objective.prior)))
+    weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
     return replace(found, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
     """The pooled rates of hard decisions, (K, K); a class without a row at all is taken to be predicted at random."""
-    rates = decide_rates(rows.shares, decisions, rows.scores.shape[1])
+    rates = decide_rates(rows.fractions, decisions, rows.scores.shape[1])
     totals = rates.sum(1, keepdims=True)
     return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
 
@@ -138,12 +138,12 @@ def all_candidates(objective: SmoothObjective, evidence: Evidence) -> list[Candi
     """The closed form, the calibrated closed form and the pooled rule, fitted on the evidence."""
     objective.restart()
     return [
-        closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
-        closed_form(objective, evidence.calibration, "calibrated"),
-        pooled(objective, evidence),
+        fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
+        fit_closed_form(objective, evidence.calibration, "calibrated"),
+        fit_pooled(objective, evidence),
     ]
 
 
-def positive(weights: np.ndarray) -> np.ndarray:
+def clip_positive(weights: np.ndarray) -> np.ndarray:
     """Weights of classes, none less than a small part of the largest."""
     return np.maximum(weights, SMALLEST_WEIGHT * max(float(np.max(weights)), 1e-300))

@@ -22,10 +22,10 @@ from csst.errors import InputError
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.maths.ranking import Standing, standing
+from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.candidates import Candidate, all_candidates, sharpness
 from csst.rules.rule import DecisionRule, undo_gain
-from csst.rules.smooth import SmoothObjective, unchecked
+from csst.rules.smooth import SmoothObjective, make_unchecked
 from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds
@@ -66,7 +66,7 @@ class FittedRule:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def expected(self) -> Standing:
+    def expected(self) -> ValidationScore:
         """The value of the objective that is expected, and the constraints' slack."""
         return expect(self.objective, self.estimate)
 
@@ -110,13 +110,13 @@ class FittedRule:
         }
 
 
-def expect(objective: Objective, estimate: RateEstimate) -> Standing:
+def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
     """What an estimate lets one expect of an objective."""
-    now = standing(objective, estimate.confusion, TOLERANCE)
+    now = score_on(objective, estimate.confusion, TOLERANCE)
     return replace(now, value=expected_value(objective, estimate))
 
 
-def describe(now: Standing) -> str:
+def describe(now: ValidationScore) -> str:
     return f"{now.value:.3f}" + (f" (a constraint missed by {now.violation:.3f})" if now.violation > 0 else "")
 
 
@@ -151,7 +151,7 @@ def fit_rule(
         most_unlabeled: a random choice of so many unlabeled rows is used.
         seed: of that choice and of the folds.
     """
-    undo = None if gain is None else gain.undoing
+    undo = None if gain is None else gain.softmax_inverse
     if undo is not None:
         probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
         probs = probs / probs.sum(1, keepdim=True)
@@ -195,7 +195,7 @@ def read_deployment_prior(prior: Any, evidence: Evidence) -> np.ndarray:
 def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:
     """The objective for these classes, the rarest of the labels learned from being the tail."""
     read = read_objective(objective, class_names=class_names)
-    bound = read.bound_to(torch.from_numpy(evidence.labeled_prior))
+    bound = read.bind_prior(torch.from_numpy(evidence.labeled_prior))
     if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
         raise InputError(f"the gain matrix has {len(bound.constant_gain)} classes and probs {evidence.classes}")
     return bound
@@ -208,7 +208,7 @@ def fit_evidence(
     smooth = SmoothObjective(objective, prior, sharpness(evidence))
     full = all_candidates(smooth, evidence)
     judged = judge(smooth, evidence, full, seed)
-    notes = doubts(evidence)
+    notes = find_doubts(evidence)
     chosen = 0 if evidence.is_constant else choose(judged)
     plain = Candidate("plain", evidence.calibration, prior, bias=np.log(evidence.train_prior))
     soft = judged[chosen].soft
@@ -227,7 +227,7 @@ def fit_evidence(
     )
 
 
-def doubts(evidence: Evidence) -> tuple[str, ...]:
+def find_doubts(evidence: Evidence) -> tuple[str, ...]:
     """What is wrong with the evidence, if anything, in sentences."""
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
@@ -294,7 +294,7 @@ def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Jud
     prior = smooth.prior.numpy()
     rates = [combine_rates(evidence, each.counts, each.soft, prior) for each in (one, other)]
     middle = (rates[0].confusion.rates + rates[1].confusion.rates) / 2
-    gradient = smooth.judge_gradient(unchecked(middle, smooth.prior))[1]
+    gradient = smooth.judge_gradient(make_unchecked(middle, smooth.prior))[1]
     truth = evidence.labels
     own = (gradient[truth, one.decisions] - gradient[truth, other.decisions]) ** 2
     labeled = np.bincount(truth, own, minlength=evidence.classes)

@@ -11,10 +11,10 @@ import torch
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant
-from csst.maths.language.tree import Constraint, shown
+from csst.maths.language.tree import Constraint, render
 from csst.maths.objectives import Objective
-from csst.maths.ranking import standing
-from csst.rules.candidates import Candidate, pooled, sharpness
+from csst.maths.ranking import score_on
+from csst.rules.candidates import Candidate, fit_pooled, sharpness
 from csst.rules.fit import TOLERANCE
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
@@ -75,7 +75,7 @@ def trace_frontier(
         return Point(mean, low, covered, float(c.accuracy), one.as_rule(evidence.train_prior, undo), estimate)
 
     def fit(goal: Objective, start: Candidate | None = None) -> Candidate:
-        return pooled(SmoothObjective(goal, prior, sharpness(evidence)), evidence, start)
+        return fit_pooled(SmoothObjective(goal, prior, sharpness(evidence)), evidence, start)
 
     def walk(goals: list[str]) -> Iterator[Point]:
         last: Candidate | None = None
@@ -124,7 +124,7 @@ def describe_feasibility(
             continue
         single = replace(objective, constraints=(objective.constraints[number],))
         alone = next(find_missed(single, refit(single)), None)
-        others = ", ".join(shown(c) for at, c in enumerate(objective.constraints) if at != number)
+        others = ", ".join(render(c) for at, c in enumerate(objective.constraints) if at != number)
         parts.append(
             f"{what} cannot be met, even alone: {alone[2]}"
             if alone is not None
@@ -135,7 +135,7 @@ def describe_feasibility(
 
 def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[int, str, str]]:
     """Each missed constraint: its number, its name, and the nearest that the rule reaches."""
-    slack = standing(objective, estimate.confusion, TOLERANCE).slack
+    slack = score_on(objective, estimate.confusion, TOLERANCE).slack
     if not isinstance(objective, Sentence):
         names = objective.labels[-len(slack) :] if len(objective.labels) >= len(slack) else ()
         for k, one in enumerate(slack):
@@ -152,8 +152,8 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
             every, where = "", ""
             if size > 1:
                 moving = constraint.right if is_constant(constraint.left) else constraint.left
-                every, where = " for every class", f", for {shown(at_class(moving, worst, objective.binding))}"
-            yield number, shown(constraint) + every, f"the nearest {reached}{where}"
+                every, where = " for every class", f", for {render(at_class(moving, worst, objective.binding))}"
+            yield number, render(constraint) + every, f"the nearest {reached}{where}"
         start += size
 
 

@@ -31,10 +31,10 @@ ROUNDS, SMALL_VIOLATION = 10, 3e-4
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """Scores z (N, K) and the share of each row in every class, W_ik / sum_i W_ik, (N, K)."""
+    """Scores z (N, K) and the fraction of each row in every class, W_ik / sum_i W_ik, (N, K)."""
 
     scores: np.ndarray
-    shares: np.ndarray
+    fractions: np.ndarray
 
     @classmethod
     def pool(cls, evidence: Evidence, worth: float = UNLABELED_WORTH) -> WeightedRows:
@@ -52,21 +52,21 @@ class WeightedRows:
 
 
 def soft_bias_margins(
-    likelihood: np.ndarray, shares: np.ndarray, pulls: np.ndarray, factor: np.ndarray
+    likelihood: np.ndarray, fractions: np.ndarray, pulls: np.ndarray, factor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
     """Recall and coverage of S_ij ∝ E_ij v_j, and their derivatives by log v; a few products of matrix and vector.
 
     Args:
         likelihood: E, (N, K).
-        shares: W_ik / sum_i W_ik times E_ik, (N, K).
+        fractions: W_ik / sum_i W_ik times E_ik, (N, K).
         pulls: sum_k pi_k W_ik / sum_i W_ik, how much a row counts for coverage, (N,).
         factor: v, (K,).
     """
     inverse = 1 / np.maximum(likelihood @ factor, 1e-300)
-    own, columns = shares.T @ inverse, likelihood.T @ (pulls * inverse)
+    own, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
 
     def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:
-        per_row = shares @ (by_recall * factor)
+        per_row = fractions @ (by_recall * factor)
         if by_coverage.any():
             per_row = per_row + pulls * (likelihood @ (by_coverage * factor))
         back = likelihood.T @ (inverse**2 * per_row)
@@ -106,20 +106,20 @@ def search_bias(
     """The bias b (K,) that is best for the objective at softness t, from a start."""
     shifted = (rows.scores + start) / t
     likelihood = np.exp(shifted - shifted.max(1, keepdims=True))
-    shares, pulls = rows.shares * likelihood, rows.shares @ objective.prior.numpy()
+    fractions, pulls = rows.fractions * likelihood, rows.fractions @ objective.prior.numpy()
 
     def measure(b: np.ndarray) -> tuple[Value, np.ndarray]:
         move = (b - start) / t
         factor = np.exp(np.clip(move - move.max(), -600, 0))
-        recall, coverage, pull_back = soft_bias_margins(likelihood, shares, pulls, factor)
+        recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
         if objective.by_margins:
             value = objective.from_margins(recall, coverage)
             return value, pull_back(value.by_recall, value.by_coverage) / t
         soft = likelihood * factor
         soft /= soft.sum(1, keepdims=True)
-        value = objective.from_rates(rows.shares.T @ soft)
+        value = objective.from_rates(rows.fractions.T @ soft)
         assert value.by_rates is not None
-        return value, _through_softmax(soft, rows.shares @ value.by_rates).sum(0) / t
+        return value, _through_softmax(soft, rows.fractions @ value.by_rates).sum(0) / t
 
     return maximize(objective, measure, start, anchor, most)
 

@@ -88,7 +88,7 @@ class SmoothObjective:
 
         @torch.no_grad()
         def both(point: Tensor) -> np.ndarray:
-            c = stand_in(point[: self.classes], point[self.classes :], self.prior)
+            c = confusion_from_margins(point[: self.classes], point[self.classes :], self.prior)
             return torch.cat([self.objective.utility(c)[None], self.objective.payoff(c)]).numpy()
 
         # Of an affine function, the middle of two points is worth the middle of their values.
@@ -133,7 +133,7 @@ class SmoothObjective:
         epsilon = self.objective.epsilon
         with torch.enable_grad():
             leaf = ((1 - epsilon) * rates + epsilon / self.classes).detach().requires_grad_()
-            c = unchecked(leaf, self.prior)
+            c = make_unchecked(leaf, self.prior)
             game = self.objective.utility(c) + multipliers @ self.objective.payoff(c)
             if not game.requires_grad:
                 raise InputError(f"{self.objective} does not depend on the predictions, so there is nothing to adjust")
@@ -161,7 +161,7 @@ class SmoothObjective:
         r = torch.from_numpy(recall).requires_grad_()
         q = torch.from_numpy(coverage).requires_grad_()
         with torch.enable_grad():
-            value, slack = self._value(stand_in(r, q, self.prior))
+            value, slack = self._value(confusion_from_margins(r, q, self.prior))
             by_recall, by_coverage = torch.autograd.grad(value, (r, q), allow_unused=True)
         zero = np.zeros(self.classes)
         return Value(
@@ -199,7 +199,7 @@ class SmoothObjective:
         """The value for all rates (K, K)."""
         leaf = torch.from_numpy(rates).requires_grad_()
         with torch.enable_grad():
-            value, slack = self._value(unchecked(leaf, self.prior))
+            value, slack = self._value(make_unchecked(leaf, self.prior))
             (found,) = torch.autograd.grad(value, leaf)
         return Value(float(value.detach()), np.diag(found.numpy()), np.zeros(self.classes), found.numpy(), slack)
 
@@ -250,7 +250,7 @@ class SmoothObjective:
         """`judge` and its derivative by the rates, (K, K)."""
         leaf = c.rates.detach().clone().requires_grad_()
         with torch.enable_grad():
-            value = self.judge(unchecked(leaf, self.prior))
+            value = self.judge(make_unchecked(leaf, self.prior))
             (found,) = torch.autograd.grad(value, leaf)
         return float(value.detach()), found.numpy()
 
@@ -268,19 +268,19 @@ def soft_minimum(values: Tensor, beta: float) -> Tensor:
     return -(torch.logsumexp(-beta * values, 0) - float(np.log(len(values)))) / beta
 
 
-def unchecked(rates: Tensor, prior: Tensor) -> Confusion:
+def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
     """A confusion of rates known to be right: the checks look at every value and take their time."""
     c = Confusion.__new__(Confusion)
     vars(c).update(rates=rates, prior=prior)
     return c
 
 
-def stand_in(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
+def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
     """A confusion with this recall and coverage, through which alone each metric of the language reads it.
 
     The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
     """
     square = (len(prior), len(prior))
-    c = unchecked(recall.expand(square), prior)
+    c = make_unchecked(recall.expand(square), prior)
     vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
     return c

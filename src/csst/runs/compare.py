@@ -23,7 +23,7 @@ from csst.runs.execute import execute, opened
 from csst.runs.folder import Run
 from csst.runs.rows import Row
 from csst.selftraining import method as read_method
-from csst.training.evaluation import met
+from csst.training.evaluation import constraints_met
 
 MEASURES = ("mean_recall", "min_recall", "min_coverage")
 
@@ -157,10 +157,10 @@ def _line(outcome: Outcome, parts: list[dict[str, Any]], finished: bool) -> Line
         outcome.row.objective,
         finished,
         {measure: [numbers[measure] for numbers in measured] for measure in (*MEASURES, "objective_value")},
-        [met(slack) for slack in slacks],
+        [constraints_met(slack) for slack in slacks],
         [metrics["seconds"] for metrics in outcome.metrics],
         grouped,
-        [0.0 if met(slack) is not False else -min(slack) for slack in slacks],
+        [0.0 if constraints_met(slack) is not False else -min(slack) for slack in slacks],
         [] if finished else [used for folder in outcome.folders if (used := _last_used(folder)) is not None],
         name,
     )

@@ -22,9 +22,9 @@ from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners
-from csst.training.diagnostics import Watch
+from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
-from csst.training.interruption import Interrupted, asked, heeded
+from csst.training.interruption import Interrupted, defer_signals, pending_signal
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
 
@@ -47,7 +47,7 @@ def execute(
         return execute_learners(recipe, folder, old)
     trainer = begin_training(recipe)
     engine = trainer.engine
-    if old is None and engine.first:
+    if old is None and engine.is_main:
         Run.create(folder, recipe.as_dict())
     engine.barrier()
     run = Run.open(folder)
@@ -60,11 +60,11 @@ def execute(
         trainer.load_state_dict(state["trainer"])
         spent = state["seconds"]
     engine.barrier()  # nobody writes while another still reads
-    watch = Watch(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
-    if engine.first:
+    detector = CollapseDetector(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
+    if engine.is_main:
         run.rewind(trainer.updated_at)
         for known, _ in run.records():
-            watch.see(known)
+            detector.update(known)
     start = saved = time.perf_counter()
     saved_at = trainer.step if state is not None else -1
 
@@ -72,24 +72,24 @@ def execute(
         nonlocal saved, saved_at
         seconds = spent + time.perf_counter() - start
         task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
-        if engine.first:
+        if engine.is_main:
             of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
             run.save(CHECKPOINT, {"trainer": state, **of, "seconds": seconds})
         saved, saved_at = time.perf_counter(), trainer.step
 
     try:
-        with heeded():
+        with defer_signals():
             for record in trainer.run():
-                if engine.first:
+                if engine.is_main:
                     run.append(record.as_dict())
-                    for note in watch.see(record.as_dict()):
+                    for note in detector.update(record.as_dict()):
                         warnings.warn(note, stacklevel=2)
-                if trainer.finished or engine.agreed(time.perf_counter() - saved >= checkpoint_seconds):
+                if trainer.is_complete or engine.broadcast_choice(time.perf_counter() - saved >= checkpoint_seconds):
                     checkpoint()
-                if on_record is not None and engine.first:
+                if on_record is not None and engine.is_main:
                     on_record(trainer.trainer, record)
-                if engine.processes > 1 and engine.agreed(asked() is not None):
-                    raise Interrupted(asked() or signal.SIGTERM)
+                if engine.processes > 1 and engine.broadcast_choice(pending_signal() is not None):
+                    raise Interrupted(pending_signal() or signal.SIGTERM)
     except Interrupted as stop:
         if saved_at != trainer.step:
             checkpoint()
@@ -100,7 +100,7 @@ def execute(
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - start
     last = trainer.last_weights() if recipe.finish != "none" else None
-    if not engine.first:
+    if not engine.is_main:
         engine.barrier()
         return run.metrics()
     fitted = conclude(trainer, trainer.task, last, recipe.deployment_prior, None, recipe.seed)
@@ -111,7 +111,7 @@ def execute(
         seconds=seconds,
         split_hash=trainer.task.split_hash,
         facts=trainer.task.facts,
-        warnings=list(watch.notes.values()),
+        warnings=list(detector.notes.values()),
     )
     if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
@@ -125,9 +125,9 @@ def _same_end(run: Run, recipe: Recipe) -> bool:
 
 
 def _shared(trainer: Generations) -> list[bool]:
-    """Which multipliers share out a worst case."""
+    """Which multipliers weigh the entries of a worst case."""
     multipliers = trainer.multipliers
-    return multipliers.objective.domain.worst_cases(len(multipliers.value)).tolist()
+    return multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
 
 
 def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:

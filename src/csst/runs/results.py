@@ -22,7 +22,7 @@ from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
 from csst.statistics.expectation import describe_minimum, estimate_intervals
 from csst.statistics.rates import RateEstimate
-from csst.training.evaluation import summary
+from csst.training.evaluation import summarize_counts
 from csst.training.measuring import evidence_from_logits
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def describe_fit(
     if details.adjusted is not None and details.adjusted_outputs is not None:
         outputs = details.adjusted_outputs
         metrics["posthoc"] = describe_rule(details.adjusted, outputs, class_names)
-        metrics["posthoc"]["unadjusted"] = {name: summary(outputs.counts(name), objective) for name in outputs.parts}
+        metrics["posthoc"]["unadjusted"] = {
+            name: summarize_counts(outputs.counts(name), objective) for name in outputs.parts
+        }
         shown = details.adjusted.intervals
     notes = list(details.notes)
     small = describe_minimum(shown, class_names)
@@ -95,13 +97,13 @@ def describe_fit(
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
     """The numbers of one part as counted, with simultaneous confidence intervals."""
-    return {**summary(counts, objective), "intervals": all_intervals(objective, counts)}
+    return {**summarize_counts(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
 def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> dict[str, Any]:
     """The numbers of validation as counted, and what labels and unlabeled rows together let one expect."""
     return {
-        **summary(counts, objective),
+        **summarize_counts(counts, objective),
         "intervals": estimate_intervals(objective, estimate),
         "estimate": estimate.as_dict(),
     }
@@ -115,7 +117,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
         "validation": {
-            **summary(torch.from_numpy(fitted.estimate.counts), objective),
+            **summarize_counts(torch.from_numpy(fitted.estimate.counts), objective),
             "intervals": fitted.intervals,
             "estimate": fitted.estimate.as_dict(),
         },

@@ -1,11 +1,11 @@
 """Self-training on unlabeled examples, for any gain matrix."""
 
 from csst.selftraining.core import Refiner, SelfTraining
-from csst.selftraining.crest import Alignment, Rebalancing
-from csst.selftraining.darp import Refinery
+from csst.selftraining.crest import Alignment, GenerationSchedule
+from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
-from csst.selftraining.memory import Memory, Setup
+from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.methods import METHODS, Method, method
 from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
 
@@ -14,18 +14,18 @@ __all__ = [
     "Alignment",
     "Confidence",
     "Curriculum",
+    "DARPRefiner",
+    "GenerationSchedule",
     "Hard",
     "KLThreshold",
     "Labeler",
-    "Memory",
     "Method",
-    "Rebalancing",
     "Refiner",
-    "Refinery",
     "Selector",
     "SelfTraining",
     "Setup",
     "Sharpened",
+    "StatefulPart",
     "Threshold",
     "method",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from csst.maths.gain import Gain
 from csst.maths.losses import cost_sensitive_loss
 from csst.selftraining.labelers import Labeler
-from csst.selftraining.memory import Memory, Setup
+from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.selectors import Selector
 
 
@@ -27,7 +27,7 @@ class SelfTraining(nn.Module):
         L_u = mean over the batch of  used(x) * loss(s(strong x), p, G),     p = label(refine(softmax(s(weak x))))
 
     FixMatch is label = Hard, UDA is label = Sharpened; CSST selects by `KLThreshold`; most methods refine nothing. A
-    part with state is a `Memory` and so is saved with this module: `bind` it once, `settle` after every step.
+    part with state is a `StatefulPart` and so is saved with this module: `bind` it once, `commit` after every step.
     """
 
     def __init__(self, label: Labeler, select: Selector, refine: Refiner | None = None) -> None:
@@ -53,14 +53,14 @@ class SelfTraining(nn.Module):
 
     def bind(self, setup: Setup) -> SelfTraining:
         """Ready for this data and this many steps; parts without state need nothing."""
-        for part in self._memories():
+        for part in self._stateful_parts():
             part.bind(setup)
         return self
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """End a step: what the parts have noted becomes what they know, on all processes."""
-        for part in self._memories():
-            part.settle()
+        for part in self._stateful_parts():
+            part.commit()
 
-    def _memories(self) -> Iterator[Memory]:
-        return (part for part in self.modules() if isinstance(part, Memory))
+    def _stateful_parts(self) -> Iterator[StatefulPart]:
+        return (part for part in self.modules() if isinstance(part, StatefulPart))

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Memory, Setup
+from csst.selftraining.memory import Setup, StatefulPart
 
 RECENT = 128  # batches behind the running mean of predictions
 SMALLEST = 1e-6  # added to both distributions, so that a class never predicted does not divide by 0
 
 
 def sampling_rates(prior: Tensor, alpha: float) -> Tensor:
-    """The share of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
+    """The fraction of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
 
     l counts classes from frequent to rare (ties by index), so the rarest class keeps all, and the most frequent one the
     share (N_L / N_1)^alpha. alpha = 0 keeps everything.
@@ -29,7 +29,7 @@ def sampling_rates(prior: Tensor, alpha: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rebalancing:
+class GenerationSchedule:
     """The outer loop: trainings from scratch, each on the labels and on chosen pseudo-labels of the one before.
 
     Args:
@@ -67,7 +67,7 @@ class Rebalancing:
         return index, predicted[index]
 
 
-class Alignment(Memory):
+class Alignment(StatefulPart):
     """Progressive distribution alignment, what CReST+ adds.
 
         aligned ∝ p * q_t / mean(p),    q_t ∝ prior^t,    t = 1 - generation * (1 - temperature)
@@ -94,7 +94,7 @@ class Alignment(Memory):
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
         known = gain.posterior(probs)
-        self.note(known)
+        self.record(known)
         seen = min(int(self.seen), RECENT)
         if seen == 0:
             return probs
@@ -102,7 +102,7 @@ class Alignment(Memory):
         moved = known * (expected + SMALLEST) / (self.recent[:seen].mean(0).to(probs.dtype) + SMALLEST)
         return gain.optimal(moved / moved.sum(1, keepdim=True), probs)
 
-    def learn(self, *rows: Tensor) -> None:
+    def update(self, *rows: Tensor) -> None:
         (probs,) = rows
         self.recent[int(self.seen) % RECENT] = probs.to(self.recent.dtype).mean(0)
         self.seen += 1

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Memory, Setup, put
+from csst.selftraining.memory import Setup, StatefulPart, put
 from csst.statistics.shift import estimate_prior
 
 ROUNDS = 10  # of the coordinate ascent, as in DARP's experiments
@@ -18,11 +18,11 @@ SMALLEST_SCORE = 1e-30  # a probability below this has no logarithm worth having
 SMALLEST = 1e-6  # what a removed entry is left with, so that an example that loses all becomes uniform
 
 
-class Refinery(Memory):
+class DARPRefiner(StatefulPart):
     """Refines pseudo-labels so that those of the whole unlabeled set have the expected class counts.
 
     It keeps the last prediction of every unlabeled example. After a warm-up, every few steps, all of them are refined
-    (`trimmed`, then `aligned`), and until the next time the refined ones stand in for the model's own. This happens
+    (`trim`, then `align`), and until the next time the refined ones stand in for the model's own. This happens
     at the end of a step, so an example's refined label is of its last visit, never of the one that uses it.
 
     The expected counts are N q, with q the class prior: that of the labeled examples, or one estimated from the
@@ -30,9 +30,9 @@ class Refinery(Memory):
     and refined is p, and refined labels are turned into softmaxes of the gain of the step that uses them.
 
     Args:
-        warmup: share of the steps before the first refinement.
+        warmup: fraction of the steps before the first refinement.
         every: steps between two refinements.
-        delta: see `trimmed`.
+        delta: see `trim`.
         prior: labeled or estimated.
     """
 
@@ -63,10 +63,10 @@ class Refinery(Memory):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
-        self.note(index, gain.posterior(probs))
+        self.record(index, gain.posterior(probs))
         return gain.optimal(self.refined[index], probs) if int(self.steps) >= self.first else probs
 
-    def learn(self, *rows: Tensor) -> None:
+    def update(self, *rows: Tensor) -> None:
         index, probs = rows
         put(self.predictions, index, probs.to(self.predictions.dtype))
         self.steps += 1
@@ -80,10 +80,10 @@ class Refinery(Memory):
                 scores = (known.clamp(min=SMALLEST_SCORE) / self.labeled_prior).log().numpy()
                 expected = torch.from_numpy(estimate_prior(scores, expected.numpy(), rounds=100, pseudo_rows=0))
             counts = expected * len(known)
-            self.refined.copy_(aligned(trimmed(known, counts, self.delta), counts))
+            self.refined.copy_(align(trim(known, counts, self.delta), counts))
 
 
-def trimmed(probs: Tensor, counts: Tensor, delta: float) -> Tensor:
+def trim(probs: Tensor, counts: Tensor, delta: float) -> Tensor:
     """Without the noisy entries: class k keeps its floor(delta * counts_k) largest entries, and rows again sum to 1.
 
     What a class keeps is scaled to sum to counts_k before the rows are (as DARP's authors do in their code), so that
@@ -99,7 +99,7 @@ def trimmed(probs: Tensor, counts: Tensor, delta: float) -> Tensor:
     return kept / kept.sum(1, keepdim=True)
 
 
-def aligned(probs: Tensor, counts: Tensor, rounds: int = ROUNDS, tolerance: float = 1e-6) -> Tensor:
+def align(probs: Tensor, counts: Tensor, rounds: int = ROUNDS, tolerance: float = 1e-6) -> Tensor:
     """The distributions nearest to `probs` (N, K) whose columns sum to `counts` (K,): DARP's convex problem.
 
         min over X of  sum_m w_m KL(X_m || p_m)    s.t.  X 1 = 1,  X^T 1 = counts;        w_m = 1 / entropy(p_m)
@@ -107,7 +107,7 @@ def aligned(probs: Tensor, counts: Tensor, rounds: int = ROUNDS, tolerance: floa
     so that certain examples hardly move. At the optimum X_mk = p_mk exp(-(a_m + b_k) / w_m); the dual is climbed in
     turns: all a_m at once (rows sum to 1), then each b_k (its column sums to its count, by Newton's method on the
     logarithm of the sum, which is convex and decreasing in b_k). Rows of the result always sum to 1; its columns do up
-    to the tolerance (as a share of N) or as well as the rounds allow. `probs` that fit already come back unchanged.
+    to the tolerance (as a fraction of N) or as well as the rounds allow. `probs` that fit already come back unchanged.
     """
     logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
     entropy = -torch.special.xlogy(probs, probs).sum(1, keepdim=True).clamp(max=0)

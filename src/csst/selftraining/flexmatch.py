@@ -6,23 +6,23 @@ import torch
 from torch import Tensor
 
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Memory, Setup, put
+from csst.selftraining.memory import Setup, StatefulPart, put
 from csst.selftraining.selectors import Threshold
 
 
-class Curriculum(Memory):
+class Curriculum(StatefulPart):
     """Curriculum pseudo-labeling over a threshold rule.
 
         sigma(c) = number of unlabeled examples whose last pseudo-label that the rule trusted is c
         beta(c)  = sigma(c) / max(max_k sigma(k), N - sum_k sigma(k))          the second term is the warm-up
-        ease(c)  = beta(c) / (2 - beta(c))                                      the convex mapping M
+        M(c)     = beta(c) / (2 - beta(c))                                      the convex mapping
 
-    Over `Confidence(t)` this is FlexMatch: an example with pseudo-label c is used if max p >= t * ease(c).
+    Over `Confidence(t)` this is FlexMatch: an example with pseudo-label c is used if max p >= t * M(c).
     Over `KLThreshold(tau)`, as csst-flexmatch does, KL <= tau stands for confidence >= exp(-tau), so that is what is
-    eased: exp(-KL) >= exp(-tau) * ease(c), which is KL <= tau - log ease(c). For a diagonal gain and hard labels it is
-    FlexMatch at threshold exp(-tau). A class nothing is known of yet (ease = 0) has all its pseudo-labels used.
+    lowered: exp(-KL) >= exp(-tau) * M(c), which is KL <= tau - log M(c). For a diagonal gain and hard labels it is
+    FlexMatch at threshold exp(-tau). A class nothing is known of yet (M = 0) has all its pseudo-labels used.
 
-    An example counts as learned by the rule itself, not by the eased one; it counts until it is trusted again.
+    An example counts as learned by the rule itself, not by the lowered threshold, until it is trusted again.
     """
 
     selected: Tensor
@@ -38,15 +38,15 @@ class Curriculum(Memory):
     def forward(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
         label = target.argmax(1) if target.is_floating_point() else target
         trusted = self.rule(target, probs, gain, index) > 0
-        self.note(index, torch.where(trusted, label, -1))
-        return self.rule(target, probs, gain, index, self.ease().to(probs.dtype)[label])
+        self.record(index, torch.where(trusted, label, -1))
+        return self.rule(target, probs, gain, index, self.class_thresholds().to(probs.dtype)[label])
 
-    def ease(self) -> Tensor:
-        """M(beta) per class: 1 where a class is learned best, 0 where nothing is known of it."""
+    def class_thresholds(self) -> Tensor:
+        """M(c), the factor on each class's threshold, (K,): 1 for the class learned best, 0 where nothing is known."""
         counts = torch.bincount(self.selected + 1, minlength=self.classes + 1)  # the unused come first
         beta = counts[1:] / counts.max()
         return beta / (2 - beta)
 
-    def learn(self, *rows: Tensor) -> None:
+    def update(self, *rows: Tensor) -> None:
         index, label = rows
         put(self.selected, index[label >= 0], label[label >= 0])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 class Setup:
     """What a part with memory is made for.
 
-    classes, unlabeled: how many classes and unlabeled examples there are. prior: the class shares of the labeled
+    classes, unlabeled: how many classes and unlabeled examples there are. prior: the class fractions of the labeled
     examples. steps: how many steps it will see. generation: how far an outer loop has come, from 0 to 1.
     """
 
@@ -26,38 +26,38 @@ class Setup:
     generation: float = 0.0
 
 
-class Memory(nn.Module, ABC):
+class StatefulPart(nn.Module, ABC):
     """A labeler, selector or refiner with state, which lives in buffers and so is saved and resumed.
 
-    While a step runs the state stands still and what the step shows is only noted. `settle` ends the step: it puts the
+    While a step runs the state stands still and what the step shows is only noted. `commit` ends the step: it puts the
     noted rows into the order of the whole batch, the same on every process, and lets the part learn from them. So what
     is learned depends neither on the number of processes nor on the parts into which a batch is cut.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._noted: list[tuple[Tensor, ...]] = []
+        self._recorded: list[tuple[Tensor, ...]] = []
 
     @abstractmethod
     def bind(self, setup: Setup) -> None:
         """Make the buffers, as they are before the first step."""
 
     @abstractmethod
-    def learn(self, *rows: Tensor) -> None:
+    def update(self, *rows: Tensor) -> None:
         """Take in the rows that were noted, of the whole batch."""
 
-    def note(self, *rows: Tensor) -> None:
+    def record(self, *rows: Tensor) -> None:
         """Remember rows, one per example of (a part of) this process's batch, until the step ends."""
-        self._noted.append(rows)
+        self._recorded.append(rows)
 
     @torch.no_grad()
-    def settle(self) -> None:
-        noted, self._noted = self._noted, []
+    def commit(self) -> None:
+        noted, self._recorded = self._recorded, []
         if noted:
-            self.learn(*(whole(parts) for parts in zip(*noted, strict=True)))
+            self.update(*(gather_rows(parts) for parts in zip(*noted, strict=True)))
 
 
-def whole(parts: Sequence[Tensor]) -> Tensor:
+def gather_rows(parts: Sequence[Tensor]) -> Tensor:
     """Rows in the order of the whole batch: part p of n holds every n-th row of its process, as that does of all."""
     order = torch.cat([torch.arange(len(part)) * len(parts) + at for at, part in enumerate(parts)]).argsort()
     rows = torch.cat(list(parts))[order.to(parts[0].device)]

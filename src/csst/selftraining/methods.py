@@ -13,8 +13,8 @@ from csst.errors import InputError, nearest
 from csst.maths.objectives import Objective
 from csst.plugins import load
 from csst.selftraining.core import Refiner, SelfTraining
-from csst.selftraining.crest import Alignment, Rebalancing
-from csst.selftraining.darp import Refinery
+from csst.selftraining.crest import Alignment, GenerationSchedule
+from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
 from csst.selftraining.memory import Setup
@@ -26,11 +26,14 @@ from csst.settings import SelfTrainingSettings
 class Method:
     """A row of the table.
 
-    gain_follows: "objective" (the goal of the run), or the fixed goal whose gain is used, e.g. "accuracy" for G = I.
-    label, select: make the labeler and the selector from the settings; None learns from labeled examples only.
-    refine: makes what changes the probabilities before both, if anything does.
-    rebalance: makes the outer loop of a method that trains in generations; `csst.runs.execute` runs it, a `Trainer`
-        alone trains one generation.
+    Args:
+        name: by which the method is called.
+        gain_follows: "objective" (that of the run), or the fixed objective whose gain is used: "accuracy" for G = I.
+        label: makes the labeler from the settings; None learns from labeled examples only.
+        select: makes the selector from the settings; None likewise.
+        refine: makes the part that changes probabilities before they are labeled and selected; None changes nothing.
+        generations: makes the schedule of a method that trains in generations; `csst.runs.execute` runs them, a
+            `Trainer` alone trains one.
     """
 
     name: str
@@ -38,11 +41,11 @@ class Method:
     label: Callable[[SelfTrainingSettings], Labeler] | None = None
     select: Callable[[SelfTrainingSettings], Selector] | None = None
     refine: Callable[[SelfTrainingSettings], Refiner] | None = None
-    rebalance: Callable[[SelfTrainingSettings], Rebalancing] | None = None
+    generations: Callable[[SelfTrainingSettings], GenerationSchedule] | None = None
 
-    def objective(self, goal: Objective) -> Objective | str:
-        """What the gain follows when the run's goal is this one."""
-        return goal if self.gain_follows == "objective" else self.gain_follows
+    def objective(self, run_objective: Objective) -> Objective | str:
+        """The objective that the gain follows in a run for this one; a sentence where the method fixes it."""
+        return run_objective if self.gain_follows == "objective" else self.gain_follows
 
     def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
         if self.label is None or self.select is None:
@@ -50,9 +53,9 @@ class Method:
         refine = self.refine(settings) if self.refine is not None else None
         return SelfTraining(self.label(settings), self.select(settings), refine).bind(setup)
 
-    def outer_loop(self, settings: SelfTrainingSettings) -> Rebalancing:
+    def generation_schedule(self, settings: SelfTrainingSettings) -> GenerationSchedule:
         """How the method trains in generations; for most methods, one."""
-        return self.rebalance(settings) if self.rebalance is not None else Rebalancing(generations=1)
+        return self.generations(settings) if self.generations is not None else GenerationSchedule(generations=1)
 
 
 def _hard(_: SelfTrainingSettings) -> Labeler:
@@ -79,16 +82,16 @@ def _kl_curriculum(settings: SelfTrainingSettings) -> Selector:
     return Curriculum(KLThreshold(settings.tau))
 
 
-def _refinery(settings: SelfTrainingSettings) -> Refiner:
-    return Refinery(settings.darp_warmup, settings.darp_every, settings.darp_delta, settings.darp_prior)
+def _darp_refiner(settings: SelfTrainingSettings) -> Refiner:
+    return DARPRefiner(settings.darp_warmup, settings.darp_every, settings.darp_delta, settings.darp_prior)
 
 
 def _alignment(settings: SelfTrainingSettings) -> Refiner:
     return Alignment(settings.crest_temperature)
 
 
-def _rebalancing(settings: SelfTrainingSettings) -> Rebalancing:
-    return Rebalancing(settings.crest_generations, settings.crest_alpha)
+def _generation_schedule(settings: SelfTrainingSettings) -> GenerationSchedule:
+    return GenerationSchedule(settings.crest_generations, settings.crest_alpha)
 
 
 METHODS = {
@@ -100,14 +103,14 @@ METHODS = {
         Method("fixmatch", "accuracy", _hard, _confidence),
         Method("uda", "accuracy", _sharpened, _confidence),
         Method("flexmatch", "accuracy", _hard, _confidence_curriculum),
-        Method("darp", "accuracy", _hard, _confidence, _refinery),
-        Method("crest", "accuracy", _hard, _confidence, rebalance=_rebalancing),
-        Method("crest+", "accuracy", _hard, _confidence, _alignment, _rebalancing),
+        Method("darp", "accuracy", _hard, _confidence, _darp_refiner),
+        Method("crest", "accuracy", _hard, _confidence, generations=_generation_schedule),
+        Method("crest+", "accuracy", _hard, _confidence, _alignment, _generation_schedule),
         Method("csst-fixmatch", "objective", _hard, _kl),
         Method("csst-uda", "objective", _sharpened, _kl),
         Method("csst-no-kl", "objective", _hard, _confidence),
         Method("csst-flexmatch", "objective", _hard, _kl_curriculum),
-        Method("csst-darp", "objective", _hard, _kl, _refinery),
+        Method("csst-darp", "objective", _hard, _kl, _darp_refiner),
     )
 }
 

@@ -22,10 +22,10 @@ class Selector(Protocol):
 
 
 class Threshold(Protocol):
-    """A selector whose threshold can be lowered: the confidence it asks for is multiplied by `ease`, in [0, 1]."""
+    """A selector whose threshold can be lowered: the confidence it asks for is multiplied by `scale`, in [0, 1]."""
 
     def __call__(
-        self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None
+        self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None
     ) -> Tensor: ...
 
 
@@ -39,8 +39,8 @@ class Confidence:
         if not 0 <= self.threshold <= 1:
             raise InputError(f"the confidence threshold must lie in [0, 1]; found {self.threshold}")
 
-    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None) -> Tensor:
-        least = self.threshold if ease is None else self.threshold * ease
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
+        least = self.threshold if scale is None else self.threshold * scale
         return (probs.amax(1) >= least).to(probs.dtype)
 
 
@@ -57,10 +57,10 @@ class KLThreshold:
         if not 0 <= self.tau < float("inf"):
             raise InputError(f"tau must be a finite number >= 0; found {self.tau}")
 
-    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, ease: Tensor | None = None) -> Tensor:
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
         if gain.is_diagonal and not target.is_floating_point():
             # The same condition without the rounding of the logarithm, so that exact ties fall as confidence's do.
-            least = math.exp(-self.tau) if ease is None else math.exp(-self.tau) * ease
+            least = math.exp(-self.tau) if scale is None else math.exp(-self.tau) * scale
             return (probs.gather(1, target[:, None]).squeeze(1) >= least).to(probs.dtype)
-        most = self.tau if ease is None else self.tau - ease.log()
+        most = self.tau if scale is None else self.tau - scale.log()
         return (kl_to_optimal(target, probs, gain) <= most).to(probs.dtype)

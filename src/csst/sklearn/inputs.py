@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from csst.data.embeddings import Embedder, Embedding
-from csst.data.splits import stratified
+from csst.data.splits import hold_out
 from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import Columns, is_missing, is_sparse
 from csst.data.task import Examples
@@ -127,7 +127,7 @@ def split_rows(
     elif isinstance(validation, tuple):
         pair = _pair(validation, classes, read)
     elif isinstance(validation, Real):
-        held[stratified(labels, float(validation), seed, names)] = True
+        held[hold_out(labels, float(validation), seed, names)] = True
     else:
         held = np.isin(place, _indices(validation, place, rows.shape[0]))
     if held.any():

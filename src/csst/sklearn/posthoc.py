@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from csst.errors import InputError
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
-from csst.maths.ranking import standing
+from csst.maths.ranking import score_on
 from csst.rules.fit import TOLERANCE, fit_rule
 from csst.sklearn.inputs import numbers_of, read_labels
 
@@ -131,7 +131,7 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         truth = numbers_of(values[known], self.classes_, "y")
         counts = self.rule_.counts(probs[known], truth)
         c = Confusion.from_counts(counts, [str(name) for name in self.classes_.tolist()])
-        return standing(self.summary_.objective, c, TOLERANCE).score
+        return score_on(self.summary_.objective, c, TOLERANCE).score
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -32,7 +32,7 @@ class SlackInterval:
         return dict(vars(self))
 
 
-def redrawn(counts: Tensor, draws: int) -> Iterator[Tensor]:
+def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
     """Counts (K, K) as they might have come out with other examples of every class, one draw at a time.
 
     From row i of n_i examples, n_i new predictions are drawn as if one more example had been right and one more wrong,
@@ -58,7 +58,7 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
     seen = objective.slack(confusion)
     if not len(seen):
         return []
-    found = torch.stack([objective.slack(Confusion.from_counts(one)) for one in redrawn(counts, DRAWS)])
+    found = torch.stack([objective.slack(Confusion.from_counts(one)) for one in bootstrap_counts(counts, DRAWS)])
     tail = (1 - level) / 2 / len(seen)
     a, b = torch.quantile(found, torch.tensor([tail, 1 - tail], dtype=found.dtype), dim=0)
     reach = WIDER * NormalDist().inv_cdf(1 - tail) * found.std(0)
@@ -75,7 +75,7 @@ def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> 
 
 
 def _names(objective: Objective, confusion: Confusion, constraints: int) -> list[str]:
-    shared = objective.domain.worst_cases(len(payoff_of(objective, confusion))).tolist()
+    shared = objective.domain.simplex_mask(len(payoff_of(objective, confusion))).tolist()
     if len(objective.labels) == len(shared) and shared.count(False) == constraints:
         return [label for label, worst in zip(objective.labels, shared, strict=True) if not worst]
     return [f"constraint {number}" for number in range(constraints)]

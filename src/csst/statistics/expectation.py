@@ -34,7 +34,7 @@ def number_of_draws(estimate: RateEstimate) -> int:
 def expected_value(objective: Objective, estimate: RateEstimate) -> float:
     """The value of the objective that is to be expected: averaged over draws where it has a worst case."""
     payoff = payoff_of(objective, estimate.confusion)
-    if not bool(objective.domain.worst_cases(len(payoff)).any()):
+    if not bool(objective.domain.simplex_mask(len(payoff)).any()):
         return float(objective.value(estimate.confusion))
     if torch.equal(payoff, estimate.confusion.recall) and not float(objective.utility(estimate.confusion)):
         return expected_minimum(estimate)  # max min(recall) itself: the same number as its interval has
@@ -57,7 +57,7 @@ def draw_recalls(
     return rng.beta(high, low, size=(number, len(recall)))
 
 
-def minimum_interval(values: np.ndarray, draws: np.ndarray, center: float, level: float) -> tuple[float, float]:
+def interval_from_draws(values: np.ndarray, draws: np.ndarray, center: float, level: float) -> tuple[float, float]:
     """The interval of a minimum of values (K,), given draws (B, K).
 
     Draws of a minimum lie too low, as the estimate's own noise is in them once more: the low end is their quantile, the
@@ -93,8 +93,8 @@ def estimate_intervals(objective: Objective, estimate: RateEstimate, level: floa
     coverage, precision = c.coverage.numpy(), c.precision.numpy()
     slack = objective.slack(c).numpy()
     slacks = np.stack([objective.slack(one).numpy() for one in drawn])
-    low_recall = minimum_interval(recall, recalls, lowest, level)
-    low_coverage = minimum_interval(coverage, coverages, float(coverage.min()), level)
+    low_recall = interval_from_draws(recall, recalls, lowest, level)
+    low_coverage = interval_from_draws(coverage, coverages, float(coverage.min()), level)
     return {
         "level": level,
         "min_recall": _row(lowest, *low_recall, n[int(recall.argmin())]),
@@ -131,7 +131,7 @@ def describe_minimum(
 
 def constraint_names(objective: Objective, c: Confusion, constraints: int) -> Sequence[str]:
     """A name for every constraint of the objective."""
-    shared = objective.domain.worst_cases(len(payoff_of(objective, c))).tolist()
+    shared = objective.domain.simplex_mask(len(payoff_of(objective, c))).tolist()
     if len(objective.labels) == len(shared) and shared.count(False) == constraints:
         return [label for label, worst in zip(objective.labels, shared, strict=True) if not worst]
     return [f"constraint {number}" for number in range(constraints)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-#: rounds of EM; the shares are within a thousandth after far fewer
+#: rounds of EM; the fractions are within a thousandth after far fewer
 ROUNDS = 50
-#: EM ends when no share moves by more than this
+#: EM ends when no fraction moves by more than this
 CLOSE = 1e-5
 
 

@@ -1,6 +1,6 @@
-"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalisation bound.
+"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalization bound.
 
-Errors and regularisers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
+Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
 written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
 """
 
@@ -20,22 +20,22 @@ from csst.theory.expansion import Expansion, largest_error
 GAMMA = 3.0
 
 
-def error_share(err_pl: float, err_star: float, weights: Any) -> float:
+def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
     """p_w = (err_w(F_pl) + err_w(F*)) / |w|_1, which must not exceed 1. Paper, Assumption pseudo-labeler."""
     _at_least_0(err_pl=err_pl, err_star=err_star)
-    share = (err_pl + err_star) / total_weight(weights)
-    if share > 1 + 1e-9:
+    fraction = (err_pl + err_star) / total_weight(weights)
+    if fraction > 1 + 1e-9:
         raise InputError(
             f"the theory needs err_w(F_pl) + err_w(F*) <= |w|_1; found {err_pl + err_star:.4g} "
             f"and |w|_1 = {total_weight(weights):.4g}"
         )
-    return min(share, 1.0)
+    return min(fraction, 1.0)
 
 
 def gamma(c: Expansion, err_pl: float, err_star: float, weights: Any) -> float:
     """gamma = c(p_w): how much sets as large as the mistakes expand; infinite without mistakes. At most 1 / p_w."""
-    share = error_share(err_pl, err_star, weights)
-    return c(share) if share > 0 else math.inf
+    fraction = error_fraction(err_pl, err_star, weights)
+    return c(fraction) if fraction > 0 else math.inf
 
 
 def factors(gamma: float) -> tuple[float, float, float]:
@@ -70,7 +70,7 @@ def lemma_bound(
 
 
 def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star: float) -> float:
-    """An upper bound of err_w of the minimiser of L_w. Paper, Theorem main-err-bd (Theorem 1).
+    """An upper bound of err_w of the minimizer of L_w. Paper, Theorem main-err-bd (Theorem 1).
 
     2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
     """
@@ -91,7 +91,7 @@ def classifier_bound(
     return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
 
 
-def generalisation_bound(
+def generalization_bound(
     gamma: float,
     margin_share: float,
     view_margin_share: float,
@@ -108,7 +108,7 @@ def generalisation_bound(
     """`classifier_bound` from a sample drawn from P_w, with probability 1 - delta. Paper, appendix "All-Layer Margin".
 
     margin_share: (1/n) sum 1(m(Phi, x, F_pl(x)) <= t1); view_margin_share: (1/n) sum 1(m_B(Phi, x) <= t2).
-    complexities: C(F_i) of every layer, the user's; thresholds: t1 and t2. Shares are of P_w, so they are multiplied
+    complexities: C(F_i) of every layer, the user's; thresholds: t1 and t2. Fractions are of P_w, so they are multiplied
     by |w|_1. The paper hides constants and logarithms in O~: they are `constant`, so read the result as an order of
     magnitude. "<=" where the paper prints "=".
     """
@@ -160,7 +160,7 @@ def useful_errors(c: Expansion, err_star: float, consistency_star: float, weight
 class Assumptions:
     """Whether the theory applies: its numbers, and what speaks against it in plain words (nothing if it applies)."""
 
-    share: float
+    fraction: float
     gamma: float
     promise: float | None
     against: tuple[str, ...]
@@ -180,16 +180,16 @@ def check_assumptions(
         against.append(
             f"err_w(F_pl) + err_w(F*) = {err_pl + err_star:.3f} exceeds |w|_1 = {total:.3f}: the labeler is too wrong"
         )
-    share = min((err_pl + err_star) / total, 1.0)
-    found = c(share) if share > 0 else math.inf
+    fraction = min((err_pl + err_star) / total, 1.0)
+    found = c(fraction) if fraction > 0 else math.inf
     if 2 * floor >= total / GAMMA:
         against.append(
             f"no classifier has err_w below {floor:.3f} with these weights, so p_w is at least {2 * floor / total:.2f} "
             "whatever the data: the theorem cannot apply (it suits weights that are nearly diagonal)"
         )
-    elif share >= 1 / GAMMA:
+    elif fraction >= 1 / GAMMA:
         against.append(
-            f"p_w = {share:.3f} is at least 1/3, and gamma <= 1/p_w can then never exceed 3: the labeler is too wrong"
+            f"p_w = {fraction:.3f} is at least 1/3, so gamma <= 1/p_w cannot exceed 3: the labeler is too wrong"
         )
     elif not found > GAMMA:
         against.append(f"gamma = {found:.2f} is not above 3: sets as large as the mistakes do not expand enough")
@@ -199,7 +199,7 @@ def check_assumptions(
             f"err_w(F*) = {err_star:.3f} and R_B,w(F*) = {consistency_star:.3f} are not negligible beside "
             f"err_w(F_pl) = {err_pl:.3f}: the bound {promise:.3f} is no improvement"
         )
-    return Assumptions(share, found, promise, tuple(against))
+    return Assumptions(fraction, found, promise, tuple(against))
 
 
 def _at_least_0(**values: float) -> None:

@@ -1,4 +1,4 @@
-"""The weighted consistency regulariser, measured.
+"""The weighted consistency regularizer, measured.
 
     R_{B,w}(F) = sum_ij w_ij P_i(F is not constant on B(x)),   B(x) = points within r of a view of x   (paper, Sec. 3.2)
 
@@ -82,7 +82,7 @@ def attacked(
 ) -> tuple[Tensor, Tensor]:
     """A class other than `label` met within the l2 ball around x, or `label` where none was; and the worst point met.
 
-    Projected gradient ascent on a rival's score less the label's own, along the normalised gradient, for each of the
+    Projected gradient ascent on a rival's score less the label's own, along the normalized gradient, for each of the
     `rivals` classes that come next at x. Exact for a linear classifier if all rivals are tried.
     """
     found, worst = label.clone(), x.detach().clone()

@@ -36,12 +36,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Errors and regularisers are (value, standard error) in units of err_w; shares of |w|_1 are what to compare.
+    """Errors and regularizers are (value, standard error) in units of err_w; fractions of |w|_1 are what to compare.
 
     F_pl is the model on weak views, F the model on the examples as they are. gammas: by graph, at the best case;
     conflicts: by graph, what err_w + R_{B,w} of any classifier is at least; random_gamma: what random sets would say
     for the first graph. best_case: with F* as good as any classifier could be; as_measured: with F in the place of F*,
-    which is allowed (F* minimises err_w among classifiers no less consistent than F). skipped: what was not computed.
+    which is allowed (F* minimizes err_w among classifiers no less consistent than F). skipped: what was not computed.
     """
 
     examples: int
@@ -68,13 +68,13 @@ def diagnose(
     weights: Any,
     examples: int = 1000,
     draws: int = 8,
-    neighbours: int = 10,
+    neighbors: int = 10,
     device: torch.device | str = "cpu",
     seed: int = 0,
 ) -> Diagnosis:
     """The theory's numbers for a model, on at most so many of the measured examples, for non-negative weights w.
 
-    draws: strong views of each example. neighbours: k of the k-nearest-neighbour graph.
+    draws: strong views of each example. neighbors: k of the k-nearest-neighbor graph.
     """
     index = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))[:examples].sort().values
     x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
@@ -90,13 +90,13 @@ def diagnose(
         except InputError as error:  # such as a text that has no stored translation
             skipped.append(f"R_B,w and the graph of views: {error}")
     masses = sampling_weights(weights, y)
-    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbours, device, seed)
+    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbors, device, seed)
     sets = [(weak != y).numpy(), (own != y).numpy(), *((own == k).numpy() for k in own.unique().tolist())]
     found = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
     err_pl, err, floor = measured_error(weak, y, weights), measured_error(own, y, weights), least_error(weights)
     clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
     best = max((_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in found.items()), key=_outlook)
-    at, steady = best.share, consistency.value if consistency is not None else 0.0
+    at, steady = best.fraction, consistency.value if consistency is not None else 0.0
     least = min(found.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
     seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
     disagreement = weighted_rate(own != weak, y, weights)
@@ -140,8 +140,8 @@ def _graphs(
     model: nn.Module, task: Task, x: Chosen, draws: int, k: int, device: torch.device | str, seed: int
 ) -> dict[str, Any]:
     if len(x) <= k:
-        raise InputError(f"a graph of {k} nearest neighbours needs more than {k} examples; found {len(x)}")
-    found = {f"the {k} nearest neighbours": knn_graph(features_of_views(model, x, device=device)[:, 0], k)}
+        raise InputError(f"a graph of {k} nearest neighbors needs more than {k} examples; found {len(x)}")
+    found = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x, device=device)[:, 0], k)}
     if draws > 1:
         views = features_of_views(model, x, task.strong, min(draws, 4), device=device, seed=seed + 3)
         found["overlapping views"] = view_graph(views, view_radius(views) / 2)
@@ -158,7 +158,7 @@ def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weig
     if promise < err_pl:
         return replace(checked, promise=promise)
     reason = (
-        f"examples of different classes are neighbours: any classifier has err_w + R_B,w of at least {clash:.3f}, "
+        f"examples of different classes are neighbors: any classifier has err_w + R_B,w of at least {clash:.3f}, "
         f"which is not negligible beside err_w(F_pl) = {err_pl:.3f}, and the bound is {promise:.3f} at best"
     )
     return replace(checked, promise=promise, against=(reason,))
@@ -171,7 +171,7 @@ def _outlook(checked: Assumptions) -> tuple[bool, float]:
 def _margins(
     model: nn.Module, task: Task, x: Chosen, labels: Tensor, views: bool, skipped: list[str]
 ) -> dict[str, float]:
-    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the share that is 0."""
+    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the fraction that is 0."""
     some = x[torch.arange(min(200, len(x)))]
     if not isinstance(model, nn.Sequential) or not isinstance(some, Tensor):
         what = type(model).__name__ if isinstance(some, Tensor) else f"{type(model).__name__}, whose inputs are texts"

@@ -19,11 +19,11 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
 from csst.maths.gain import gain_matrix
-from csst.maths.objectives import Objective, played
+from csst.maths.objectives import Objective, lagrangian
 
-#: over the last half of a run: share of the way that was undone, and largest swing, above which a run warns
+#: over the last half of a run: fraction of the way that was undone, and largest swing, above which a run warns
 TURNING, SWING = 0.8, 0.1
-#: entropy of the multipliers of a worst case as a share of the largest possible, below which a run warns
+#: entropy of the multipliers of a worst case as a fraction of the largest possible, below which a run warns
 ENTROPY = 0.25
 #: total variation between average and last multipliers, and last move, above which a run warns
 APART, MOVING = 0.2, 0.02
@@ -33,12 +33,12 @@ FEWEST = 4
 def dual_diagnostics(
     journal: Sequence[Mapping[str, Any]],
     labels: Sequence[str] | None = None,
-    worst_cases: Sequence[bool] | None = None,
+    simplex_mask: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
     """What the multipliers did, from journal records (`Record`): plain numbers, and `warnings` in words.
 
-    labels: names of the multipliers. worst_cases: which of them share out a worst case (`domain.worst_cases`) rather
-    than price a constraint; None takes them for one worst case if they always sum to 1, for constraints if not.
+    labels: names of the multipliers. simplex_mask: which of them weigh the entries of a worst case rather than price a
+    constraint (`domain.simplex_mask`); None takes them for one worst case if they always sum to 1, else for prices.
 
     updates           records used
     last, average     multipliers at the end, and their mean weighted by step size (what the theory is about)
@@ -46,14 +46,14 @@ def dual_diagnostics(
     payoff_last, payoff_average   the smallest payoff at the end, and of the average payoff (the mixture of all models)
     regret            how much lower the multipliers could have kept the mean payoff with the best fixed choice (one
                       worst case only, else None); near 0 means that the multipliers played well
-    turning, swing    over the last half: share of the multipliers' way that was undone, largest range of one of them
-    shared            how many of the multipliers share out a worst case
+    turning, swing    over the last half: fraction of the multipliers' way that was undone, largest range of one of them
+    shared            how many of the multipliers weigh the entries of a worst case
     entropy, effective    of those at the end: entropy over its maximum, and how many payoffs matter; None without
     last_move         the last change of the multipliers, half the l1 norm
     warnings          sentences
     """
     lam, phi, size = _history(journal)
-    shared = _shared(lam, worst_cases)
+    shared = _shared(lam, simplex_mask)
     names = list(labels) if labels is not None and len(labels) == lam.shape[1] else _numbered(lam.shape[1])
     found: dict[str, Any] = {"updates": len(lam), "warnings": []}
     if not lam.shape[1] or not len(lam):
@@ -90,13 +90,13 @@ class DualityGap:
     """gap = best_response - worst: at least 0, and 0 at a saddle point.
 
     best_response: the game's value for the best classifier found against the multipliers (a lower bound of the best
-    there is). worst: its value for the classifier at hand against the worst multipliers. played: for the two at hand.
+    there is). worst: its value for the classifier at hand against the worst multipliers. current: for the two at hand.
     violation: the largest miss of a constraint, 0 without.
     """
 
     gap: float
     best_response: float
-    played: float
+    current: float
     worst: float
     violation: float
 
@@ -114,9 +114,10 @@ def duality_gap(
         max_F [u(C[F]) + lambda . phi(C[F])] - min_{lambda'} [u(C) + lambda' . phi(C)],     C of the classifier at hand
 
     The best response is the plug-in rule argmax_j sum_i G_ij p_i(x) for the gain of these multipliers, or the
-    classifier itself if that is better. probs: P(y | x) under the labels' own class shares, calibrated: raw softmaxes
-    of a cost-sensitive model are not. predictions: of the classifier at hand; default argmax probs. A missed constraint
-    can be priced without limit; `largest_multiplier` is the limit (default: twice the largest multiplier, at least 1).
+    classifier itself if that is better. probs: calibrated P(y | x) under the labels' own class fractions, which raw
+    softmaxes of a cost-sensitive model are not. predictions: of the classifier at hand; default argmax probs. A missed
+    constraint can be priced without limit; `largest_multiplier` is the limit (default: twice the largest multiplier, at
+    least 1).
     """
     values = as_float64(multipliers, "the multipliers").detach().cpu()
     given = as_float64(probs, "probs").detach().cpu()
@@ -124,11 +125,11 @@ def duality_gap(
         raise InputError(f"probs need one row per label; found {tuple(given.shape)} for {len(labels)} labels")
     classes = given.shape[1]
     at_hand = _confusion(labels, given.argmax(1) if predictions is None else predictions, classes)
-    objective = objective.bound_to(at_hand.prior)
+    objective = objective.bind_prior(at_hand.prior)
     gain = gain_matrix(objective, values, at_hand, at_hand.prior, "evaluation").matrix
     response = _confusion(labels, (given @ gain).argmax(1), classes)
-    now = float(played(objective, values, at_hand))
-    best = max(now, float(played(objective, values, response)))
+    now = float(lagrangian(objective, values, at_hand))
+    best = max(now, float(lagrangian(objective, values, response)))
     limit = (
         max(1.0, 2 * float(values.max())) if largest_multiplier is None and len(values) else largest_multiplier or 0.0
     )
@@ -153,9 +154,9 @@ def _warnings(
     if found["updates"] >= FEWEST and found["turning"] > TURNING and swing.max() > SWING:
         at = int(swing.argmax())
         said.append(
-            f"the multipliers go to and fro: over the last half of the run {found['turning']:.0%} of their way was "
-            f"undone, and the one of {names[at]} swung by {swing[at]:.0%} of their sum: lower dual.step_size, or let "
-            "it decay (dual.schedule linear)"
+            f"the multipliers oscillate: over the last half of the run {found['turning']:.0%} of their movement "
+            f"was undone, and the one of {names[at]} swung by {swing[at]:.0%} of their sum: lower dual.step_size, or "
+            "let it decay (dual.schedule linear)"
         )
     if found["entropy"] is not None and found["entropy"] < ENTROPY:
         at = int(worst_case.argmax())
@@ -193,11 +194,11 @@ def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarr
     return lam, phi, np.array([record["step_size"] for record in journal], float)
 
 
-def _shared(lam: np.ndarray, worst_cases: Sequence[bool] | None) -> np.ndarray:
-    if worst_cases is not None:
-        given = np.asarray(worst_cases, bool)
+def _shared(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> np.ndarray:
+    if simplex_mask is not None:
+        given = np.asarray(simplex_mask, bool)
         if given.shape != lam.shape[1:]:
-            raise InputError(f"worst_cases needs one entry per multiplier; found {len(given)} for {lam.shape[1]}")
+            raise InputError(f"simplex_mask needs one entry per multiplier; found {len(given)} for {lam.shape[1]}")
         return given
     return np.full(lam.shape[1], bool(lam.size) and _sums_to_1(lam))
 
@@ -213,8 +214,8 @@ def _regret(lam: np.ndarray, phi: np.ndarray) -> float:
 
 
 def _entropy(values: np.ndarray) -> float:
-    shares = values / values.sum()
-    positive = shares[shares > 0]
+    fractions = values / values.sum()
+    positive = fractions[fractions > 0]
     return float(-(positive * np.log(positive)).sum())
 
 

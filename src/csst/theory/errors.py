@@ -26,15 +26,15 @@ def weighted_error(confusion: Confusion, weights: Any) -> float:
 
 def weights_of_gain(gain: Gain | Any, prior: Any) -> Tensor:
     """w_ij = G_ij pi_i, for the class prior pi under which the gain is counted. Paper, Sec. 3.1."""
-    shares = check_prior(prior, "the prior")
+    fractions = check_prior(prior, "the prior")
     matrix = as_float64(gain.matrix if isinstance(gain, Gain) else gain, "a gain matrix").cpu()
-    return check_weights(matrix, len(shares), signed=True) * shares[:, None]
+    return check_weights(matrix, len(fractions), signed=True) * fractions[:, None]
 
 
 def gain_of_weights(weights: Any, prior: Any) -> Tensor:
     """G_ij = w_ij / pi_i, the way back."""
-    shares = check_prior(prior, "the prior")
-    return check_weights(weights, len(shares), signed=True) / shares[:, None]
+    fractions = check_prior(prior, "the prior")
+    return check_weights(weights, len(fractions), signed=True) / fractions[:, None]
 
 
 def shifted(weights: Any) -> Tensor:
@@ -58,17 +58,17 @@ def least_error(weights: Any) -> float:
     return float((matrix.sum(1) - matrix.amax(1)).sum())
 
 
-def class_shares(weights: Any) -> Tensor:
-    """The share of each class in P_w: alpha_i = sum_j w_ij / |w|_1."""
+def class_fractions(weights: Any) -> Tensor:
+    """The fraction of each class in P_w: alpha_i = sum_j w_ij / |w|_1."""
     matrix = check_weights(weights)
     return matrix.sum(1) / matrix.sum()
 
 
 def sampling_weights(weights: Any, labels: Tensor) -> Tensor:
     """The probability of each example under the empirical P_w: alpha_y / n_y, which sums to 1."""
-    shares = class_shares(weights)
-    counts = _counts(labels, len(shares))
-    return (shares / counts)[labels]
+    fractions = class_fractions(weights)
+    counts = _counts(labels, len(fractions))
+    return (fractions / counts)[labels]
 
 
 def weighted_rate(happens: Tensor, labels: Tensor, weights: Any) -> tuple[float, float]:

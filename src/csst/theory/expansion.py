@@ -1,9 +1,9 @@
-"""The expansion property: how much the neighbourhood of a set outgrows the set.
+"""The expansion property: how much the neighborhood of a set outgrows the set.
 
     Q(N(S)) >= c(Q(S)) Q(S)   for every set S,      c : (0, 1] -> [1, inf) non-increasing    (paper, Def. c-exp-def)
     N(x) = {x' : B(x) and B(x') meet}
 
-A neighbourhood is at most everything, so c(p) <= 1/p wherever a set has mass p.
+A neighborhood is at most everything, so c(p) <= 1/p wherever a set has mass p.
 """
 
 from __future__ import annotations
@@ -73,29 +73,31 @@ class Combined(Expansion):
         c(p) = min_i c_i(min(1, p / alpha_i))
 
     P_i(S) <= P_w(S) / alpha_i, so P_w(N(S)) >= sum_i alpha_i c_i(P_i(S)) P_i(S) >= c(P_w(S)) P_w(S). It cannot be
-    improved without knowing how the classes touch: where they are far apart and p reaches the share of a class, the
+    improved without knowing how the classes touch: where they are far apart and p reaches the fraction of a class, the
     class itself is a set that does not expand.
     """
 
     parts: tuple[Expansion, ...]
-    shares: tuple[float, ...]
+    fractions: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if len(self.parts) != len(self.shares) or not self.parts:
-            raise InputError(f"each class needs a share; found {len(self.parts)} expansions, {len(self.shares)} shares")
-        if min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-6:
-            raise InputError(f"shares must be non-negative and sum to 1; found {list(self.shares)}")
+        if len(self.parts) != len(self.fractions) or not self.parts:
+            raise InputError(
+                f"each class needs a fraction; found {len(self.parts)} expansions, {len(self.fractions)} fractions"
+            )
+        if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-6:
+            raise InputError(f"fractions must be non-negative and sum to 1; found {list(self.fractions)}")
 
     def factor(self, p: float) -> float:
-        return min(c(min(1.0, p / a)) for c, a in zip(self.parts, self.shares, strict=True) if a > 0)
+        return min(c(min(1.0, p / a)) for c, a in zip(self.parts, self.fractions, strict=True) if a > 0)
 
 
-def mixture_expansion(h: float, shares: Sequence[float] | Any) -> Combined:
+def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
     """The expansion that every mixture of Gaussians N(tau_i, I/d) has, h = 2 r sqrt(d): c(min(1, p / min_i alpha_i)).
 
     It is the largest such function: components moved far apart attain it.
     """
-    given = tuple(float(s) for s in shares)
+    given = tuple(float(s) for s in fractions)
     return Combined((GaussianExpansion(h),) * len(given), given)
 
 
@@ -110,11 +112,11 @@ class StepExpansion(Expansion):
     factors: np.ndarray
 
     @classmethod
-    def of_sets(cls, sizes: Any, masses_of_neighbourhoods: Any) -> StepExpansion:
+    def of_sets(cls, sizes: Any, masses_of_neighborhoods: Any) -> StepExpansion:
         """From Q(S) and Q(N(S)) of many sets S; empty ones are left out."""
-        size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighbourhoods, float).ravel()
+        size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighborhoods, float).ravel()
         if size.shape != around.shape or (around < size - 1e-9).any():
-            raise InputError("each set needs the mass of its neighbourhood, which holds the set: Q(N(S)) >= Q(S)")
+            raise InputError("each set needs the mass of its neighborhood, which holds the set: Q(N(S)) >= Q(S)")
         kept = size > ROUNDING
         order = np.argsort(size[kept], kind="stable")
         size, factor = size[kept][order], (around[kept] / size[kept])[order]

@@ -1,4 +1,4 @@
-"""What a network makes of its inputs, before its last linear layer: where neighbours are looked for."""
+"""What a network makes of its inputs, before its last linear layer: where neighbors are looked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples, View, unchanged
+from csst.data.task import Examples, View, identity_view
 from csst.theory.consistency import encoded, evaluating
 
 
@@ -33,7 +33,7 @@ def features(model: nn.Module, inputs: Any, device: torch.device | str = "cpu") 
 def features_of_views(
     model: nn.Module,
     x: Examples,
-    views: View = unchanged,
+    views: View = identity_view,
     draws: int = 1,
     batch: int = 1024,
     device: torch.device | str = "cpu",

@@ -15,7 +15,7 @@ FORMATS = (".svg", ".png", ".pdf")
 def boundary_figure(path: str, separation: float, weights: tuple[float, float], d: float, r: float) -> None:
     """Four panels: disjoint and Gaussian classes, equal weights and these. Paper, Fig. disjoint_non_disjoint_supp.
 
-    Curves are w_i P_i(x) along the line through the two centres; the line is the best boundary, the band around it the
+    Curves are w_i P_i(x) along the line through the two centers; the line is the best boundary, the band around it the
     points within r of it, where the best classifier is not consistent.
     """
     if Path(path).suffix not in FORMATS:
@@ -33,9 +33,9 @@ def boundary_figure(path: str, separation: float, weights: tuple[float, float], 
     for column, pair in enumerate((equal, weights)):
         for row, kind in enumerate(("disjoint", "overlapping")):
             axes = panels[row][column]
-            for place, weight, colour, name in zip((0.0, separation), pair, ("#4a6fa5", "#b3412f"), "12", strict=True):
+            for place, weight, color, name in zip((0.0, separation), pair, ("#4a6fa5", "#b3412f"), "12", strict=True):
                 axes.plot(
-                    x, weight * _density(x, place, sigma, separation, kind), color=colour, label=f"w{name} P{name}"
+                    x, weight * _density(x, place, sigma, separation, kind), color=color, label=f"w{name} P{name}"
                 )
             at = separation / 2 if kind == "disjoint" else boundary(separation, pair[0], pair[1], d)
             axes.axvline(at, color="#3a7d44", lw=2, label="best boundary")

@@ -35,7 +35,7 @@ class FiniteSpace:
         object.__setattr__(self, "balls", balls)
 
     @property
-    def neighbours(self) -> np.ndarray:
+    def neighbors(self) -> np.ndarray:
         """(n, n): whether B(x) and B(x') meet."""
         return (self.balls.astype(int) @ self.balls.T.astype(int)) > 0
 
@@ -65,16 +65,16 @@ class FiniteSpace:
 
     def expansion(self, weights: Any) -> StepExpansion:
         """The largest non-increasing c with which P_w expands."""
-        return exact_expansion(self.distribution(weights), self.neighbours)
+        return exact_expansion(self.distribution(weights), self.neighbors)
 
     def _weight(self, event: np.ndarray, weights: Any) -> float:
         rows = check_weights(weights, len(self.conditionals)).sum(1).numpy()
         return float(rows @ self.conditionals @ event)
 
 
-def exact_expansion(masses: Any, neighbours: Any) -> StepExpansion:
+def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
     """The largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets. At most 20 points."""
-    mass, near = np.asarray(masses, float), np.asarray(neighbours, bool)
+    mass, near = np.asarray(masses, float), np.asarray(neighbors, bool)
     points = len(mass)
     if points > LARGEST:
         raise InputError(

@@ -26,7 +26,7 @@ class Bayes(NamedTuple):
 
 
 def boundary(separation: float, weight: float, other: float, d: float) -> float:
-    """b_ij: how far from the centre of a class towards another the best classifier changes its mind."""
+    """b_ij: how far from the center of a class towards another the best classifier changes its mind."""
     if not (separation > 0 and weight > 0 and other > 0 and d > 0):
         raise InputError(
             f"needed: separation > 0, weights > 0 and d > 0; found {separation}, weights {weight} and {other}, d = {d}"
@@ -47,16 +47,16 @@ def two_gaussians(separation: float, weights: tuple[float, float], d: float, r: 
     return Bayes(error, consistency)
 
 
-def bayes_bounds(centres: Any, weights: Any, d: float, r: float) -> Bayes:
+def bayes_bounds(centers: Any, weights: Any, d: float, r: float) -> Bayes:
     """Upper bounds of err_w and R_{B,w} of the best classifier for K classes. Paper, Example r_gopt_bound.
 
         err_w <= sum_i w_i sum_{j != i} Phi(-sqrt(d) b_ij),   R_{B,w} <= the same with b_ij - r
 
-    They vanish like a power of 1/d where centres are sqrt(log d / d) apart and no weight is d times another.
+    They vanish like a power of 1/d where centers are sqrt(log d / d) apart and no weight is d times another.
     """
-    places, w = np.atleast_2d(np.asarray(centres, float)), np.asarray(weights, float)
+    places, w = np.atleast_2d(np.asarray(centers, float)), np.asarray(weights, float)
     if len(places) != len(w):
-        raise InputError(f"each centre needs one weight; found {len(places)} centres and {len(w)} weights")
+        raise InputError(f"each center needs one weight; found {len(places)} centers and {len(w)} weights")
     error = consistency = 0.0
     for i, own in enumerate(places):
         for j, other in enumerate(places):

@@ -1,4 +1,4 @@
-"""Expansion measured on examples: a graph of neighbours, and a search for sets that expand badly.
+"""Expansion measured on examples: a graph of neighbors, and a search for sets that expand badly.
 
 c(p) is a minimum over all sets, and finding it is hard; random sets expand well and over-estimate it. So sets are
 sought that are likely to be bad: sweeps along the graph's slow directions, around single examples, grown greedily, its
@@ -24,10 +24,10 @@ LARGEST = 5000
 
 
 def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
-    """(n, n), bool: x and x' are neighbours if one is among the k nearest of the other (or is the other)."""
+    """(n, n), bool: x and x' are neighbors if one is among the k nearest of the other (or is the other)."""
     points = _points(embeddings)
     if not 0 < k < len(points):
-        raise InputError(f"k nearest neighbours need 0 < k < n; found k = {k} for {len(points)} examples")
+        raise InputError(f"k nearest neighbors need 0 < k < n; found k = {k} for {len(points)} examples")
     distance = torch.cdist(points, points).fill_diagonal_(float("inf"))
     linked = torch.zeros(len(points), len(points), dtype=torch.bool)
     linked.scatter_(1, distance.topk(k, largest=False).indices, torch.ones((), dtype=torch.bool).expand(len(points), k))
@@ -35,7 +35,7 @@ def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
 
 
 def view_graph(views: Tensor, radius: float) -> np.ndarray:
-    """(n, n), bool: x and x' are neighbours if a view of one lies within 2 radius of a view of the other.
+    """(n, n), bool: x and x' are neighbors if a view of one lies within 2 radius of a view of the other.
 
     views: embeddings (n, draws, d) of several views of each example. B(x) = points within `radius` of a view of x, and
     N(x) = {x' : B(x) and B(x') meet} as in the paper, Sec. 3.3, for the views that were drawn.
@@ -58,13 +58,13 @@ def view_radius(views: Tensor) -> float:
 
 
 def empirical_expansion(
-    masses: Any, neighbours: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8, seed: int = 0
+    masses: Any, neighbors: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8, seed: int = 0
 ) -> StepExpansion:
     """An upper bound of c for the distribution with these masses on this graph, from the worst sets found.
 
     candidates: boolean masks of sets to try as well, such as the model's mistakes or its predicted classes.
     """
-    mass, near = _graph(masses, neighbours)
+    mass, near = _graph(masses, neighbors)
     sizes, around = [], []
     for order in _orders(mass, near, seeds, directions, np.random.default_rng(seed)):
         for size, wide in swept(mass, near, order):
@@ -75,21 +75,21 @@ def empirical_expansion(
         if inside.shape != mass.shape:
             raise InputError(f"a candidate set is a mask over the {len(mass)} examples; found shape {inside.shape}")
         covered = near[inside].any(0)
-        full = ~near[:, ~covered].any(1)  # the largest set with that neighbourhood
+        full = ~near[:, ~covered].any(1)  # the largest set with that neighborhood
         sizes.append(np.array([mass[inside].sum(), mass[full].sum()]))
         around.append(np.array([mass[covered].sum()] * 2))
     return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(around))
 
 
-def random_expansion(masses: Any, neighbours: Any, sets: int = 200, seed: int = 0) -> StepExpansion:
+def random_expansion(masses: Any, neighbors: Any, sets: int = 200, seed: int = 0) -> StepExpansion:
     """The same from random sets: what a careless estimate would say. Nearly always far too large."""
-    mass, near = _graph(masses, neighbours)
+    mass, near = _graph(masses, neighbors)
     rng = np.random.default_rng(seed)
     drawn = [next(iter(swept(mass, near, rng.permutation(len(mass))))) for _ in range(sets)]
     return StepExpansion.of_sets(np.concatenate([d[0] for d in drawn]), np.concatenate([d[1] for d in drawn]))
 
 
-def conflict(weights: Any, labels: Tensor, neighbours: Any) -> float:
+def conflict(weights: Any, labels: Tensor, neighbors: Any) -> float:
     """A lower bound of err_w(F) + R_{B,w}(F) of every classifier F whatsoever, on these examples and this graph.
 
     Where B(x) and B(x') meet and the classes want different predictions, one of the two is wrong or F is not
@@ -99,8 +99,8 @@ def conflict(weights: Any, labels: Tensor, neighbours: Any) -> float:
     matrix = check_weights(weights)
     best = matrix.topk(2, 1)
     want, lost = best.indices[:, 0][labels].numpy(), best.values[:, 0] - best.values[:, 1]
-    share = (lost / torch.bincount(labels, minlength=len(matrix)).clamp(min=1))[labels].numpy()
-    near, left, paid = np.asarray(neighbours, bool), share.copy(), 0.0
+    fraction = (lost / torch.bincount(labels, minlength=len(matrix)).clamp(min=1))[labels].numpy()
+    near, left, paid = np.asarray(neighbors, bool), fraction.copy(), 0.0
     for point in range(len(left)):
         others = np.flatnonzero(near[point] & (want != want[point]))
         gives = np.diff(np.minimum(np.cumsum(left[others]), left[point]), prepend=0.0)
@@ -111,11 +111,11 @@ def conflict(weights: Any, labels: Tensor, neighbours: Any) -> float:
 
 
 def swept(mass: np.ndarray, near: np.ndarray, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Q(S) and Q(N(S)) for every beginning S of an order; then for the largest sets with the same neighbourhoods."""
+    """Q(S) and Q(N(S)) for every beginning S of an order; then for the largest sets with the same neighborhoods."""
     rank = np.empty(len(order), int)
     rank[order] = np.arange(len(order))
     reached = np.where(near, rank[None, :], len(order)).min(1)  # when a point enters N(S)
-    enclosed = np.where(near, reached[None, :], -1).max(1)  # when all its neighbours have
+    enclosed = np.where(near, reached[None, :], -1).max(1)  # when all its neighbors have
     around = np.cumsum(np.bincount(reached, mass, len(order)))
     yield np.cumsum(mass[order]), around
     yield np.cumsum(np.bincount(enclosed, mass, len(order))), around
@@ -127,10 +127,10 @@ def _orders(
     from scipy.sparse.csgraph import connected_components
 
     pieces, piece = connected_components(near, directed=False)
-    share = np.bincount(piece, mass, pieces)
-    for first in np.argsort(share)[: 4 * seeds]:
+    fraction = np.bincount(piece, mass, pieces)
+    for first in np.argsort(fraction)[: 4 * seeds]:
         yield np.argsort(piece != first, kind="stable")
-    yield np.argsort(share[piece], kind="stable")  # pieces together, the lightest first
+    yield np.argsort(fraction[piece], kind="stable")  # pieces together, the lightest first
     degree = near.sum(1).astype(float)
     spread = near / np.sqrt(degree[:, None] * degree[None, :])
     values, vectors = np.linalg.eigh(spread)
@@ -151,7 +151,7 @@ def _orders(
 
 
 def _grown(mass: np.ndarray, near: np.ndarray, start: int) -> np.ndarray:
-    """From one example on, always the one that brings the least new neighbourhood for its own mass; up to half."""
+    """From one example on, always the one that brings the least new neighborhood for its own mass; up to half."""
     near_float = near.astype(np.float32)
     inside, covered, order, size = np.zeros(len(mass), bool), near[start].copy(), [start], mass[start]
     inside[start] = True
@@ -165,10 +165,10 @@ def _grown(mass: np.ndarray, near: np.ndarray, start: int) -> np.ndarray:
     return np.concatenate([order, np.flatnonzero(~inside)]).astype(int)
 
 
-def _graph(masses: Any, neighbours: Any) -> tuple[np.ndarray, np.ndarray]:
-    mass, near = np.asarray(masses, float), np.asarray(neighbours, bool)
+def _graph(masses: Any, neighbors: Any) -> tuple[np.ndarray, np.ndarray]:
+    mass, near = np.asarray(masses, float), np.asarray(neighbors, bool)
     if near.shape != (len(mass),) * 2 or (near != near.T).any():
-        raise InputError(f"neighbours must be a symmetric matrix over the {len(mass)} examples; found {near.shape}")
+        raise InputError(f"neighbors must be a symmetric matrix over the {len(mass)} examples; found {near.shape}")
     if (mass < 0).any() or abs(mass.sum() - 1) > 1e-6:
         raise InputError(f"masses must be non-negative and sum to 1; they sum to {mass.sum():.6g}")
     if len(mass) > LARGEST:

@@ -95,17 +95,17 @@ def view_margin(
 
 
 def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None) -> np.ndarray:
-    """E[1(m <= t)] for every threshold t, the term of the generalisation bound; masses: of P_w, default 1/n each."""
+    """E[1(m <= t)] for every threshold t, the term of the generalization bound; masses: of P_w, default 1/n each."""
     values, mass = _weighted(margins, masses)
     return np.array([mass[values <= t].sum() for t in np.atleast_1d(np.asarray(thresholds, float))])
 
 
 def margin_histogram(margins: Tensor, bins: int = 30, masses: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The share of examples in each bin and the edges of the bins; infinite margins are left out."""
+    """The fraction of examples in each bin and the edges of the bins; infinite margins are left out."""
     values, mass = _weighted(margins, masses)
     finite = np.isfinite(values)
-    shares, edges = np.histogram(values[finite], bins, weights=mass[finite])
-    return shares, edges
+    fractions, edges = np.histogram(values[finite], bins, weights=mass[finite])
+    return fractions, edges
 
 
 def disturbed(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Tensor:

@@ -16,7 +16,7 @@ def sentences(found: Diagnosis) -> list[str]:
 
 
 def numbers(found: Diagnosis) -> list[str]:
-    """One line for each number; the errors also as a share of |w|_1."""
+    """One line for each number; the errors also as a fraction of |w|_1."""
     rows = [
         ("err_w of the pseudo-labeler", found.err_pl, "the model on weak views"),
         ("err_w of the classifier", found.err, "the model on the examples as they are"),
@@ -39,7 +39,7 @@ def numbers(found: Diagnosis) -> list[str]:
             lines.append(
                 f"  {'  random sets would say':<{WIDTH}} {shown(found.random_gamma)}   but the worst sets count"
             )
-        clash = f"{found.conflicts[name]:.3f}   at least, with these neighbours"
+        clash = f"{found.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if found.margins:
         m = found.margins

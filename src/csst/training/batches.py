@@ -1,4 +1,4 @@
-"""Batches of labeled and unlabeled examples with their views, for this process's share of each step.
+"""Batches of labeled and unlabeled examples with their views, for this process's part of each step.
 
 Every process draws the same global batch and takes every n-th example of it, so shards are disjoint and a run's order
 of examples does not depend on the number of processes. The randomness of views is a function of seed, step and rank:
@@ -43,7 +43,7 @@ class Batch:
 
 
 class Batches:
-    """Draws this process's share of every global batch.
+    """Draws this process's part of every global batch.
 
     encode: the model's own way from raw examples, such as texts, to a tensor; None where they are tensors already.
     left_out: unlabeled examples that are never drawn.
@@ -104,7 +104,7 @@ class Batches:
         return index[self.rank :: self.processes]
 
     def shard_and_rounds(self, size: int, batch: int) -> tuple[Tensor, int]:
-        """This process's share of so many examples, and how many batches the largest share needs."""
+        """This process's part of so many examples, and how many batches the largest share needs."""
         largest = math.ceil(size / self.processes)
         return self.shard(torch.arange(size)), math.ceil(largest / batch)
 

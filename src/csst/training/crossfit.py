@@ -23,15 +23,15 @@ from csst.maths.objectives import Objective
 from csst.selftraining import Method
 from csst.settings import Settings
 from csst.training.engine import Engine
-from csst.training.evaluation import logits
+from csst.training.evaluation import compute_logits
 from csst.training.measuring import join
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
 
 
-def folds_of(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
-    """Disjoint folds with the same share of every class; a class needs an example in each."""
+def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
+    """Disjoint folds with the same fraction of every class; a class needs an example in each."""
     counts = torch.bincount(labels, minlength=len(class_names))
     rarest = int(counts.argmin())
     if int(counts[rarest]) < 2:
@@ -66,16 +66,16 @@ class CrossFit:
     ) -> None:
         if not 2 <= folds <= 20:
             raise InputError(f"cross-fitting takes 2 to 20 folds; found {folds}")
-        self.index = folds_of(task.labeled.labels, folds, seed, task.class_names)
+        self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
         whole = replace(task, validation=task.labeled)
         self.trainer = Trainer(whole, model(), objective, method, settings, seed)
-        # The goal as bound to all labeled examples: which classes are the tail must not differ between folds.
+        # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         goal, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
         self.folds = [Trainer(part, model(), goal, method, settings, seed) for part in parts]
 
     @property
     def trainers(self) -> list[Trainer]:
-        """Those of the folds, then the one that is kept."""
+        """The trainers of the folds, followed by the trainer of all examples."""
         return [*self.folds, self.trainer]
 
     def run(self) -> Iterator[Record]:
@@ -86,7 +86,7 @@ class CrossFit:
                 measurement = join([fold.measure_validation() for fold in self.folds], kept.watched_logits())
                 confusion = kept.estimate_confusion(measurement)
                 yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
-            if kept.finished:
+            if kept.is_complete:
                 return
             until_update = settings.dual.steps_per_update - kept.step % settings.dual.steps_per_update
             steps = min(until_update, settings.training.steps - kept.step)
@@ -150,7 +150,9 @@ class CrossFit:
     def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
         """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""
         batch = self.trainer.settings.training.evaluation_batch
-        found = [logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds]
+        found = [
+            compute_logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
+        ]
         return torch.cat(found), torch.cat([fold.task.validation.labels for fold in self.folds])
 
 

@@ -14,10 +14,10 @@ MOST_WEIGHT = 0.99
 IN_A_ROW = 5
 
 
-class Watch:
+class CollapseDetector:
     """Looks at one record after another.
 
-    labels: of the multipliers. shared: which of them share out a worst case. steps: of the whole training.
+    labels: of the multipliers. shared: which of them weigh the entries of a worst case. steps: of the whole training.
     """
 
     def __init__(self, labels: tuple[str, ...], shared: list[bool], steps: int) -> None:
@@ -26,7 +26,7 @@ class Watch:
         self.best, self.most_used = -float("inf"), 0.0
         self.unused, self.alone = 0, 0
 
-    def see(self, record: dict[str, Any]) -> list[str]:
+    def update(self, record: dict[str, Any]) -> list[str]:
         """What this record is the first to show."""
         found = {"loose": self._loose(record), "strict": self._strict(record), "alone": self._alone(record)}
         new = {kind: note for kind, note in found.items() if note and kind not in self.notes}

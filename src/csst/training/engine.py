@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import ctypes
 import gc
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from csst.errors import InputError
 from csst.settings import Hardware
@@ -49,10 +51,10 @@ class Engine:
         except Exception as error:  # Fabric has an exception of its own for every kind of absent hardware
             reason = " ".join(str(error).split())
             raise InputError(f"{local} {accelerator} device(s) cannot be used here: {reason}") from None
-        meet_again(accelerator)
+        rejoin_after_restart(accelerator)
         self.fabric.launch()
         if self.processes > 1:
-            atexit.register(leave)
+            atexit.register(destroy_group)
 
     def _precision(self, accelerator: str) -> str:
         if self.hardware.precision != "auto":
@@ -74,7 +76,7 @@ class Engine:
         return self.fabric.world_size
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and shows progress."""
         return self.rank == 0
 
@@ -87,12 +89,22 @@ class Engine:
         return model.to(memory_format=torch.channels_last) if self.hardware.channels_last else model  # type: ignore[call-overload]
 
     @property
-    def sharded(self) -> bool:
+    def is_sharded(self) -> bool:
+        """Whether each process holds only a part of the weights (FSDP)."""
         return self.hardware.strategy == "fsdp" and self.processes > 1
+
+    def make_average(self, model: nn.Module, average: Any) -> AveragedModel:
+        """The moving average of a model, to be made before `shard`; `average` combines lists of tensors in place."""
+        # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
+        return AveragedModel(model, multi_avg_fn=average, use_buffers=not self.is_sharded)
+
+    def make_template(self, averaged: nn.Module) -> nn.Module:
+        """A whole model to copy and load weights into: the averaged one, or a copy of it made before `shard`."""
+        return copy.deepcopy(averaged) if self.is_sharded else averaged
 
     def shard(self, *models: nn.Module) -> None:
         """Spread the weights of these models over the processes, child by child (FSDP2); nothing otherwise."""
-        if self.sharded:
+        if self.is_sharded:
             from torch.distributed.device_mesh import init_device_mesh
             from torch.distributed.fsdp import fully_shard
 
@@ -106,7 +118,7 @@ class Engine:
     def prepare(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The model to call and the optimizer to step, wrapped for precision and processes."""
         compiled: Any = torch.compile(model) if self.hardware.compile else model
-        if self.sharded:  # the model talks to the other processes by itself
+        if self.is_sharded:  # the model talks to the other processes by itself
 
             def forward(x: Tensor) -> Tensor:
                 with self.fabric.autocast():
@@ -120,12 +132,12 @@ class Engine:
 
     def without_sync(self, model: Any, enabled: bool) -> AbstractContextManager[Any]:
         """Gradients stay local; used for all but the last part of an accumulated batch."""
-        if self.processes == 1 or self.sharded:
+        if self.processes == 1 or self.is_sharded:
             return contextlib.nullcontext()
         return self.fabric.no_backward_sync(model, enabled=enabled)
 
     def clip(self, model: Any, optimizer: Any) -> None:
-        if self.hardware.clip and self.sharded:
+        if self.hardware.clip and self.is_sharded:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             torch.nn.utils.clip_grad_norm_(parameters, self.hardware.clip)
         elif self.hardware.clip:
@@ -148,11 +160,11 @@ class Engine:
         if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
             raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
 
-    def same(self, values: Tensor) -> Tensor:
+    def broadcast(self, values: Tensor) -> Tensor:
         """The first process's values, on all of them."""
         return self.fabric.broadcast(values) if self.processes > 1 else values
 
-    def agreed(self, choice: bool) -> bool:
+    def broadcast_choice(self, choice: bool) -> bool:
         """The first process's choice, on all of them."""
         return bool(self.fabric.broadcast(choice)) if self.processes > 1 else choice
 
@@ -161,7 +173,7 @@ class Engine:
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         """A copy of the model's whole state on the CPU; where it is sharded, all processes must ask together."""
-        if self.sharded:
+        if self.is_sharded:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
             found = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
@@ -169,7 +181,7 @@ class Engine:
         return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
     def load_weights(self, model: nn.Module, state: dict[str, Tensor]) -> None:
-        if self.sharded:
+        if self.is_sharded:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
             set_model_state_dict(model, dict(state), options=StateDictOptions(full_state_dict=True))
@@ -178,7 +190,7 @@ class Engine:
 
     def optimizer_state(self, model: nn.Module, optimizer: Any) -> dict[str, Any]:
         """The optimizer's whole state; where it is sharded, all processes must ask together."""
-        if self.sharded:
+        if self.is_sharded:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
             options = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -186,7 +198,7 @@ class Engine:
         return optimizer.state_dict()
 
     def load_optimizer_state(self, model: nn.Module, optimizer: Any, state: dict[str, Any]) -> None:
-        if self.sharded:
+        if self.is_sharded:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
 
             set_optimizer_state_dict(model, optimizer, state, options=StateDictOptions(full_state_dict=True))
@@ -218,7 +230,7 @@ def keep_freed_memory() -> None:
         mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
 
 
-def meet_again(accelerator: str) -> None:
+def rejoin_after_restart(accelerator: str) -> None:
     """After a restart by torchrun on one machine: let the processes find each other under keys of this attempt.
 
     torchrun keeps one store over all restarts (pytorch issue 135712). The addresses of the killed processes are still
@@ -241,7 +253,7 @@ def meet_again(accelerator: str) -> None:
     )
 
 
-def leave() -> None:
+def destroy_group() -> None:
     """Leave the other processes while Python is still whole.
 
     gloo's threads let go of tensors; if one does so while the interpreter is taken down, the process is aborted after

@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 @torch.no_grad()
-def logits(
+def compute_logits(
     model: nn.Module,
     inputs: Examples,
     batch: int = 1024,
@@ -53,7 +53,7 @@ def logits(
     return torch.cat(pieces)[order.argsort()]
 
 
-def counts(
+def count_confusion(
     model: nn.Module,
     examples: Labeled,
     classes: int,
@@ -64,15 +64,17 @@ def counts(
 ) -> Tensor:
     """Confusion counts (K, K) of the argmax predictions; add them up over processes before dividing."""
     labels = examples.labels if index is None else examples.labels[index]
-    return confusion_counts(labels, logits(model, examples.inputs, batch, device, index, rounds).argmax(1), classes)
+    return confusion_counts(
+        labels, compute_logits(model, examples.inputs, batch, device, index, rounds).argmax(1), classes
+    )
 
 
-def met(slack: Sequence[float]) -> bool | None:
-    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a share of 0.095. None without any."""
+def constraints_met(slack: Sequence[float]) -> bool | None:
+    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a fraction of 0.095. None without any."""
     return min(slack) >= -ROUNDING if slack else None
 
 
-def summary(counted: Tensor, objective: Objective) -> dict[str, Any]:
+def summarize_counts(counted: Tensor, objective: Objective) -> dict[str, Any]:
     """The numbers of `metrics.json`, from counts."""
     c = Confusion.from_counts(counted)
     return {

@@ -1,13 +1,12 @@
 """The outer loop of methods that train in generations: one `Trainer` after another, resumable in each.
 
-A generation trains from scratch; then its last averaged model labels the unlabeled examples, and those that the
-method's `Rebalancing` chooses join the labeled set of the next. Most methods have one generation; nothing happens here
-then.
+A generation trains from scratch. Then its last averaged model labels the unlabeled examples, and those that the
+method's `GenerationSchedule` chooses join the labeled set of the next generation. Most methods have one generation,
+which this loop only passes through.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from csst.data.task import Examples, Labeled, Task
 from csst.maths.multipliers import Multipliers
 from csst.selftraining import Method, Setup
 from csst.settings import Settings
-from csst.training.evaluation import logits
+from csst.training.evaluation import compute_logits
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
@@ -34,13 +33,16 @@ class Generations:
     generation has its own learning rate schedule, multipliers and averaged model. Records count steps through. The
     model that is kept is the best on validation of all generations, as for every other method.
 
-    first: the trainer of the first generation, made with `part(settings, ...)`. fresh: makes an untrained model.
+    Args:
+        first: the trainer of the first generation, made with the settings of `plan_generation`.
+        settings: those of all generations together.
+        fresh: makes an untrained model.
     """
 
     def __init__(self, first: Trainer, settings: Settings, fresh: Callable[[], nn.Module]) -> None:
         self.task, self.engine, self.objective, self.method = first.task, first.engine, first.objective, first.method
         self.settings, self.fresh, self.seed = settings, fresh, first.seed
-        self.rule = self.method.outer_loop(settings.selftraining)
+        self.rule = self.method.generation_schedule(settings.selftraining)
         self.trainer, self.best = first, Best()
         self.number, self.before = 0, 0
         self.index = self.labels = torch.zeros(0, dtype=torch.int64)
@@ -70,15 +72,15 @@ class Generations:
         """The generation's last averaged model on all unlabeled examples, the same on all processes."""
         unlabeled, batch = self.task.unlabeled, self.settings.training.evaluation_batch
         shard, rounds = self.trainer.batches.shard_and_rounds(len(unlabeled), batch)
-        found = logits(self.trainer.ema.module.eval(), unlabeled, batch, self.engine.device, shard, rounds)
+        found = compute_logits(self.trainer.ema.module.eval(), unlabeled, batch, self.engine.device, shard, rounds)
         probs = torch.zeros(len(unlabeled), self.task.classes)
         probs[shard] = torch.softmax(found, 1)
         return self.engine.total(probs)
 
     def _begin(self, number: int, before: int, index: Tensor, labels: Tensor) -> None:
         self.number, self.before, self.index, self.labels = number, before, index, labels
-        settings, setup = part(self.settings, self.method, self.task, number)
-        task = expanded(self.task, index, labels)
+        settings, setup = plan_generation(self.settings, self.method, self.task, number)
+        task = expand_labeled(self.task, index, labels)
         self.trainer = Trainer(task, self.fresh(), self.objective, self.method, settings, self.seed, setup)
 
     @property
@@ -90,25 +92,23 @@ class Generations:
         return self.before + self.trainer.updated_at
 
     @property
-    def finished(self) -> bool:
-        return self.number == self.rule.generations - 1 and self.trainer.finished
+    def is_complete(self) -> bool:
+        return self.number == self.rule.generations - 1 and self.trainer.is_complete
 
     @property
     def multipliers(self) -> Multipliers:
         return self.trainer.multipliers
 
     def best_model(self) -> nn.Module:
-        """A copy of the averaged model that was selected, in evaluation mode."""
-        model = copy.deepcopy(self.trainer.template)
-        model.load_state_dict(self.best.state)
-        return model.eval()
+        """A new model with the weights selected among all generations, in evaluation mode."""
+        return self.trainer.copy_model(self.best.state)
 
     def selected_weights(self) -> dict[str, Tensor]:
-        """Those of `best_model`."""
-        return self.best.state
+        """A copy of the weights selected among all generations, on the CPU."""
+        return self.best.copy_weights()
 
     def last_weights(self) -> dict[str, Tensor]:
-        """The averaged model as it is now. Where it is sharded, all processes must ask together."""
+        """A copy of the last generation's averaged weights; where they are sharded, all processes must ask together."""
         return self.trainer.last_weights()
 
     def state_dict(self) -> dict[str, Any]:
@@ -126,16 +126,16 @@ class Generations:
     _OUTER = ("number", "before", "index", "labels")
 
 
-def part(settings: Settings, method: Method, task: Task, generation: int) -> tuple[Settings, Setup]:
+def plan_generation(settings: Settings, method: Method, task: Task, generation: int) -> tuple[Settings, Setup]:
     """One generation's part of the steps, and what the method's parts with memory are told."""
-    rule, training = method.outer_loop(settings.selftraining), settings.training
+    rule, training = method.generation_schedule(settings.selftraining), settings.training
     steps = rule.steps(training.steps, generation)
     done = generation / max(1, rule.generations - 1)
     setup = Setup(task.classes, len(task.unlabeled), task.train_prior, steps, done)
     return replace(settings, training=replace(training, steps=steps)), setup
 
 
-def expanded(task: Task, index: Tensor, labels: Tensor) -> Task:
+def expand_labeled(task: Task, index: Tensor, labels: Tensor) -> Task:
     """The task with these unlabeled examples as further labeled ones; they remain among the unlabeled, too."""
     old, new = task.labeled.inputs, task.unlabeled
     inputs: Examples

@@ -11,7 +11,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Signals come to the process, not to an object, so whether one came is known once per process.
-_asked: int | None = None
+_pending: int | None = None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -26,32 +26,32 @@ class Interrupted(KeyboardInterrupt):
         return signal.Signals(self.number).name
 
 
-def asked() -> int | None:
+def pending_signal() -> int | None:
     """The signal that waits for a step boundary, if one does."""
-    return _asked
+    return _pending
 
 
 def step_boundary() -> None:
-    """To be called where everything can be saved: stops here if a signal came since `heeded` began."""
-    if _asked is not None:
-        raise Interrupted(_asked)
+    """To be called where everything can be saved: stops here if a signal came since `defer_signals` began."""
+    if _pending is not None:
+        raise Interrupted(_pending)
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Until the block ends, signals wait for `step_boundary`; the same signal a second time does not wait.
 
     Only the main thread of a program hears signals; elsewhere nothing changes.
     """
-    global _asked
-    _asked = None
+    global _pending
+    _pending = None
     with _handlers(_ask):
         yield
         step_boundary()
 
 
 @contextmanager
-def passed_on() -> Iterator[None]:
+def forward_signals() -> Iterator[None]:
     """Until the block ends, either signal ends the program as Ctrl-C does, after telling its child processes."""
     with _handlers(_pass_on):
         yield
@@ -59,7 +59,7 @@ def passed_on() -> Iterator[None]:
 
 @contextmanager
 def _handlers(handler: object) -> Iterator[None]:
-    global _asked
+    global _pending
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -69,14 +69,14 @@ def _handlers(handler: object) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, signal.SIG_DFL if old is None else old)
-        _asked = None
+        _pending = None
 
 
 def _ask(number: int, frame: FrameType | None) -> None:
-    global _asked
-    if _asked == number:
+    global _pending
+    if _pending == number:
         raise KeyboardInterrupt
-    _asked = number
+    _pending = number
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:

@@ -73,7 +73,7 @@ def evidence_from_logits(
     class_names: Sequence[str] | None = None,
 ) -> Evidence:
     """A network's scores with the gain and the class prior taken out that it was trained under."""
-    inverse = gain.undoing
+    inverse = gain.softmax_inverse
 
     def posterior(scores: Tensor) -> Tensor:
         probs = undo_gain(torch.softmax(scores.double(), 1), inverse)

@@ -8,7 +8,7 @@ from torch import nn
 from csst.settings import Training
 
 
-def optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
+def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum, or AdamW; the trainer sets the learning rate at every step."""
     parameters = model.parameters()
     if training.optimizer == "adamw":

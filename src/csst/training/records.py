@@ -25,7 +25,7 @@ class Diverged(InputError):
 class Record:
     """One multiplier update. Losses, `used` and `pseudo_accuracy` are means since the update before, None at the first.
 
-    used: share of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: share of those that were
+    used: fraction of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: fraction of those that were
     right, where the truth is known. value, slack, score: the run's objective on validation. multipliers and payoff:
     of the objective that the method's gain follows.
     """
@@ -51,7 +51,7 @@ class Record:
         return asdict(self)
 
 
-class Tally:
+class RunningMeans:
     """Sums since the last multiplier update, kept on the device so that no step waits for them."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Tally:
             self.sums[name] = before + value.detach()
 
     @contextmanager
-    def batch(self, step: int, labeled: Tensor, unlabeled: Tensor | None) -> Iterator[None]:
+    def track_batch(self, step: int, labeled: Tensor, unlabeled: Tensor | None) -> Iterator[None]:
         """A step on these examples, which are named if its loss turns out not to be a number."""
         self.drawn.append((step, labeled, unlabeled))
         try:
@@ -79,11 +79,11 @@ class Tally:
         except InputError as error:
             raise Diverged(f"training failed {self._where(-1)}: {error}") from None
 
-    def watch(self, loss: Tensor) -> None:
+    def track_loss(self, loss: Tensor) -> None:
         """Remember a loss of the present batch; looking at it now would make the device wait."""
         self.watched.append((len(self.drawn) - 1, loss.detach()))
 
-    def means(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
+    def read_and_restart(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
         """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest.
 
         total: adds up a tensor over processes.

@@ -17,7 +17,7 @@ def learning_rate(schedule: str, lr: float, progress: float) -> float:
     return lr * math.cos(7 * math.pi * progress / 16) if schedule == "fixmatch" else lr
 
 
-def warming(step: int, warmup: int) -> float:
+def warmup_factor(step: int, warmup: int) -> float:
     """The factor of the learning rate in the first `warmup` steps, 1/warmup, 2/warmup ... 1; 1 afterwards."""
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 

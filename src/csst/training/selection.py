@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from csst.maths.ranking import Standing
+from csst.maths.ranking import ValidationScore
 
 
 @dataclass
@@ -19,17 +19,17 @@ class Best:
     violation: float = float("inf")
     value: float = -float("inf")
     score: float = -float("inf")
-    stale: int = 0
+    updates_since_improvement: int = 0
     state: dict[str, Tensor] = field(default_factory=dict)
     gain: Tensor | None = None
 
     def consider(
         self,
-        now: Standing,
+        now: ValidationScore,
         step: int,
         weights: Callable[[], dict[str, Tensor]],
         gain: Tensor,
-        any_standing: bool = False,
+        always: bool = False,
     ) -> bool:
         """Keep the model's weights (asked for only then) if it stands no worse than the best so far, or in any case.
 
@@ -37,13 +37,16 @@ class Best:
         counts against early stopping. The untrained model is never a candidate.
         """
         better = (-now.violation, now.value) > (-self.violation, self.value)
-        self.stale = 0 if better else self.stale + 1
-        if step == 0 or not (any_standing or now.beats((self.violation, self.value))):
+        self.updates_since_improvement = 0 if better else self.updates_since_improvement + 1
+        if step == 0 or not (always or now.beats((self.violation, self.value))):
             return False
         self.step, self.gain = step, gain.detach().cpu().clone()
         self.violation, self.value, self.score = now.violation, now.value, now.score
         self.state = weights()
         return True
+
+    def copy_weights(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self.state.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return dict(vars(self))

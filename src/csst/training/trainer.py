@@ -15,27 +15,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
 from csst.data.task import Examples, Task
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, confusion_counts, head_tail
+from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.language import objective as read_objective
 from csst.maths.losses import cost_sensitive_loss
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective, payoff_of
-from csst.maths.ranking import standing
+from csst.maths.ranking import score_on
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
-from csst.training.evaluation import counts, logits
+from csst.training.evaluation import compute_logits, count_confusion
 from csst.training.interruption import step_boundary
 from csst.training.measuring import Measurement, choose_watched, measured_confusion
-from csst.training.optimizers import optimizer
-from csst.training.records import Record, Tally
-from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warming
+from csst.training.optimizers import make_optimizer
+from csst.training.records import Record, RunningMeans
+from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
 from csst.training.selection import Best
 
 
@@ -61,16 +60,18 @@ class Trainer:
         self.task, self.settings, self.seed = task, settings or Settings(), seed
         self.method = read_method(method, task.kind)
         prior, dual, training = task.train_prior, self.settings.dual, self.settings.training
-        self.objective = read_objective(objective).bind(task.classes, task.class_names).bound_to(prior)
-        follows = read_objective(self.method.objective(self.objective))
+        self.objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
+        followed = self.method.objective(self.objective)
+        if isinstance(followed, str):
+            followed = read_objective(followed).bind(task.classes, task.class_names)
         self.multipliers = Multipliers(
-            follows if follows is self.objective else follows.bind(task.classes, task.class_names, head_tail(prior)),
+            followed,
             prior,
             dual.step_size,
             dual.initial,
             None if dual.metric_prior == "default" else dual.metric_prior,
         )
-        if setup is None and self.method.outer_loop(self.settings.selftraining).generations > 1:
+        if setup is None and self.method.generation_schedule(self.settings.selftraining).generations > 1:
             name = self.method.name
             warnings.warn(f"this trains one generation of {name}; csst.runs.execute trains all", stacklevel=2)
         setup = setup or Setup(task.classes, len(task.unlabeled), prior, training.steps)
@@ -85,22 +86,20 @@ class Trainer:
         self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
         self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
         self.model = self.engine.place(model).train()
-        # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
-        average = moving_average(training.ema)
-        self.ema = AveragedModel(self.model, multi_avg_fn=average, use_buffers=not self.engine.sharded)
-        self.template = copy.deepcopy(self.model) if self.engine.sharded else self.ema.module
+        self.ema = self.engine.make_average(self.model, moving_average(training.ema))
+        self.template = self.engine.make_template(self.ema.module)
         self.engine.shard(self.model, self.ema.module)
-        self.forward, self.optimizer = self.engine.prepare(self.model, optimizer(self.model, training))
-        self.best, self.tally = Best(), Tally()
+        self.forward, self.optimizer = self.engine.prepare(self.model, make_optimizer(self.model, training))
+        self.best, self.running_means = Best(), RunningMeans()
         self.step, self.updated_at = 0, -1
 
     def run(self) -> Iterator[Record]:
         """Train to the end, yielding a record at every multiplier update. Resumes where a loaded state left off."""
         every = self.settings.dual.steps_per_update
         while True:
-            if self.updated_at != self.step and (self.step % every == 0 or self.finished):
+            if self.updated_at != self.step and (self.step % every == 0 or self.is_complete):
                 yield self.update_multipliers()
-            if self.finished:
+            if self.is_complete:
                 return
             for _ in range(min(every - self.step % every, self.settings.training.steps - self.step)):
                 self.train_step()
@@ -108,8 +107,11 @@ class Trainer:
                     step_boundary()
 
     @property
-    def finished(self) -> bool:
-        return self.step >= self.settings.training.steps or 0 < self.settings.selection.patience <= self.best.stale
+    def is_complete(self) -> bool:
+        return (
+            self.step >= self.settings.training.steps
+            or 0 < self.settings.selection.patience <= self.best.updates_since_improvement
+        )
 
     def train_step(self) -> None:
         """One optimizer step on L_s + unlabeled_weight · L_u."""
@@ -119,18 +121,18 @@ class Trainer:
         labeled, parts = self.batches.shard(self.batches.labeled.peek()), self.settings.hardware.accumulate
         batch = self.batches.draw(self.step, self.engine.device)
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.random.fork_rng(), self.tally.batch(self.step, labeled, batch.index):
+        with torch.random.fork_rng(), self.running_means.track_batch(self.step, labeled, batch.index):
             # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
             torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
             for number in range(parts):
                 with self.engine.without_sync(self.forward, number < parts - 1):
                     loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
-                    self.tally.watch(loss)
+                    self.running_means.track_loss(loss)
                     self.engine.backward(loss)
         self.engine.clip(self.forward, self.optimizer)
         self.optimizer.step()
         if self.selftraining is not None:
-            self.selftraining.settle()
+            self.selftraining.commit()
         self.ema.update_parameters(self.model)
         self.step += 1
 
@@ -138,7 +140,7 @@ class Trainer:
         one = torch.ones(())
         if self.selftraining is None or batch.weak is None or batch.strong is None or batch.index is None:
             labeled = self._labeled_loss(self.forward(batch.x), batch.y)
-            self.tally.add(len(batch.x), steps=one, labeled_loss=labeled)
+            self.running_means.add(len(batch.x), steps=one, labeled_loss=labeled)
             return labeled
         first, second = len(batch.x), len(batch.x) + len(batch.strong)
         if self.settings.training.batchnorm == "separate":
@@ -155,9 +157,9 @@ class Trainer:
         if self.task.unlabeled_truth is not None:
             label = target.argmax(1) if target.is_floating_point() else target
             right = used * (label == self.task.unlabeled_truth[batch.index].to(weak.device))
-            self.tally.add(0, right=right.sum())
+            self.running_means.add(0, right=right.sum())
         seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
-        self.tally.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
+        self.running_means.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
         return labeled + self.settings.selftraining.unlabeled_weight * unlabeled
 
     def _labeled_loss(self, logits: Tensor, y: Tensor) -> Tensor:
@@ -187,7 +189,7 @@ class Trainer:
             return Measurement(counted, scores, validation.labels)
         batch = self.settings.training.evaluation_batch
         shard, rounds = self.batches.shard_and_rounds(len(validation), batch)
-        counted = counts(self.ema.module, validation, classes, batch, self.engine.device, shard, rounds)
+        counted = count_confusion(self.ema.module, validation, classes, batch, self.engine.device, shard, rounds)
         return Measurement(self.engine.total(counted))
 
     def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:
@@ -196,14 +198,14 @@ class Trainer:
         shard, rounds = self.batches.shard_and_rounds(len(index), batch)
         whole = torch.zeros(len(index), self.task.classes)
         if len(index):
-            whole[shard] = logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
+            whole[shard] = compute_logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
         return self.engine.total(whole)
 
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
         """The confusion that drives the multipliers, the same on all processes."""
         gain, names = self.multipliers.gain, self.task.class_names
         confusion = measured_confusion(measurement, gain, self.task.train_prior, names)
-        return Confusion(self.engine.same(confusion.rates), confusion.prior)
+        return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
     def update_multipliers(self, confusion: Confusion | None = None) -> Record:
         """Take one dual step from a confusion, and remember the model if it is the one to keep.
@@ -217,7 +219,7 @@ class Trainer:
             self.multipliers.update(confusion, step_size)
         self.engine.require_same(self.multipliers.value, "multipliers")
         self.engine.require_same(self.multipliers.entries, "gains")
-        now, selection = standing(self.objective, confusion, self.settings.selection.tolerance), self.settings.selection
+        now, selection = score_on(self.objective, confusion, self.settings.selection.tolerance), self.settings.selection
         selected = self.best.consider(
             now, self.step, lambda: self.engine.weights(self.ema.module), gain.entries, selection.keep == "last"
         )
@@ -234,21 +236,25 @@ class Trainer:
             payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
             step_size=step_size,
             lr=self.lr,
-            **self.tally.means(self.engine.total),
+            **self.running_means.read_and_restart(self.engine.total),
         )
 
     def best_model(self) -> nn.Module:
-        """A copy of the averaged model as it was when it was selected, in evaluation mode."""
+        """A new model with the weights of the averaged model that was selected, in evaluation mode."""
+        return self.copy_model(self.best.state)
+
+    def copy_model(self, weights: dict[str, Tensor]) -> nn.Module:
+        """A new model with these weights, in evaluation mode."""
         model = copy.deepcopy(self.template)
-        model.load_state_dict(self.best.state)
+        model.load_state_dict(weights)
         return model.eval()
 
     def selected_weights(self) -> dict[str, Tensor]:
-        """Those of `best_model`."""
-        return self.best.state
+        """A copy of the weights of the averaged model that was selected, on the CPU."""
+        return self.best.copy_weights()
 
     def last_weights(self) -> dict[str, Tensor]:
-        """The averaged model as it is now. Where it is sharded, all processes must ask together."""
+        """A copy of the averaged weights as they are now; where they are sharded, all processes must ask together."""
         return self.engine.weights(self.ema.module)
 
     @property
@@ -258,7 +264,7 @@ class Trainer:
     @property
     def lr(self) -> float:
         training = self.settings.training
-        return learning_rate(training.schedule, training.lr, self.progress) * warming(self.step, training.warmup)
+        return learning_rate(training.schedule, training.lr, self.progress) * warmup_factor(self.step, training.warmup)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole game; loading it and running on is bit-identical to never having stopped (on a CPU).
@@ -272,7 +278,7 @@ class Trainer:
             "ema": self.engine.weights(self.ema.module),
             "averaged": self.ema.n_averaged.clone(),
             "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
-            "tally": self.tally.state_dict(self.engine.total),
+            "running_means": self.running_means.state_dict(self.engine.total),
             "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
             **{name: getattr(self, name).state_dict() for name in self._PARTS},
         }
@@ -287,7 +293,7 @@ class Trainer:
         for name in self._PARTS:
             if keeps_order or name != "batches":
                 getattr(self, name).load_state_dict(state[name])
-        self.tally.load_state_dict(state["tally"], self.engine.first)
+        self.running_means.load_state_dict(state["running_means"], self.engine.is_main)
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import Split, halves, long_tail
+from csst.data.splits import long_tail, split_hash, split_held_out
 from csst.data.task import Labeled, Task, as_labels
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
@@ -85,24 +85,31 @@ class ImageArrays:
             unlabeled_reversed=self.unlabeled_reversed,
             seed=seed,
         )
-        split = Split(pool.labeled, pool.unlabeled, *halves(y["y_test"], seed, names, self.validation, self.test))
+        validation, test = split_held_out(y["y_test"], seed, names, self.validation, self.test)
 
-        def part(images: np.ndarray, labels: np.ndarray, index: np.ndarray) -> Labeled:
-            return Labeled(torch.from_numpy(images[index]), torch.from_numpy(labels[index]))
+        def part(images: np.ndarray, labels: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return images[index], labels[index]
 
-        unlabeled = part(train, y["y_train"], split.unlabeled)
+        parts = {
+            "labeled": part(train, y["y_train"], pool.labeled),
+            "unlabeled": part(train, y["y_train"], pool.unlabeled),
+            "validation": part(held, y["y_test"], validation),
+            "test": part(held, y["y_test"], test),
+        }
+        tensors = {key: Labeled(torch.from_numpy(x), torch.from_numpy(labels)) for key, (x, labels) in parts.items()}
         return Task(
             name,
             names,
-            part(train, y["y_train"], split.labeled),
-            unlabeled.inputs,
-            part(held, y["y_test"], split.validation),
-            part(held, y["y_test"], split.test),
+            tensors["labeled"],
+            tensors["unlabeled"].inputs,
+            tensors["validation"],
+            tensors["test"],
             weak=Weak(self.padding),
             strong=Strong(padding=self.padding),
             kind="image",
-            unlabeled_truth=unlabeled.labels,
-            split_hash=split.hash,
+            unlabeled_truth=tensors["unlabeled"].labels,
+            # Of the pixels and labels themselves: a changed image is another split, whatever its index.
+            split_hash=split_hash(*(array for pair in parts.values() for array in pair)),
         )
 
     def _read(self) -> Stored:

@@ -16,7 +16,7 @@ from torch import Tensor
 from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import Split, cut, halves, long_tail, split_hash
+from csst.data.splits import Split, long_tail, split_hash, split_held_out, stratified_pair
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
@@ -30,7 +30,7 @@ SHOWN = 20  # bad images named in an error
 class ImageFolder:
     """Images from files of any size: PNG, JPEG, WebP, BMP, GIF.
 
-    They become RGB, turned upright, the shorter side resized to `size` and the centre cut out; transparent pixels
+    They become RGB, turned upright, the shorter side resized to `size` and the center cut out; transparent pixels
     become white. The classes, sorted by name, are the sub-folders of `path` or the labels of `table`.
 
     Args:
@@ -38,7 +38,7 @@ class ImageFolder:
         table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
         unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
         test_path: a folder with the same sub-folders, cut in half for validation and test.
-        held_out: share of each class held out, half for validation and half for test; unused with test_path.
+        held_out: fraction of each class held out, half for validation and half for test; unused with test_path.
         labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
         unlabeled: unlabeled images of the first class, cut from the class folders likewise.
         imbalance: first over last class of that long tail.
@@ -109,7 +109,7 @@ class ImageFolder:
         if bool(self.path) == bool(self.table):
             raise InputError("give the images as either path (class folders) or table (a CSV file)")
         if not 0 < self.held_out < 1:
-            raise InputError(f"held_out is a share between 0 and 1; found {self.held_out}")
+            raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
             raise InputError("labeled, unlabeled and in_memory_megabytes must be at least 0")
         if not self.labeled and (self.unlabeled or self.imbalance != 1):
@@ -150,9 +150,9 @@ class ImageFolder:
             held = np.flatnonzero(~in_pool)
             counts = torch.from_numpy(np.bincount(labels[held], minlength=len(names)))
             refuse_empty_classes(counts, names, "recall", "test_path")
-            validation, test = (held[index] for index in halves(labels[held], seed, names))
+            validation, test = (held[index] for index in split_held_out(labels[held], seed, names))
         else:
-            validation, test = (known[index] for index in cut(labels[known], seed, sizes))
+            validation, test = (known[index] for index in stratified_pair(labels[known], seed, sizes))
         rest = np.setdiff1d(known, np.concatenate([validation, test]))
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:

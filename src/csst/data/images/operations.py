@@ -116,7 +116,7 @@ def sharpness(images: Tensor, magnitude: Tensor) -> Tensor:
     height, width = images.shape[2:]
     if min(height, width) < 3:
         return result
-    # In a flattened image the neighbours are at fixed distances; sums across a row's end fall on border pixels only.
+    # In a flattened image the neighbors are at fixed distances; sums across a row's end fall on border pixels only.
     pixels = result.flatten(2)
     wide = pixels.to(torch.int16)
     rows = wide[..., : -2 * width] + wide[..., width:-width] + wide[..., 2 * width :]

@@ -1,6 +1,6 @@
 """Image files on disk as examples: decoded when asked for, in worker processes if wanted, or ahead of time.
 
-decode        one file -> RGB, the centre square, size x size
+decode        one file -> RGB, the center square, size x size
 Readers       worker processes that decode, shared by all parts of one data set
 ImageFiles    files as examples: `files[indices]` is uint8 (B, 3, size, size)
 """
@@ -35,9 +35,9 @@ Job = Future[tuple[np.ndarray, dict[int, str]]]
 
 
 def decode(path: str, size: int) -> np.ndarray:
-    """An image as RGB uint8 (3, size, size): turned upright, its centre square resized.
+    """An image as RGB uint8 (3, size, size): turned upright, its center square resized.
 
-    That is the shorter side resized to `size`, then the centre crop. Transparent pixels become white, 16 bits become 8.
+    That is the shorter side resized to `size`, then the center crop. Transparent pixels become white, 16 bits become 8.
     """
     from PIL import Image, ImageOps
 

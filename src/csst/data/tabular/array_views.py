@@ -22,16 +22,16 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Corrupt:
-    """Noise, then a share of the features taken from another example of the batch (their empirical marginals)."""
+    """Noise, then a fraction of the features taken from another example of the batch (their empirical marginals)."""
 
     scale: Tensor
     size: float
-    share: float
+    fraction: float
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         noisy = Noise(self.scale, self.size)(batch, generator)
         donor = noisy[torch.randperm(len(batch), generator=generator).to(batch.device)]
-        swap = torch.rand(batch.shape, generator=generator) < self.share
+        swap = torch.rand(batch.shape, generator=generator) < self.fraction
         return torch.where(swap.to(batch.device), donor, noisy)
 
 

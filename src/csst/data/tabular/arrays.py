@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import split_hash, stratified
+from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.array_views import Corrupt, Noise
-from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make
+from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make_task
 from csst.errors import InputError, nearest
 
 KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
@@ -23,14 +23,14 @@ class Arrays:
     """A task from an `.npz` file.
 
     Keys: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and y_test,
-    class_names. Without a validation set, a share of the labeled examples is held out, stratified by class.
+    class_names. Without a validation set, a fraction of the labeled examples is held out, stratified by class.
 
     Args:
         path: the .npz file.
-        validation: share of the labeled examples held out where the file has no validation set.
+        validation: fraction of the labeled examples held out where the file has no validation set.
         weak_noise: noise of the weak view, in standard deviations of each feature.
         strong_noise: noise of the strong view.
-        strong_corruption: share of the features that the strong view takes from another example.
+        strong_corruption: fraction of the features that the strong view takes from another example.
     """
 
     path: str = ""
@@ -99,7 +99,7 @@ def from_arrays(
     if "x_validation" in arrays:
         held = (arrays["x_validation"], _needed(arrays, "y_validation"))
     else:
-        out = torch.from_numpy(stratified(labeled[1].numpy(), validation, seed, names))
+        out = torch.from_numpy(hold_out(labeled[1].numpy(), validation, seed, names))
         keep = torch.ones(len(labeled[1]), dtype=torch.bool)
         keep[out] = False
         held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
@@ -107,7 +107,7 @@ def from_arrays(
     rest: Any = rows.unlabeled
     scale = torch.cat([labeled[0], rest]).float().std(0)
     weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
-    return make(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+    return make_task(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
 
 
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:

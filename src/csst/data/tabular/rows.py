@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from csst.data.splits import split_hash
-from csst.data.tabular.table_views import Neighbourly, NumberNoise, Scarf
+from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import is_sparse, statistics
 from csst.data.task import Examples, Labeled, Task, View
 
@@ -94,8 +94,8 @@ def make_views(rows: RowParts, kind: str) -> tuple[View, View]:
     is_category = torch.tensor(rows.sizes) > 0
     scale = torch.where(is_category, torch.zeros(()), std)
     if kind == "embedding":
-        return NumberNoise(scale), Neighbourly(pool, mean, scale)
-    return NumberNoise(scale), Scarf(pool, scale, torch.where(is_category, -torch.ones(()), mean))
+        return NumberNoise(scale), NeighborMix(pool, mean, scale)
+    return NumberNoise(scale), ScarfCorruption(pool, scale, torch.where(is_category, -torch.ones(()), mean))
 
 
 def _arrays(rows: Any) -> list[np.ndarray]:

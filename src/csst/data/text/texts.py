@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import Split, halves, long_tail, stratified
+from csst.data.splits import Split, hold_out, long_tail, split_held_out
 from csst.data.task import Labeled, RowTask, Task
 from csst.data.text.files import HUGGING_FACE, Columns, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
@@ -108,7 +108,7 @@ class TextFile:
         if self.validation_path:
             validation = self._held(self.validation_path, "validation", names)
         else:
-            out = stratified(y, self.validation, seed, names)
+            out = hold_out(y, self.validation, seed, names)
             keep[out] = False
             validation = Labeled(pool.part(out), torch.from_numpy(y[out]))
         index = np.flatnonzero(keep)
@@ -184,7 +184,7 @@ class LongTailTexts:
                 f"every text of {self.test_path or self.path} is a training text too: give others by --data.test_path"
             )
         cut = long_tail(y, self.labeled, self.unlabeled, self.imbalance, seed=seed)
-        halved = halves(held_y[fresh], seed, names, self.validation, self.test)
+        halved = split_held_out(held_y[fresh], seed, names, self.validation, self.test)
         split = Split(cut.labeled, cut.unlabeled, fresh[halved[0]], fresh[halved[1]])
 
         def part(source: Sequence[str], labels: np.ndarray, index: np.ndarray) -> Labeled:

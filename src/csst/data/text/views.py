@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from csst.data.task import View, unchanged
+from csst.data.task import View, identity_view
 from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
 from csst.data.text.word_views import EDA, OPERATIONS, SpanMask, TokenDropout, draws
@@ -121,4 +121,4 @@ class TextViews:
             return TokenDropout(self.strength)
         if name == "span":
             return SpanMask(self.strength, self.span, self.mask_word)
-        return unchanged
+        return identity_view

@@ -1,4 +1,4 @@
-"""A goal as a sentence: `csst.objective("max mean(recall) s.t. coverage >= 0.95/K")`."""
+"""An objective as a sentence: `csst.objective("max mean(recall) s.t. coverage >= 0.95/K")`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def objective(
 
     class_names and groups may be given now or later, with `.bind`. metric_prior: under which class prior the gain
     is derived, None for the default (see `docs/explanation/choices.md`). epsilon: how far the rates are smoothed
-    before differentiating. floor: the smallest multiplier of a worst case, as a share of uniform.
+    before differentiating. floor: the smallest multiplier of a worst case, as a fraction of uniform.
     """
     if isinstance(text, Sentence):
         return replace(text, binding=text.binding.extended(None, class_names, groups))

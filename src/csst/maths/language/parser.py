@@ -66,7 +66,7 @@ class Parser:
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
         if first.text != "max":
             hint = (
-                "to minimise a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
+                "to minimize a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
             )
             raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
         self.at += 1
@@ -79,7 +79,7 @@ class Parser:
                 constraints += self.constraint()
         if self.now.kind != "end":
             if self.now.text in (">=", "<=", "≥", "≤"):
-                raise self.error("a constraint comes after 's.t.': max <goal> s.t. <constraint>", self.now)
+                raise self.error("a constraint comes after 's.t.': max <objective> s.t. <constraint>", self.now)
             raise self.error(f"did not expect {self.now.text!r} here: an operator, ',' or 's.t.' may follow", self.now)
         return goal, tuple(constraints)
 

@@ -27,7 +27,7 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
-    shown,
+    render,
     walk,
 )
 from csst.maths.objectives import MetricPrior, Objective
@@ -38,7 +38,7 @@ PRIOR_SENSITIVE = {"precision", "f1", "jaccard"}
 
 @dataclass(frozen=True)
 class Worst:
-    """One min(...) of the goal with its constant factor, e.g. 0.5*min(recall)."""
+    """One min(...) of the objective with its constant factor, e.g. 0.5*min(recall)."""
 
     factor: Node
     call: Call
@@ -46,9 +46,9 @@ class Worst:
 
 @dataclass(frozen=True, eq=False)
 class Sentence(Objective):
-    """max <goal> s.t. <constraints>. Made by `csst.objective`; two sentences are equal if they mean the same."""
+    """max <objective> s.t. <constraints>. Made by `csst.objective`; two sentences are equal if they mean the same."""
 
-    goal: Node
+    expression: Node
     constraints: tuple[Constraint, ...]
     text: str
     binding: Binding = field(default_factory=Binding)
@@ -59,12 +59,12 @@ class Sentence(Objective):
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:
             raise InputError(f"epsilon must lie between 0 and 1; found {self.epsilon}")
-        if shape(self.goal, self.text):
+        if shape(self.expression, self.text):
             raise self._error(
-                "the goal is a vector, one value per class: choose mean(...) or min(...) of it", self.goal
+                "the objective is a vector, one value per class: choose mean(...) or min(...) of it", self.expression
             )
-        if is_constant(self.goal):
-            raise self._error("the goal holds no metric, so there is nothing to maximise", self.goal)
+        if is_constant(self.expression):
+            raise self._error("the objective holds no metric, so there is nothing to maximize", self.expression)
         for constraint in self.constraints:
             shape(constraint, self.text)
             if is_constant(constraint):
@@ -79,9 +79,9 @@ class Sentence(Objective):
 
     @cached_property
     def parts(self) -> tuple[tuple[tuple[Node, Node], ...], tuple[Worst, ...]]:
-        """The goal as a sum: (factor, smooth term)s, and the worst cases."""
+        """The objective as a sum: (factor, smooth term)s, and the worst cases."""
         smooth, worst = [], []
-        for factor, node in _addends(self.goal, Number(1)):
+        for factor, node in _addends(self.expression, Number(1)):
             if isinstance(node, Call) and node.function == "min":
                 needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
                 if (not needs_classes or self.binding.classes) and float(
@@ -135,10 +135,10 @@ class Sentence(Objective):
         named = []
         for worst in self.parts[1]:
             for arg in worst.call.args:
-                named += [shown(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
+                named += [render(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
         for constraint in self.constraints:
             size = entries(constraint, self.binding, self.text)
-            named += [shown(at_class(constraint, k, self.binding)) for k in range(size)]
+            named += [render(at_class(constraint, k, self.binding)) for k in range(size)]
         return tuple(named)
 
     def value(self, c: Confusion) -> Tensor:
@@ -152,14 +152,14 @@ class Sentence(Objective):
     ) -> Sentence:
         return replace(self, binding=self.binding.extended(classes, class_names, groups))
 
-    def bound_to(self, train_prior: Tensor) -> Sentence:
+    def bind_prior(self, train_prior: Tensor) -> Sentence:
         derived = head_tail(train_prior)
         missing = {name: derived[name] for name in derived if self.binding.group(name) is None}
         return self.bind(len(train_prior), groups=missing)
 
     def __str__(self) -> str:
-        constraints = ", ".join(map(shown, self.constraints))
-        return f"max {shown(self.goal)}" + (f" s.t. {constraints}" if constraints else "")
+        constraints = ", ".join(map(render, self.constraints))
+        return f"max {render(self.expression)}" + (f" s.t. {constraints}" if constraints else "")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sentence) and self._key == other._key
@@ -169,7 +169,7 @@ class Sentence(Objective):
 
     @property
     def _key(self) -> tuple[object, ...]:
-        return (self.goal, self.constraints, self.binding, self.epsilon, self.floor, self.metric_prior)
+        return (self.expression, self.constraints, self.binding, self.epsilon, self.floor, self.metric_prior)
 
     def _size(self, worst: Worst) -> int:
         self._need_classes()
@@ -186,7 +186,7 @@ class Sentence(Objective):
         return self.binding.extended(c.classes, None, None)
 
     def _check_references(self) -> None:
-        for node in (n for tree in (self.goal, *self.constraints) for n in walk(tree)):
+        for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
             index = node.index if isinstance(node, Metric) else Group(node.group) if isinstance(node, Each) else None
             if isinstance(index, Group) and (self.binding.class_names or self.binding.groups):
                 members(index, node, self.binding, self.text, may_wait=True)
@@ -209,7 +209,7 @@ def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> Metri
 
 
 def _addends(node: Node, factor: Node) -> Iterator[tuple[Node, Node]]:
-    """The goal flattened into (constant factor, term)s."""
+    """The objective flattened into (constant factor, term)s."""
     if isinstance(node, Sum):
         for sign, term in node.terms:
             yield from _addends(term, factor if sign == "+" else Negative(factor))

@@ -93,24 +93,24 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
-def shown(node: Node, level: int = 0) -> str:
+def render(node: Node, level: int = 0) -> str:
     """The text of a tree, with the fewest brackets; parsing it gives the tree back. level: 0 sum, 1 term, 2 factor."""
     if isinstance(node, Constraint):
-        return f"{shown(node.left)} {node.sign} {shown(node.right)}"
+        return f"{render(node.left)} {node.sign} {render(node.right)}"
     if isinstance(node, Sum):
-        text = shown(node.terms[0][1], 1) + "".join(f" {sign} {shown(n, 1)}" for sign, n in node.terms[1:])
+        text = render(node.terms[0][1], 1) + "".join(f" {sign} {render(n, 1)}" for sign, n in node.terms[1:])
         return f"({text})" if level >= 1 else text
     if isinstance(node, Term):
-        text = shown(node.factors[0][1], 2) + "".join(f"{sign}{shown(n, 2)}" for sign, n in node.factors[1:])
+        text = render(node.factors[0][1], 2) + "".join(f"{sign}{render(n, 2)}" for sign, n in node.factors[1:])
         return f"({text})" if level >= 2 else text
     if isinstance(node, Negative):
-        return f"-{shown(node.of, 2)}"
+        return f"-{render(node.of, 2)}"
     if isinstance(node, Metric):
         return node.name if node.index is None else f"{node.name}[{_index(node.index)}]"
     if isinstance(node, Each):
         return f"each({node.metric}, {node.group})"
     if isinstance(node, Call):
-        return f"{node.function}({', '.join(shown(arg) for arg in node.args)})"
+        return f"{node.function}({', '.join(render(arg) for arg in node.args)})"
     return repr(node.value) if isinstance(node, Number) else "K"
 
 
