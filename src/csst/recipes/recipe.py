@@ -22,6 +22,7 @@ NETWORK_SETTINGS = (
     "selftraining.",
     "dual.",
     "selection.",
+    "data.validation",
     "data.views.",
     "data.weak_noise",
     "data.strong_noise",
