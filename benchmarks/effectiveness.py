@@ -20,7 +20,7 @@ from pathlib import Path
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
 from csst.report.tables import markdown
-from csst.runs.compare import Line, Outcome, compare, lines, parallel, run_folder
+from csst.runs.compare import ComparisonRow, Outcome, compare, lines, parallel, run_folder
 from csst.runs.rows import Row, rows
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
@@ -44,12 +44,12 @@ def base_of(name: str, data_dir: Path | None) -> Recipe:
     return replace(base, data=data, model=model, training=training, dual=dual, hardware=hardware)
 
 
-def verdict(table: list[Line], measure: str) -> str:
+def verdict(table: list[ComparisonRow], measure: str) -> str:
     """Is CSST, finished, ahead of the best finished baseline by more than one standard error?
 
     Only rows with all seeds take part: a single lucky seed is no best baseline.
     """
-    finished = [line for line in table if line.finished]
+    finished = [line for line in table if line.is_adjusted]
     full = [line for line in finished if line.n == max(one.n for one in finished)]
     ours = next((line for line in full if line.label == "csst-fixmatch"), None)
     baselines = [line for line in full if not line.label.startswith("csst")]
@@ -118,7 +118,7 @@ def main() -> None:
             title += f" {missing} runs are missing.\n\n" if missing else "\n\n"
             parts.append(title + markdown(table))
             print(parts[-1], flush=True)
-    text = '# Effectiveness\n\nTest set, mean ± std over seeds. Rows with "+ post-hoc" use the decision rule that was '
+    text = '# Effectiveness\n\nTest set, mean ± std over seeds. Rows with "+ rule" use the decision rule that was '
     text += "fitted on validation after training.\n\n" + "\n".join(parts)
     if given.write:
         here = Path(__file__).parent

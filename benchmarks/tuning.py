@@ -38,7 +38,7 @@ def made(setting: tuple[str, float, str, float], seed: int) -> Recipe:
         base,
         method=method,
         seed=seed,
-        finish="posthoc",
+        rule="fit",
         selftraining=replace(base.selftraining, unlabeled_weight=weight),
         dual=replace(base.dual, initial=initial, step_size=step),
     )
@@ -46,9 +46,9 @@ def made(setting: tuple[str, float, str, float], seed: int) -> Recipe:
 
 def row(setting: tuple[str, float, str, float], runs: list[dict[str, Any]]) -> str:
     columns = [
-        [run["posthoc"]["value"] for run in runs],
-        [run["posthoc"]["test"]["min_recall"] for run in runs],
-        [run["posthoc"]["test"]["mean_recall"] for run in runs],
+        [run["adjusted"]["value"] for run in runs],
+        [run["adjusted"]["test"]["min_recall"] for run in runs],
+        [run["adjusted"]["test"]["mean_recall"] for run in runs],
         [run["test"]["min_recall"] for run in runs],
         [run["test"]["mean_recall"] for run in runs],
     ]

@@ -167,7 +167,7 @@ class FittedModel:
         """Who decides, in words."""
         details = self.full_details
         if not isinstance(self.model, Portfolio):
-            return f"network, {details.about['method']}{'' if details.adjusted is None else ' + post-hoc'}"
+            return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
         names = " + ".join(member.name for member in self.model.members)
         left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
         return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
@@ -213,8 +213,8 @@ class FittedModel:
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
         objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
-        has_rule = "posthoc" in metrics and weights is None
-        rule = rule_from_dict(metrics["posthoc"]["rule"]) if has_rule else None
+        has_rule = "adjusted" in metrics and weights is None
+        rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
         model: nn.Module | Portfolio
         if recipe.uses_network:
@@ -261,10 +261,10 @@ def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
     """What the card of a run's model says of the run."""
     if not metrics:
         return {}
-    numbers = metrics["posthoc"] if has_rule else metrics
+    numbers = metrics["adjusted"] if has_rule else metrics
     parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
     return {
-        "method": f"{metrics['method']}{' + post-hoc' if has_rule else ''}, recipe {metrics['recipe']}",
+        "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics['recipe']}",
         "data_hash": metrics["split_hash"],
         "measured": {
             part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}

@@ -20,7 +20,7 @@ from csst.data import Toy
 from csst.fitted import MODEL, FittedModel
 from csst.recipes import from_dict
 from csst.runs.execute import execute
-from csst.runs.folder import CHECKPOINT, PREVIOUS, SEAL, SEALED, Run
+from csst.runs.folder import CHECKPOINT, CHECKSUM_MAGIC, CHECKSUM_SIZE, PREVIOUS, Run
 from tests.helpers.runs import QUICK, Stop, compared, same
 
 
@@ -48,15 +48,15 @@ def test_two_checkpoints_are_kept_each_with_a_checksum(cut):
     newest, before = (Run(cut).load(name)["trainer"]["step"] for name in (CHECKPOINT, PREVIOUS))
     assert (newest, before) == (40, 30)
     for name in (CHECKPOINT, PREVIOUS):
-        assert (cut / name).read_bytes()[-SEALED:].startswith(SEAL)
+        assert (cut / name).read_bytes()[-CHECKSUM_SIZE:].startswith(CHECKSUM_MAGIC)
 
 
 def damages(data):
     yield data[:0]
     yield data[: len(data) // 2]
     yield data[:-1]
-    yield data[:-SEALED]
-    for at in (0, 100, len(data) // 2, len(data) - SEALED - 1, len(data) - SEALED, len(data) - 1):
+    yield data[:-CHECKSUM_SIZE]
+    for at in (0, 100, len(data) // 2, len(data) - CHECKSUM_SIZE - 1, len(data) - CHECKSUM_SIZE, len(data) - 1):
         yield data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
 
 
@@ -124,7 +124,7 @@ def test_a_hostile_checkpoint_runs_no_code_even_with_a_checksum(cut, tmp_path):
     (cut / PREVIOUS).unlink()
     Run(cut).save(CHECKPOINT, {**whole, "trainer": Bomb()})
     (cut / PREVIOUS).unlink()
-    assert (cut / CHECKPOINT).read_bytes()[-SEALED:].startswith(SEAL)
+    assert (cut / CHECKPOINT).read_bytes()[-CHECKSUM_SIZE:].startswith(CHECKSUM_MAGIC)
     with pytest.raises(csst.InputError, match="cannot be read as a checkpoint"):
         execute(QUICK, cut, resume=True)
     (cut / PREVIOUS).write_bytes(pickle.dumps(Bomb()))

@@ -92,9 +92,9 @@ def test_a_run_predicts_what_the_estimator_predicts(run, data, fitted):
     np.testing.assert_allclose(probs, fitted.predict_proba(new), atol=1e-6)
     assert (fitted.predict(new) != fitted.predict_proba(new).argmax(1)).any(), "the rule must matter for this test"
     found = metrics_of(run)
-    assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
-    assert found["posthoc"]["chosen"] == fitted.fit_.full_details.adjusted.chosen
-    assert found["posthoc"]["validation"]["estimate"] == json.loads(json.dumps(fitted.fit_.expected.as_dict()))
+    assert found["adjusted"]["rule"] == fitted.fit_.rule.as_dict()
+    assert found["adjusted"]["chosen"] == fitted.fit_.full_details.adjusted.chosen
+    assert found["adjusted"]["validation"]["estimate"] == json.loads(json.dumps(fitted.fit_.expected.as_dict()))
     stored = unpack((run / "model.safetensors").read_bytes(), "it")
     np.testing.assert_allclose(stored.probs(new), fitted.fit_.model.probs(new), atol=1e-12)
 
@@ -111,7 +111,7 @@ def test_metrics_name_the_members(run, data, fitted):
     with np.load(data / "mine.npz") as arrays:
         decided, truth = fitted.predict(arrays["x_test"]), arrays["y_test"]
         plain = fitted.fit_.probs(arrays["x_test"]).argmax(1).numpy()
-    for part, guess in ((found["posthoc"]["test"], decided), (found["test"], plain)):
+    for part, guess in ((found["adjusted"]["test"], decided), (found["test"], plain)):
         counts = [[int(((truth == k) & (guess == j)).sum()) for j in range(3)] for k in range(3)]
         assert part["confusion"] == counts
     assert not (run / "model.pt").exists()
@@ -137,7 +137,7 @@ def test_evaluate_measures_the_test_rows_again(run, data, tmp_path, capsys):
     assert "linear + forest for 'max min(recall)'" in " ".join(shown.split())
     other = copied(run, tmp_path)
     changed = metrics_of(run)
-    changed["posthoc"]["test"]["confusion"][0][0] += 1
+    changed["adjusted"]["test"]["confusion"][0][0] += 1
     (other / "metrics.json").write_text(json.dumps(changed))
     assert main(["evaluate", str(other)]) == 1
     assert "differs from metrics.json" in capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_frontier_of_a_run(run, tmp_path, capsys):
 def test_export_of_a_run(linear_run, run, data, tmp_path, capsys):
     path = tmp_path / "model.safetensors"
     assert main(["export", str(linear_run), "--to", "safetensors", "-o", str(path)]) == 0
-    assert "linear + post-hoc, recipe array" in (tmp_path / "model.card.md").read_text()
+    assert "linear + rule, recipe array" in (tmp_path / "model.card.md").read_text()
     portfolio = unpack((linear_run / "model.safetensors").read_bytes(), "it")
     with torch.no_grad():
         again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
@@ -219,7 +219,7 @@ def test_a_validation_set_of_the_file_is_judged_under_the_prior_asked_for(data, 
     assert sum(found["labeled_counts"]) == 70
     asked = {"validation": (held, truth), "deployment_prior": [0.2, 0.3, 0.5]}
     fitted = CSSTClassifier(learner="linear", **asked).fit(X, y)
-    assert found["posthoc"]["rule"] == fitted.fit_.rule.as_dict()
+    assert found["adjusted"]["rule"] == fitted.fit_.rule.as_dict()
     assert "test" not in found
     assert main(["evaluate", str(tmp_path / "run")]) == 0
 

@@ -123,7 +123,7 @@ def write_run(
         "warnings": list(warnings),
     }
     if posthoc:
-        metrics["posthoc"] = {
+        metrics["adjusted"] = {
             "sentence": "Adjusted <b>on validation</b> by cross-fitting.",
             "frontier_sentence": "No rule meets <all> constraints.",
             "validation": measured(confusion(rng, classes, 0.93), bound),

@@ -138,7 +138,7 @@ def test_one_run_in_words_and_numbers(tmp_path):
     worst = test["recall"].index(min(test["recall"]))
     count = metrics["labeled_counts"][worst]
     assert f"the worst one (class {worst}, {count} labeled) at {test['min_recall']:.3f}" in page
-    assert f"the worst class is at {metrics['posthoc']['test']['min_recall']:.3f}" in page
+    assert f"the worst class is at {metrics['adjusted']['test']['min_recall']:.3f}" in page
     assert "(0.11 to 0.87 with 95% confidence)" in page
     assert "No rule meets &lt;all&gt; constraints." in page
     for part in ("validation", "test"):
@@ -146,7 +146,7 @@ def test_one_run_in_words_and_numbers(tmp_path):
     words = Read(page).text["text"]
     for name, labeled in zip(metrics["class_names"], metrics["labeled_counts"], strict=True):
         assert f"{name} ({labeled:,})" in words
-    for row in metrics["posthoc"]["test"]["confusion"]:  # of the model that is used
+    for row in metrics["adjusted"]["test"]["confusion"]:  # of the model that is used
         for cell in row:
             assert cell == 0 or str(cell) in words
     assert "training:\n  steps: 400" in page

@@ -30,7 +30,7 @@ def a_run() -> ShownRun:
     point = {"mean_recall": 0.7, "min_recall": 0.5, "min_coverage": 0.2}
     posthoc = {"test": numbers(0.3), "validation": numbers(0.3), "frontier": [point, point]}
     posthoc["unadjusted"] = {"validation": numbers(0.2)}
-    metrics = {"test": numbers(0.1), "validation": numbers(0.1), "posthoc": posthoc}
+    metrics = {"test": numbers(0.1), "validation": numbers(0.1), "adjusted": posthoc}
     return ShownRun("run", {**metrics, "objective": "max mean(recall) s.t. coverage >= 0.2", "class_names": ["a", "b"]})
 
 

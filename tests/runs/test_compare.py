@@ -96,7 +96,7 @@ def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] 
     metrics = []
     for at, test in enumerate(tests):
         one = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
-        metrics.append({**one, **({"posthoc": {"test": finished[at]}} if finished else {})})
+        metrics.append({**one, **({"adjusted": {"test": finished[at]}} if finished else {})})
     return Outcome(Row(label, label, objective), metrics, [Path("x")] * len(tests))
 
 
@@ -110,11 +110,11 @@ def test_the_table_says_mean_std_and_n():
         "csst", "max min(recall)", [numbers(0.5, 0.2, 0.1), numbers(0.7, 0.4, 0.3)], [numbers(0.6, 0.5, 0.2)] * 2
     )
     table = lines([made])
-    assert [line.finished for line in table] == [False, True]
+    assert [line.is_adjusted for line in table] == [False, True]
     shown = cells(table)
     assert shown[0] == ["method", "mean recall", "min recall", "min coverage", "constraints", "seconds", "n"]
     assert shown[1] == ["csst", "0.600 ± 0.141", "0.300 ± 0.141", "0.200 ± 0.141", "–", "10", "2"]
-    assert shown[2][:3] == ["csst + post-hoc", "0.600 ± 0.000", "0.500 ± 0.000"]
+    assert shown[2][:3] == ["csst + rule", "0.600 ± 0.000", "0.500 ± 0.000"]
     two = lines([made, outcome("erm", "max mean(recall)", [numbers(0.1, 0.2, 0.3, [0.1, -0.1])] * 2)])
     assert cells(two)[0][1] == "objective"
     assert [row[5] for row in cells(two)[1:]] == ["–", "–", "missed"]
@@ -128,7 +128,7 @@ def test_the_table_says_mean_std_and_n():
         False,
     )
     assert cells([kept])[1][4] == "met 1 of 2"
-    assert "| csst + post-hoc |" in markdown(table)
+    assert "| csst + rule |" in markdown(table)
 
 
 def test_head_and_tail_columns_are_computed_from_the_confusion():
@@ -160,7 +160,7 @@ def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "digits", "--methods", "erm,csst", "--seeds", "1", "--jobs", "1", "--out", "c", *FAST]) == 0
     said = capsys.readouterr().out
-    assert "csst + post-hoc" in said
+    assert "csst + rule" in said
     stored = json.loads(Path("c/compare.json").read_text())
     assert [(row["method"], row["finished"]) for row in stored["rows"]] == [
         ("erm", None),
@@ -170,8 +170,8 @@ def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
     ]
     run = json.loads(Path("c/csst-min-recall-0/metrics.json").read_text())
     assert stored["rows"][2]["min_recall"]["values"] == [run["test"]["min_recall"]]
-    assert stored["rows"][3]["min_recall"]["values"] == [run["posthoc"]["test"]["min_recall"]]
-    assert "| csst + post-hoc |" in Path("c/compare.md").read_text()
+    assert stored["rows"][3]["min_recall"]["values"] == [run["adjusted"]["test"]["min_recall"]]
+    assert "| csst + rule |" in Path("c/compare.md").read_text()
     assert len(Path("c/compare.csv").read_text().splitlines()) == 5
     page = Path("c/compare.html").read_text()
     assert page.startswith("<!doctype html>")
@@ -187,10 +187,10 @@ def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
 
 def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "fixmatch", *FAST]) == 0
-    assert "+ post-hoc" in capsys.readouterr().out
+    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "fixmatch", *FAST]) == 0
+    assert "+ rule" in capsys.readouterr().out
     metrics = json.loads(Path("r/metrics.json").read_text())
-    finished = metrics["posthoc"]
+    finished = metrics["adjusted"]
     logits, labels = read_outputs("r").parts["test"]
     probs = torch.softmax(logits.double(), 1)
     rule = rule_from_dict(finished["rule"])
@@ -214,10 +214,10 @@ def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, m
 
 def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_path, short):
     """Selection on validation would flatter cross-fitting on validation, and it looks at undecided models only."""
-    made = replace(short, finish="posthoc", training=replace(short.training, steps=200, lr=0.5))
+    made = replace(short, rule="fit", training=replace(short.training, steps=200, lr=0.5))
     metrics = execute(made, tmp_path / "r")
     assert metrics["selected_step"] < 200, "this run was chosen because its last model is not the selected one"
-    plain = execute(replace(made, finish="none"), tmp_path / "plain")
+    plain = execute(replace(made, rule="none"), tmp_path / "plain")
     assert metrics["test"] == plain["test"]
     state, run = Run.open(tmp_path / "r").checkpoint(), Run.open(tmp_path / "r")
     assert state is not None
@@ -230,16 +230,16 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     torch.testing.assert_close(ended, read_outputs(tmp_path / "r").parts["test"][0])
     predicted = found.predict(test.inputs)
     recall = csst.Confusion.from_predictions(test.labels, predicted, 3).recall
-    assert metrics["posthoc"]["test"]["recall"] == pytest.approx(recall.tolist())
+    assert metrics["adjusted"]["test"]["recall"] == pytest.approx(recall.tolist())
 
 
 def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "erm", *FAST]) == 0
+    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
     assert main(["evaluate", "r"]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
     metrics = json.loads(Path("r/metrics.json").read_text())
-    metrics["posthoc"]["test"]["confusion"][0][0] += 1
+    metrics["adjusted"]["test"]["confusion"][0][0] += 1
     Path("r/metrics.json").write_text(json.dumps(metrics))
     assert main(["evaluate", "r"]) == 1
     assert "differs from metrics.json" in capsys.readouterr().out
@@ -260,12 +260,12 @@ def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
 
 def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--finish", "posthoc", "--objective", "max mean(recall) s.t. coverage >= 0.05, recall[3] >= 0.2"]
+    words = ["--rule", "fit", "--objective", "max mean(recall) s.t. coverage >= 0.05, recall[3] >= 0.2"]
     assert main(["train", "digits", "--out", "r", *FAST, *words]) == 0
     metrics = json.loads(Path("r/metrics.json").read_text())
-    for part in (metrics["validation"], metrics["test"], metrics["posthoc"]["test"], metrics["posthoc"]):
+    for part in (metrics["validation"], metrics["test"], metrics["adjusted"]["test"], metrics["adjusted"]):
         found = part["intervals"]["constraints"]
-        if part in (metrics["test"], metrics["posthoc"]["test"]):  # counted, and not estimated
+        if part in (metrics["test"], metrics["adjusted"]["test"]):  # counted, and not estimated
             assert [one["slack"] for one in found] == part["constraint_slack"]
         assert all(one["low"] <= one["slack"] <= one["high"] for one in found)
         assert len({one["constraint"] for one in found}) == 11
@@ -279,12 +279,12 @@ def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
 
 
 def test_finish_is_checked(short):
-    with pytest.raises(InputError, match="finish must be none or posthoc"):
-        replace(short, finish="later")
+    with pytest.raises(InputError, match="rule must be none or fit"):
+        replace(short, rule="later")
 
 
 def test_without_finish_nothing_is_fitted(short, tmp_path):
-    assert "posthoc" not in execute(short, tmp_path / "r")
+    assert "adjusted" not in execute(short, tmp_path / "r")
 
 
 def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
@@ -298,10 +298,10 @@ def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short
 def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
     """A rule that only ever says class 3, so that ignoring it cannot go unnoticed."""
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--finish", "posthoc", "--out", "r", "--method", "erm", *FAST]) == 0
+    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
     path = Path("r/metrics.json")
     metrics = json.loads(path.read_text())
-    metrics["posthoc"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]
+    metrics["adjusted"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]
     path.write_text(json.dumps(metrics))
     np.savez("new.npz", x=recipe("digits").data.load(0).test.inputs[:20].numpy())
     assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0

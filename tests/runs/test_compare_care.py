@@ -16,7 +16,7 @@ import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
 from csst.report.tables import as_csv, cells
-from csst.runs.compare import Line, SomeFailed, compare, lines
+from csst.runs.compare import Line, RunsFailed, compare, lines
 from csst.runs.execute import execute
 from csst.runs.rows import Row, rows
 from csst.training.evaluation import constraints_met
@@ -41,7 +41,7 @@ def task(seed):
         (["--objectives", "min-recall,mean-recall"], "objective"),
         (["--seed", "5"], "no --seed: use --seeds N"),
         (["--method=csst"], "no --method: use --methods"),
-        (["--finish", "none"], "no --finish: use --no_posthoc"),
+        (["--rule", "none"], "no --rule: use --no_rule"),
         (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
         (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),
     ],
@@ -69,7 +69,7 @@ def test_objectives_that_differ_in_a_sign_or_late_have_folders_of_their_own():
 
 def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatch):
     bad = Row("bad", "erm", "min-recall", {"training": {"lr": 1e30}})
-    with pytest.raises(SomeFailed, match=r"1 of 2 runs failed, such as bad-min-recall-0: .*not finite") as caught:
+    with pytest.raises(RunsFailed, match=r"1 of 2 runs failed, such as bad-min-recall-0: .*not finite") as caught:
         compare(short, [bad, Row("csl", "csl", "min-recall")], [0], tmp_path, 1, "none")
     assert [outcome.row.label for outcome in caught.value.outcomes] == ["csl"]
 
@@ -90,7 +90,7 @@ def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):
         return execute(recipe, folder, resume)
 
     monkeypatch.setattr("csst.runs.compare.execute", sometimes)
-    with pytest.raises(SomeFailed, match=r"1 of 2 .*ZeroDivisionError: of a plugin") as caught:
+    with pytest.raises(RunsFailed, match=r"1 of 2 .*ZeroDivisionError: of a plugin") as caught:
         compare(short, rows(["erm"], ["min-recall"]), [0, 1], tmp_path, 1, "none")
     assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]
 
@@ -124,7 +124,7 @@ def line(label: str, value: float, missed: list[float], kept: bool | None, finis
 
 def test_the_sentence_ranks_by_the_objective_and_its_constraints():
     free = [line("a", 0.2, [0.0], None), line("b", 0.7, [0.0], None, True), line("c", 0.3, [0.0], None)]
-    assert command.sentence(free).startswith("For 'goal', b + post-hoc has the highest value (0.700; next c, 0.300).")
+    assert command.sentence(free).startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
     assert "Measured on the test set." in command.sentence(free)
     level = command.sentence([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
     assert level.startswith("For 'goal', a and b are level (0.000).")
@@ -178,7 +178,7 @@ def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
 
 def test_the_page_of_a_comparison_has_settings_and_environment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--methods", "erm,csl", "--seeds", "1", "--jobs", "1", "--no_posthoc", "--out", "c", *FAST]
+    words = ["--methods", "erm,csl", "--seeds", "1", "--jobs", "1", "--no_rule", "--out", "c", *FAST]
     assert main(["compare", "digits", *words]) == 0
     page = Path("c/compare.html").read_text()
     assert page.count("<summary>Settings</summary>") == page.count("<summary>Environment</summary>") == 2
@@ -192,13 +192,13 @@ def without_time(metrics: dict) -> dict:
 def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp_path):
     plain = execute(short, tmp_path / "later")
     journal = (tmp_path / "later" / "journal.jsonl").read_bytes()
-    finishing = replace(short, finish="posthoc")
+    finishing = replace(short, rule="fit")
     at_once = execute(finishing, tmp_path / "once")
     later = execute(finishing, tmp_path / "later", resume=True)
     assert without_time(later) == without_time(at_once)
     assert later["seconds"] == pytest.approx(plain["seconds"], abs=5)
     assert (tmp_path / "later" / "journal.jsonl").read_bytes() == journal
-    assert "finish: posthoc" in (tmp_path / "later" / "recipe.yaml").read_text()
+    assert "rule: fit" in (tmp_path / "later" / "recipe.yaml").read_text()
     assert execute(finishing, tmp_path / "later", resume=True) == later
     assert without_time(execute(short, tmp_path / "later", resume=True)) == without_time(plain)
     for name in ("checkpoint.pt", "checkpoint.previous.pt"):
@@ -208,7 +208,7 @@ def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp
 
 
 def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, monkeypatch, capsys):
-    finishing = replace(short, finish="posthoc")
+    finishing = replace(short, rule="fit")
     known = execute(finishing, tmp_path)
 
     def stopped(*given):
@@ -225,25 +225,25 @@ def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, mo
 
 
 def test_one_validation_example_per_class_is_enough_for_a_rule(short, tmp_path):
-    few = replace(short, finish="posthoc", data=replace(short.data, validation=1))
+    few = replace(short, rule="fit", data=replace(short.data, validation=1))
     found = execute(few, tmp_path / "run")
-    assert found["posthoc"]["estimate"]["n"] == [1, 1, 1]
+    assert found["adjusted"]["estimate"]["n"] == [1, 1, 1]
     assert "its 95% interval is" in found["warnings"][-1] or "its 95% interval is" in " ".join(found["warnings"])
 
 
 def test_the_deployment_prior_can_be_changed_later(short, tmp_path):
-    first = execute(replace(short, finish="posthoc"), tmp_path / "run")
-    later = replace(short, finish="posthoc", deployment_prior="0.8,0.1,0.1")
+    first = execute(replace(short, rule="fit"), tmp_path / "run")
+    later = replace(short, rule="fit", deployment_prior="0.8,0.1,0.1")
     second = execute(later, tmp_path / "run", resume=True)
-    assert first["posthoc"]["estimate"]["prior"] == pytest.approx([1 / 3] * 3)
-    assert second["posthoc"]["estimate"]["prior"] == pytest.approx([0.8, 0.1, 0.1])
+    assert first["adjusted"]["estimate"]["prior"] == pytest.approx([1 / 3] * 3)
+    assert second["adjusted"]["estimate"]["prior"] == pytest.approx([0.8, 0.1, 0.1])
     assert second["validation"]["confusion"] == first["validation"]["confusion"]
     with pytest.raises(InputError, match="deployment_prior is validation, labeled, unlabeled, uniform or one number"):
         replace(short, deployment_prior="even")
 
 
 def test_the_last_model_without_a_rule_is_stored(short, tmp_path):
-    found = execute(replace(short, finish="posthoc"), tmp_path)["posthoc"]
+    found = execute(replace(short, rule="fit"), tmp_path)["adjusted"]
     assert set(found["unadjusted"]) == {"validation", "test"}
     assert found["chosen"] in ("closed form", "calibrated", "pooled")
     assert set(found["candidates"]) == {"closed form", "calibrated", "pooled"}

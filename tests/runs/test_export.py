@@ -14,7 +14,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.export import Decision, Exportable, export, model_card
 from csst.fitted import FittedModel
-from csst.recipes import changed, recipe
+from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from tests.helpers.estimators import blobs, hidden, quick
@@ -33,11 +33,11 @@ def run_onnx(path, x):
     return dict(zip(("probabilities", "label"), session.run(["probabilities", "label"], {"x": x}), strict=True))
 
 
-def fitted(finish="posthoc"):
+def fitted(rule="fit"):
     """A classifier whose decision rule is not the plain argmax."""
     X, y = blobs(240)
     X = X + np.random.default_rng(1).normal(size=X.shape).astype(np.float32) * 2
-    return quick("max mean(recall) s.t. coverage[0] >= 0.6", "csl", finish=finish).fit(X, hidden(y)), X
+    return quick("max mean(recall) s.t. coverage[0] >= 0.6", "csl", rule=rule).fit(X, hidden(y)), X
 
 
 @onnx
@@ -80,7 +80,7 @@ def test_a_table_with_categories(tmp_path):
 def digits(tmp_path_factory):
     """A quick finished run, with a decision rule fitted after training."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
-    quickly = changed(recipe("digits"), {"training": {"steps": 30}, "method": "csl", "finish": "posthoc"})
+    quickly = with_overrides(recipe("digits"), {"training": {"steps": 30}, "method": "csl", "rule": "fit"})
     execute(quickly, folder)
     return folder
 
@@ -130,7 +130,7 @@ def test_the_card_of_a_run(digits):
     assert metrics["split_hash"] in said
     assert metrics["objective"] in said
     assert "argmax_j m_j softmax(T log p + d)_j + c_j" in said
-    test = metrics["posthoc"]["test"]
+    test = metrics["adjusted"]["test"]
     least = test["intervals"]["min_recall"]
     row = f"| min recall | {least['estimate']:.3f} | {least['low']:.3f}–{least['high']:.3f} | {least['n']} |"
     assert row in said.split("## Measured on test")[1], "the numbers are those of the rule that is in the graph"
@@ -140,7 +140,7 @@ def test_the_card_of_a_run(digits):
 
 def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     goal = "max mean(recall) s.t. coverage >= 0.05"
-    made = changed(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
+    made = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
     found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
     said = model_card(classifier_of(tmp_path / "r").as_exportable(), "r.onnx", "onnx")
     row = f"| {found['slack']:.3f} | about {found['low']:.3f} to {found['high']:.3f} | |"
@@ -160,7 +160,7 @@ def test_images_by_a_wide_residual_network(tmp_path):
         "model": {"name": "wrn-10-1"},
         "data": {**source, "validation": 5},
     }
-    execute(changed(recipe("cifar10-lt-small"), values), tmp_path / "run")
+    execute(with_overrides(recipe("cifar10-lt-small"), values), tmp_path / "run")
     x = x.transpose(0, 3, 1, 2).copy()
     made = classifier_of(tmp_path / "run")
     path, card = export(made.as_exportable(), tmp_path / "images.onnx", "onnx")
@@ -185,7 +185,7 @@ def test_texts_by_a_tiny_transformer(tmp_path):
         "data": {"path": str(tmp_path / "texts.csv")},
         "training": {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 4, "warmup": 0},
     }
-    execute(changed(recipe("text"), values), tmp_path / "run")
+    execute(with_overrides(recipe("text"), values), tmp_path / "run")
     made = classifier_of(tmp_path / "run")
     path, card = export(made.as_exportable(), tmp_path / "texts.onnx", "onnx")
     assert "padded with -1" in card.read_text(encoding="utf-8")
@@ -210,7 +210,7 @@ def test_a_head_on_an_encoder_takes_vectors(tmp_path):
 
 
 def test_what_cannot_be_exported_gets_a_sentence(tmp_path, capsys):
-    made, _ = fitted(finish=None)
+    made, _ = fitted(rule=None)
     with pytest.raises(InputError, match="exported to onnx, torch-export, safetensors; found 'gif'"):
         made.export(tmp_path / "a.gif", to="gif")
     with pytest.raises(InputError, match=r"a file for onnx ends in \.onnx; found 'a\.bin'"):

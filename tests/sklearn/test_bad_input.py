@@ -69,7 +69,7 @@ def test_fit_says_what_is_wrong(rows, labels, said):
         ({"validation": (X[:, :5], Y)}, "X has 5 features, but CSSTClassifier is expecting 6"),
         ({"validation": (X[:5], Y)}, "one label"),
         ({"validation": None, "folds": 1}, "2 to 20 folds"),
-        ({"finish": "magic"}, "finish must be None or 'posthoc'"),
+        ({"rule": "magic"}, "rule must be None or 'fit'"),
         ({"views": "pretty"}, "views are auto, table, embedding"),
         ({"method": "cstt"}, "unknown method"),
         ({"objective": "max min(recal)"}, "recal"),

@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_model():
 
 def test_clone_and_pickle():
     X, y = blobs(90)
-    fitted = quick(finish="posthoc", validation=None).fit(X, hidden(y))
+    fitted = quick(rule="fit", validation=None).fit(X, hidden(y))
     again = pickle.loads(pickle.dumps(fitted))
     assert (again.predict_proba(X) == fitted.predict_proba(X)).all()
     assert (again.predict(X) == fitted.predict(X)).all()
@@ -236,7 +236,7 @@ def test_the_rule_is_for_the_model_at_the_end(way):
     X = X + np.random.default_rng(1).normal(size=X.shape) * 3
     validation = None if way == "cross-fit" else (X[80:], y[80:])
     X, y = (X, y) if way == "cross-fit" else (X[:80], y[:80])
-    fitted = quick(steps=60, lr=0.3, validation=validation, finish="posthoc", keep="best").fit(X, hidden(y))
+    fitted = quick(steps=60, lr=0.3, validation=validation, rule="fit", keep="best").fit(X, hidden(y))
     state = states_of(fitted)[-1]
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     for name, kept in fitted.fit_.model.state_dict().items():
@@ -256,7 +256,7 @@ def test_the_rule_is_for_the_model_at_the_end(way):
 def test_finished_rule_is_used_and_judged_by_cross_fitting():
     X, y = blobs(240)
     X = X + np.random.default_rng(1).normal(size=X.shape) * 2
-    fitted = quick("max mean(recall) s.t. coverage[0] >= 0.5", finish="posthoc").fit(X, hidden(y))
+    fitted = quick("max mean(recall) s.t. coverage[0] >= 0.5", rule="fit").fit(X, hidden(y))
     rule = fitted.fit_.full_details.adjusted.rule
     probs = fitted.fit_.probs(X)
     scores = rule.scores(probs).numpy()
@@ -264,7 +264,7 @@ def test_finished_rule_is_used_and_judged_by_cross_fitting():
     np.testing.assert_allclose(fitted.predict_proba(X), rule.posterior(probs).numpy())
     np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-6)
     assert fitted.fit_.expected is fitted.fit_.full_details.adjusted.estimate
-    assert "network, csst-fixmatch + post-hoc, for" in fitted.summary()
+    assert "network, csst-fixmatch + rule, for" in fitted.summary()
 
 
 def test_verbose_shows_progress(capsys):

@@ -12,7 +12,7 @@ from csst.cli.theory import main
 from csst.data import Toy
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
-from csst.recipes import changed, recipe
+from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
@@ -25,7 +25,7 @@ SMALL = {"training": {"steps": 40}, "data": {"validation": 30, "test": 40}}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "toy"
-    execute(changed(recipe("toy"), SMALL), folder)
+    execute(with_overrides(recipe("toy"), SMALL), folder)
     return str(folder)
 
 
@@ -54,7 +54,7 @@ def test_theory_of_a_run(run, capsys):
 
 def test_theory_of_digits_and_of_a_method_without_game(tmp_path, capsys):
     small = {"training": {"steps": 20}, "data": {"validation": 5, "test": 8}, "method": "fixmatch"}
-    execute(changed(recipe("digits"), small), tmp_path / "run")
+    execute(with_overrides(recipe("digits"), small), tmp_path / "run")
     assert main([str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     assert "measured on 80 test examples" in out
@@ -63,7 +63,7 @@ def test_theory_of_digits_and_of_a_method_without_game(tmp_path, capsys):
 
 def test_theory_of_a_dense_gain(tmp_path, capsys):
     """A coverage goal has weights off the diagonal: |w|_1 and the floor are those of the shifted weights."""
-    execute(changed(recipe("toy"), {**SMALL, "objective": "mean-recall-coverage"}), tmp_path / "run")
+    execute(with_overrides(recipe("toy"), {**SMALL, "objective": "mean-recall-coverage"}), tmp_path / "run")
     assert main([str(tmp_path / "run")]) == 0
     assert "smallest possible err_w" in capsys.readouterr().out
 

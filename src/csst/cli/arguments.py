@@ -11,7 +11,7 @@ import yaml
 from jsonargparse import ActionYesNo, ArgumentParser, Namespace
 
 from csst.errors import InputError
-from csst.recipes import RECIPES, Recipe, changed, recipe
+from csst.recipes import RECIPES, Recipe, recipe, with_overrides
 from csst.selftraining import METHODS
 
 HELP = {
@@ -21,7 +21,7 @@ HELP = {
     "objective": "what is maximised, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
-    "finish": "posthoc fits, after training, the decision rule for the objective on validation and unlabeled examples",
+    "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
@@ -45,7 +45,7 @@ def recipe_and_rest(words: Sequence[str], parser_of: Any) -> tuple[Recipe, Names
     values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
     if values["name"] != base.name:
         raise InputError(f"the configuration is of recipe {values['name']!r}, not {name!r}")
-    return changed(base, values), found
+    return with_overrides(base, values), found
 
 
 def add_recipe(parser: Parser, base: Recipe) -> None:

@@ -18,7 +18,7 @@ from csst.recipes import Recipe
 from csst.report import comparison_page
 from csst.report.shown import environment_of
 from csst.report.tables import as_csv, as_json, cells, markdown
-from csst.runs.compare import Line, Outcome, SomeFailed, compare, lines, parallel
+from csst.runs.compare import ComparisonRow, Outcome, RunsFailed, compare, lines, parallel
 from csst.runs.folder import Run
 from csst.runs.rows import PRESETS, Row, preset, rows
 
@@ -27,7 +27,7 @@ def parser_of(name: str, base: Recipe) -> Parser:
     parser = Parser(
         prog=f"csst compare {name}",
         usage="csst compare RECIPE [--methods A,B] [--objectives 'X;Y'] [--preset P] [--seeds N] [--out DIR]",
-        description="Train methods side by side on the same splits, each also finished by post-hoc adjustment. "
+        description="Train methods side by side on the same splits, each also finished by the decision rule. "
         "Finished runs in --out are not repeated. Every setting of the recipe is an argument, for all methods.",
         allow_abbrev=False,
     )
@@ -36,13 +36,13 @@ def parser_of(name: str, base: Recipe) -> Parser:
     parser.add_argument("--preset", type=str, default="", help=f"a table of the paper: {', '.join(PRESETS)}")
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 .. N-1")
     parser.add_argument("--jobs", type=int, default=0, help="runs at once; default what the cores allow")
-    parser.add_argument("--no_posthoc", action="store_true", help="leave post-hoc adjustment out")
+    parser.add_argument("--no_rule", action="store_true", help="leave the decision rule out")
     parser.add_argument("--out", type=str, default="", help="folder of the runs; default runs/compare-RECIPE")
     return parser
 
 
 #: what `csst train` is told for one run, and how it is said of many
-INSTEAD = {"--seed": "--seeds N", "--method": "--methods", "--finish": "--no_posthoc to leave post-hoc adjustment out"}
+INSTEAD = {"--seed": "--seeds N", "--method": "--methods", "--rule": "--no_rule to leave the decision rule out"}
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,10 +59,10 @@ def main(words: Sequence[str]) -> int:
     out = Path(found.out or f"runs/compare-{base.name}".replace(":", "_"))
     jobs = found.jobs or parallel(base)
     print(f"{len(chosen) * found.seeds} runs, {jobs} at once, in {out}", file=sys.stderr, flush=True)
-    finish = "none" if found.no_posthoc else "posthoc"
+    rule = "none" if found.no_rule else "fit"
     try:
-        told(out, base, compare(base, chosen, range(found.seeds), out, jobs, finish, Clock()))
-    except SomeFailed as error:
+        told(out, base, compare(base, chosen, range(found.seeds), out, jobs, rule, Clock()))
+    except RunsFailed as error:
         if error.outcomes:
             told(out, base, error.outcomes)
         raise
@@ -83,7 +83,7 @@ def told(out: Path, base: Recipe, outcomes: Sequence[Outcome]) -> None:
     print(f"{said} Tables and report: {out}/compare.md, .csv, .json, .html")
 
 
-def measured_on(table: Sequence[Line]) -> str:
+def measured_on(table: Sequence[ComparisonRow]) -> str:
     if all(line.part == "test" for line in table):
         return "test set"
     return "validation set, for lack of a test set (optimistic: models and rules were chosen on it)"
@@ -110,7 +110,7 @@ class Clock:
         print(f"{finished}/{of} {name}  about {left:.0f} s left", file=sys.stderr, flush=True)
 
 
-def sentence(table: Sequence[Line]) -> str:
+def sentence(table: Sequence[ComparisonRow]) -> str:
     """Which row is best for each objective: the highest value of those that miss the constraints least."""
     said = []
     for objective in dict.fromkeys(line.objective for line in table):
@@ -133,14 +133,14 @@ def sentence(table: Sequence[Line]) -> str:
     return " ".join(said) + f" Measured on the {measured_on(table)}."
 
 
-def standing(line: Line) -> tuple[float, float]:
+def standing(line: ComparisonRow) -> tuple[float, float]:
     """By how much the constraints are missed on average, then the objective, to three decimals; less is better."""
     return round(mean(line.missed), 3), -round(line.mean("objective_value"), 3)
 
 
-def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[Line], said: str) -> None:
+def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[ComparisonRow], said: str) -> None:
     folder = Run(out)
-    seconds = sum(s for line in table if not line.finished for s in line.seconds)
+    seconds = sum(s for line in table if not line.is_adjusted for s in line.seconds)
     about = {"recipe": base.name, "settings": base.as_dict(), "training_seconds": seconds}
     folder.write("compare.json", as_json(table, about))
     folder.write("compare.csv", as_csv(table))

@@ -27,10 +27,10 @@ def main(words: Sequence[str]) -> int:
     for part, labeled in examples.items():
         measured[part] = plain.measure(labeled)
         pairs.append((measured[part], stored[part]))
-    if "test" in stored.get("posthoc", {}):
+    if "test" in stored.get("adjusted", {}):
         again = FittedModel.load(folder).measure(examples["test"])
-        measured["posthoc"] = {**stored["posthoc"], "test": again}
-        pairs.append((again, stored["posthoc"]["test"]))
+        measured["adjusted"] = {**stored["adjusted"], "test": again}
+        pairs.append((again, stored["adjusted"]["test"]))
     show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
     same = all(now["confusion"] == then["confusion"] for now, then in pairs)
     if not pairs:

@@ -17,7 +17,7 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
     """Validation and test of each run's metrics.json."""
     table = Table("method", "measured on", *COLUMNS, title=title)
     for metrics in runs:
-        for name, measured in ((metrics["method"], metrics), ("+ post-hoc", metrics.get("posthoc", {}))):
+        for name, measured in ((metrics["method"], metrics), ("+ rule", metrics.get("adjusted", {}))):
             for part in ("validation", "test"):
                 if part in measured:
                     m = measured[part]

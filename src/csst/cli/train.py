@@ -42,5 +42,5 @@ def main(words: Sequence[str]) -> int:
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:
-        print(f"{metrics['posthoc']['sentence']}\nresults: {out}/metrics.json, {page}")
+        print(f"{metrics['adjusted']['sentence']}\nresults: {out}/metrics.json, {page}")
     return 0

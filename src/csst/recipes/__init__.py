@@ -9,7 +9,7 @@ from csst.errors import InputError
 from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
-from csst.recipes.recipe import Custom, Recipe, Source, changed, make_recipe, refuse_unused_settings
+from csst.recipes.recipe import Custom, Recipe, Source, make_recipe, refuse_unused_settings, with_overrides
 from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -42,7 +42,7 @@ def from_dict(values: dict[str, Any]) -> Recipe:
     """The recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise InputError("a recipe file needs the recipe's 'name'")
-    return changed(recipe(values["name"]), values)
+    return with_overrides(recipe(values["name"]), values)
 
 
 __all__ = [
@@ -50,8 +50,8 @@ __all__ = [
     "Custom",
     "Recipe",
     "Source",
-    "changed",
     "from_dict",
     "recipe",
     "refuse_unused_settings",
+    "with_overrides",
 ]

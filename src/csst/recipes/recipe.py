@@ -72,7 +72,7 @@ class Recipe:
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
             `model` is a head on those; else it is fine-tuned and is the model.
         frozen: whether the encoder stays as it is.
-        finish: posthoc also fits the decision rule for the objective, on validation and unlabeled examples; the run's
+        rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
             predictions then follow it.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
@@ -86,7 +86,7 @@ class Recipe:
     seed: int = 0
     encoder: str = ""
     frozen: bool = False
-    finish: Literal["none", "posthoc"] = "none"
+    rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
@@ -97,8 +97,8 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.finish not in ("none", "posthoc"):
-            raise InputError(f"finish must be none or posthoc; found {self.finish!r}")
+        if self.rule not in ("none", "fit"):
+            raise InputError(f"rule must be none or fit; found {self.rule!r}")
         if self.learner not in LEARNERS:
             raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
         words = ("validation", "labeled", "unlabeled", "uniform")
@@ -132,12 +132,12 @@ class Recipe:
         return asdict(self)
 
 
-def changed(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
+def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
     """The recipe with these (nested) values; an unknown name is an error."""
-    return _changed(recipe, values, where)
+    return _override(recipe, values, where)
 
 
-def _changed(old: Any, values: dict[str, Any], where: str) -> Any:
+def _override(old: Any, values: dict[str, Any], where: str) -> Any:
     known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
     kinds = get_type_hints(type(old))
     for name, value in values.items():
@@ -149,7 +149,7 @@ def _changed(old: Any, values: dict[str, Any], where: str) -> Any:
         if not nested and not _fits(value, kinds[name]):
             wanted = getattr(kinds[name], "__name__", str(kinds[name]))
             raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
-        new[name] = _changed(known[name], value, f"{where}{name}.") if nested else value
+        new[name] = _override(known[name], value, f"{where}{name}.") if nested else value
     return replace(old, **new)
 
 

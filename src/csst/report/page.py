@@ -124,7 +124,7 @@ def _section(run: ShownRun, figures: _Numbered, alone: bool, recall_shown: bool)
         warned = [*warned[:SENTENCES], f"… and {len(warned) - SENTENCES} more"]
     parts.append(notes(warned, "Warnings"))
     for key in ("sentence", "frontier_sentence"):
-        said = (run.metrics.get("posthoc") or {}).get(key)
+        said = (run.metrics.get("adjusted") or {}).get(key)
         parts.append(f"<p>{escape(shortened(said, 600))}</p>\n" if said else "")
     covered = constrained_coverage(run.objective, run.class_names, run.counts) if run.result else []
     used = run.as_used

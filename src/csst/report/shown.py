@@ -53,7 +53,7 @@ class ShownRun:
     @property
     def finish(self) -> dict[str, Any]:
         """The same numbers after post-hoc adjustment, where the run has one."""
-        return (self.metrics.get("posthoc") or {}).get(self.part) or {}
+        return (self.metrics.get("adjusted") or {}).get(self.part) or {}
 
     @property
     def as_used(self) -> ShownRun:
@@ -120,7 +120,7 @@ def _opened(folder: str | Path) -> ShownRun:
     if not Run.exists(folder) and any(Run.exists(inner) for inner in _folders(folder)):
         raise InputError(f"{folder} is not a run but holds some: name them, as in csst report {Path(folder) / '*'}")
     run = Run.open(folder)
-    metrics = _read(run, "metrics.json", json.loads) if run.finished else {}
+    metrics = _read(run, "metrics.json", json.loads) if run.is_complete else {}
     recipe = _read(run, "recipe.yaml", yaml.safe_load)
     journal, updates = thinned_journal(run.path("journal.jsonl"))
     labels = list(metrics.get("multipliers", ()))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from csst.runs.compare import MEASURES, Line
+from csst.runs.compare import MEASURES, ComparisonRow
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -18,7 +18,7 @@ def plain(name: str) -> str:
     return "'" + name if name[:1] in FORMULAS else name
 
 
-def cells(lines: Sequence[Line]) -> list[list[str]]:
+def cells(lines: Sequence[ComparisonRow]) -> list[list[str]]:
     """Head and rows as the paper writes them: mean ± std over the seeds, and n."""
     several = len({line.objective for line in lines}) > 1
     kinds = {line.grouped for line in lines}
@@ -36,7 +36,7 @@ def cells(lines: Sequence[Line]) -> list[list[str]]:
     return rows
 
 
-def met(line: Line) -> str:
+def met(line: ComparisonRow) -> str:
     """Whether the constraints hold: yes, no, or how often."""
     if all(one is None for one in line.met):
         return "–"
@@ -44,12 +44,12 @@ def met(line: Line) -> str:
     return "met" if kept == line.n else "missed" if not kept else f"met {kept} of {line.n}"
 
 
-def markdown(lines: Sequence[Line]) -> str:
+def markdown(lines: Sequence[ComparisonRow]) -> str:
     rows = [[cell.replace("|", "\\|") for cell in row] for row in cells(lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]]) + "\n"
 
 
-def as_csv(lines: Sequence[Line]) -> str:
+def as_csv(lines: Sequence[ComparisonRow]) -> str:
     """One line per row and seed, for spreadsheets and data frames."""
     out = io.StringIO()
     writer = csv.writer(out)
@@ -59,14 +59,14 @@ def as_csv(lines: Sequence[Line]) -> str:
         for at in range(line.n):
             numbers = [f"{line.values[measure][at]:.6f}" for measure in MEASURES]
             kept = "" if line.met[at] is None else str(line.met[at]).lower()
-            finished = "posthoc" if line.finished else ""
+            finished = "posthoc" if line.is_adjusted else ""
             used = f"{line.used[at]:.6f}" if line.used else ""
             name = [plain(line.label), plain(line.objective), finished, line.part, at]
             writer.writerow([*name, *numbers, kept, used, f"{line.seconds[at]:.1f}"])
     return out.getvalue()
 
 
-def as_json(lines: Sequence[Line], about: dict[str, Any]) -> str:
+def as_json(lines: Sequence[ComparisonRow], about: dict[str, Any]) -> str:
     found = []
     for line in lines:
         numbers = {m: {"mean": line.mean(m), "std": line.std(m), "values": line.values[m]} for m in MEASURES}
@@ -74,7 +74,7 @@ def as_json(lines: Sequence[Line], about: dict[str, Any]) -> str:
             {
                 "method": line.label,
                 "objective": line.objective,
-                "finished": "posthoc" if line.finished else None,
+                "finished": "posthoc" if line.is_adjusted else None,
                 "measured_on": line.part,
                 "n": line.n,
                 **numbers,

@@ -51,7 +51,7 @@ def frontier_figure(run: ShownRun) -> Drawing | None:
     The frontier is measured on the examples its rules were fitted on, so the model whose rules they are, the last one,
     is drawn as it is on validation too.
     """
-    posthoc = run.metrics.get("posthoc") or {}
+    posthoc = run.metrics.get("adjusted") or {}
     keys = ("mean_recall", "min_recall", "min_coverage")
     given = [point for point in posthoc.get("frontier") or [] if all(point.get(key) is not None for key in keys)]
     points = sorted(tuple(float(point[key]) for key in keys) for point in given)

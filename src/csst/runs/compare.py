@@ -19,7 +19,7 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.language import objective as read_objective
 from csst.recipes.recipe import Recipe
-from csst.runs.execute import execute, opened
+from csst.runs.execute import execute, find_resumable_run
 from csst.runs.folder import Run
 from csst.runs.rows import Row
 from csst.selftraining import method as read_method
@@ -37,7 +37,7 @@ class Outcome:
     folders: list[Path]
 
 
-class SomeFailed(InputError):
+class RunsFailed(InputError):
     """Runs of a comparison failed; `outcomes` has the rows of which some did not."""
 
     def __init__(self, said: str, outcomes: list[Outcome]) -> None:
@@ -46,7 +46,7 @@ class SomeFailed(InputError):
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonRow:
     """A line of the table: the numbers of one row over its seeds, finished after training or not.
 
     part: what was measured, test wherever there is one. missed: by how much the constraints are. used: the share of
@@ -55,7 +55,7 @@ class Line:
 
     label: str
     objective: str
-    finished: bool
+    is_adjusted: bool
     values: dict[str, list[float]]
     met: list[bool | None]
     seconds: list[float]
@@ -66,7 +66,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        return f"{self.label} + post-hoc" if self.finished else self.label
+        return f"{self.label} + rule" if self.is_adjusted else self.label
 
     @property
     def n(self) -> int:
@@ -85,7 +85,7 @@ def compare(
     seeds: Sequence[int],
     out: str | Path,
     jobs: int = 0,
-    finish: str = "posthoc",
+    rule: str = "fit",
     done: Callable[[str, int, int], None] = lambda name, finished, of: None,
 ) -> list[Outcome]:
     """Run every row with every seed; what `out` already holds is not run again. `jobs` 0 takes what the cores allow.
@@ -95,9 +95,11 @@ def compare(
     for row in chosen:
         read_method(row.method)
         read_objective(row.objective)
-    runs = [(row.recipe(base, seed, finish), run_folder(out, row, seed)) for row, seed in _pairs(chosen, seeds)]
+    runs = [(row.recipe(base, seed, rule), run_folder(out, row, seed)) for row, seed in _pairs(chosen, seeds)]
     for recipe, folder in runs:
-        opened(recipe, folder, resume=True)  # refuses a folder that holds a run of other settings, before any work
+        find_resumable_run(
+            recipe, folder, resume=True
+        )  # refuses a folder that holds a run of other settings, before any work
     failed = {}
     for at, (name, error) in enumerate(_carried_out(runs, jobs or parallel(base)), 1):
         done(name, at, len(runs))
@@ -116,7 +118,7 @@ def compare(
     if failed:
         first, error = next(iter(failed.items()))
         said = f"{len(failed)} of {len(runs)} runs failed, such as {first}: {error}; repeat to continue"
-        raise SomeFailed(said, found)
+        raise RunsFailed(said, found)
     return found
 
 
@@ -131,18 +133,18 @@ def parallel(base: Recipe) -> int:
     return max(1, (os.cpu_count() or 1) // base.hardware.threads)
 
 
-def lines(outcomes: Sequence[Outcome]) -> list[Line]:
+def lines(outcomes: Sequence[Outcome]) -> list[ComparisonRow]:
     """The table: each row as trained and, where it was finished after training, once more."""
     found = []
     for outcome in outcomes:
         for finished in (False, True):
-            parts = [m["posthoc"] if finished else m for m in outcome.metrics if not finished or "posthoc" in m]
+            parts = [m["adjusted"] if finished else m for m in outcome.metrics if not finished or "adjusted" in m]
             if parts:
                 found.append(_line(outcome, parts, finished))
     return found
 
 
-def _line(outcome: Outcome, parts: list[dict[str, Any]], finished: bool) -> Line:
+def _line(outcome: Outcome, parts: list[dict[str, Any]], is_adjusted: bool) -> ComparisonRow:
     grouped = any(word in outcome.metrics[0]["objective"] for word in ("[head]", "[tail]"))
     name = "test" if all("test" in part for part in parts) else "validation"
     measured = [part[name] for part in parts]
@@ -152,16 +154,16 @@ def _line(outcome: Outcome, parts: list[dict[str, Any]], finished: bool) -> Line
             for numbers, metrics in zip(measured, outcome.metrics, strict=True)
         ]
     slacks = [numbers["constraint_slack"] for numbers in measured]
-    return Line(
+    return ComparisonRow(
         outcome.row.label,
         outcome.row.objective,
-        finished,
+        is_adjusted,
         {measure: [numbers[measure] for numbers in measured] for measure in (*MEASURES, "objective_value")},
         [constraints_met(slack) for slack in slacks],
         [metrics["seconds"] for metrics in outcome.metrics],
         grouped,
         [0.0 if constraints_met(slack) is not False else -min(slack) for slack in slacks],
-        [] if finished else [used for folder in outcome.folders if (used := _last_used(folder)) is not None],
+        [] if is_adjusted else [used for folder in outcome.folders if (used := _last_used(folder)) is not None],
         name,
     )
 

@@ -29,7 +29,7 @@ from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
 
 #: settings of what comes after training, which may be changed later
-AFTER_TRAINING = ("finish", "deployment_prior")
+AFTER_TRAINING = ("rule", "deployment_prior")
 
 
 def execute(
@@ -40,8 +40,8 @@ def execute(
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
     """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
-    old = opened(recipe, folder, resume)
-    if old is not None and old.finished and _same_end(old, recipe):
+    old = find_resumable_run(recipe, folder, resume)
+    if old is not None and old.is_complete and _same_end(old, recipe):
         return old.metrics()
     if not recipe.uses_network:
         return execute_learners(recipe, folder, old)
@@ -52,7 +52,7 @@ def execute(
     engine.barrier()
     run = Run.open(folder)
     state = run.checkpoint()
-    if state is None and run.finished:
+    if state is None and run.is_complete:
         raise InputError(f"{folder} has no checkpoint any more, so its training cannot be finished in another way")
     spent = 0.0
     if state is not None:
@@ -99,7 +99,7 @@ def execute(
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - start
-    last = trainer.last_weights() if recipe.finish != "none" else None
+    last = trainer.last_weights() if recipe.rule != "none" else None
     if not engine.is_main:
         engine.barrier()
         return run.metrics()
@@ -156,7 +156,7 @@ def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
     return differences({**known, **after}, recipe.as_dict())
 
 
-def opened(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
+def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
     """The run that the folder already holds, if it may be resumed; None for a new one."""
     if not Run.exists(folder):
         return None

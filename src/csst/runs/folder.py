@@ -31,11 +31,11 @@ from csst.errors import InputError
 
 CHECKPOINT_VERSION = 5
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
-SEAL = b"csst sha256 "
-SEALED = len(SEAL) + hashlib.sha256().digest_size
+CHECKSUM_MAGIC = b"csst sha256 "
+CHECKSUM_SIZE = len(CHECKSUM_MAGIC) + hashlib.sha256().digest_size
 
 
-class Damaged(InputError):
+class CorruptFileError(InputError):
     """A file that is not what was written."""
 
 
@@ -82,12 +82,12 @@ class Run:
         return found
 
     @property
-    def finished(self) -> bool:
+    def is_complete(self) -> bool:
         return self.path("metrics.json").is_file()
 
     def metrics(self) -> dict[str, Any]:
-        if not self.finished:
-            raise InputError(f"the run {self.folder} has not finished: continue it with csst train ... --resume")
+        if not self.is_complete:
+            raise InputError(f"the run {self.folder} has not is_complete: continue it with csst train ... --resume")
         return self._read("metrics.json", json.loads, RecursionError)
 
     def _read(self, name: str, parse: Any, wrong: type[Exception]) -> Any:
@@ -146,7 +146,7 @@ class Run:
     def save(self, name: str, state: dict[str, Any]) -> None:
         buffer = io.BytesIO()
         torch.save({"version": CHECKPOINT_VERSION, **state}, buffer)
-        buffer.write(SEAL + hashlib.sha256(buffer.getbuffer()).digest())
+        buffer.write(CHECKSUM_MAGIC + hashlib.sha256(buffer.getbuffer()).digest())
         self.write(name, buffer.getvalue())
 
     def load(self, name: str) -> dict[str, Any] | None:
@@ -158,16 +158,16 @@ class Run:
         way_out = "" if name in (CHECKPOINT, PREVIOUS) else rebuilt
         try:
             data = path.read_bytes()
-            content, seal = data[:-SEALED], data[-SEALED:]
-            sealed = seal.startswith(SEAL)
-            if sealed and hashlib.sha256(content).digest() != seal[len(SEAL) :]:
-                raise Damaged(f"{path} is damaged: its content does not match its checksum{way_out}")
+            content, seal = data[:-CHECKSUM_SIZE], data[-CHECKSUM_SIZE:]
+            sealed = seal.startswith(CHECKSUM_MAGIC)
+            if sealed and hashlib.sha256(content).digest() != seal[len(CHECKSUM_MAGIC) :]:
+                raise CorruptFileError(f"{path} is damaged: its content does not match its checksum{way_out}")
             state = torch.load(io.BytesIO(content if sealed else data), map_location="cpu", weights_only=True)
-        except Damaged:
+        except CorruptFileError:
             raise
         except Exception as error:  # the unpickler raises whatever a damaged or hostile file makes it
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise Damaged(f"{path} cannot be read as a checkpoint: {reason}{way_out}") from None
+            raise CorruptFileError(f"{path} cannot be read as a checkpoint: {reason}{way_out}") from None
         version = state.get("version") if isinstance(state, dict) else None
         if version != CHECKPOINT_VERSION:
             raise InputError(
@@ -175,7 +175,7 @@ class Run:
                 "that environment.json names, or train again in another folder"
             )
         if not sealed:
-            raise Damaged(f"{path} is damaged: it lacks its checksum{way_out}")
+            raise CorruptFileError(f"{path} is damaged: it lacks its checksum{way_out}")
         return state
 
     def checkpoint(self) -> dict[str, Any] | None:
@@ -184,7 +184,7 @@ class Run:
         for name in (CHECKPOINT, PREVIOUS):
             try:
                 state = self.load(name)
-            except Damaged as error:
+            except CorruptFileError as error:
                 self.unreadable.add(name)
                 wrong.append(str(error))
                 continue
@@ -232,7 +232,9 @@ class Run:
             raise InputError(f"the run {self.folder} has no {name}: {way_out}")
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"{path} is damaged: its content does not match the checksum in metrics.json: {way_out}")
+            raise CorruptFileError(
+                f"{path} is damaged: its content does not match the checksum in metrics.json: {way_out}"
+            )
         return content
 
     @contextmanager

@@ -78,8 +78,8 @@ def describe_fit(
     shown = metrics["validation"]["intervals"]
     if details.adjusted is not None and details.adjusted_outputs is not None:
         outputs = details.adjusted_outputs
-        metrics["posthoc"] = describe_rule(details.adjusted, outputs, class_names)
-        metrics["posthoc"]["unadjusted"] = {
+        metrics["adjusted"] = describe_rule(details.adjusted, outputs, class_names)
+        metrics["adjusted"]["unadjusted"] = {
             name: summarize_counts(outputs.counts(name), objective) for name in outputs.parts
         }
         shown = details.adjusted.intervals

@@ -1,4 +1,4 @@
-"""What a comparison is made of: rows of method, objective and changed settings; and the paper's tables as presets."""
+"""What a comparison is made of: rows of method, objective and overridden settings; and the paper's tables as presets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from csst.errors import InputError, nearest
-from csst.recipes.recipe import Recipe, changed
+from csst.recipes.recipe import Recipe, with_overrides
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,16 @@ class Row:
     objective: str
     changes: dict[str, Any] = field(default_factory=dict)
 
-    def recipe(self, base: Recipe, seed: int, finish: str) -> Recipe:
+    def recipe(self, base: Recipe, seed: int, rule: str) -> Recipe:
         values = {
             **self.changes,
             "method": self.method,
             "objective": self.objective,
             "seed": seed,
-            "finish": finish,
+            "rule": rule,
             "learner": "network",
         }
-        return changed(base, values)
+        return with_overrides(base, values)
 
     @property
     def folder(self) -> str:

@@ -50,7 +50,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
             None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
             number per class.
-        finish: "posthoc" fits the decision rule after the network's training; the other learners always have it.
+        rule: "fit" fits the decision rule after the network's training; the other learners always have it.
         encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
             function.
         views: of the network: "auto", "table", "embedding", or a pair of functions (batch, generator) -> batch.
@@ -79,7 +79,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner: Any = "auto",
         validation: Any = None,
         deployment_prior: Any = None,
-        finish: Literal["posthoc"] | None = None,
+        rule: Literal["fit"] | None = None,
         encoder: Any = None,
         views: Any = "auto",
         hidden: int = 128,
@@ -104,7 +104,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
     ) -> None:
         self.objective, self.method, self.learner, self.validation = objective, method, learner, validation
-        self.deployment_prior, self.finish = deployment_prior, finish
+        self.deployment_prior, self.rule = deployment_prior, rule
         self.encoder, self.views, self.hidden, self.depth = encoder, views, hidden, depth
         self.steps, self.lr, self.labeled_batch, self.unlabeled_batch = steps, lr, labeled_batch, unlabeled_batch
         self.ema, self.tau, self.confidence, self.unlabeled_weight = ema, tau, confidence, unlabeled_weight
@@ -114,8 +114,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
-        if self.finish not in (None, "posthoc"):
-            raise InputError(f"finish must be None or 'posthoc'; found {self.finish!r}")
+        if self.rule not in (None, "fit"):
+            raise InputError(f"rule must be None or 'fit'; found {self.rule!r}")
         is_network = isinstance(self.learner, str) and self.learner == "network"
         if self.warm_start and not is_network:
             raise InputError("warm_start goes on with a network: set learner='network', or warm_start=False")
@@ -190,7 +190,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             task,
             network,
             self.objective,
-            fits_rule=self.finish == "posthoc",
+            fits_rule=self.rule == "fit",
             deployment_prior=self.deployment_prior,
             seed=seed,
             state=None if before is None else before.full_details.state,
