@@ -107,7 +107,7 @@ def main() -> None:
                     found += there(base, chosen, range(seeds), out)
                 elif seeds:
                     jobs = given.jobs or parallel(base)
-                    found += compare(base, chosen, range(seeds), out, jobs, "posthoc", Clock())
+                    found += compare(base, chosen, range(seeds), out, jobs, "fit", Clock())
             if not found:
                 continue
             table = lines(found)

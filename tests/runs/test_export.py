@@ -14,7 +14,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.export import Decision, Exportable, export, model_card
 from csst.fitted import FittedModel
-from csst.recipes import recipe
+from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from tests.helpers.estimators import blobs, hidden, quick

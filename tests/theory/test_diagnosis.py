@@ -12,7 +12,7 @@ from csst.cli.theory import main
 from csst.data import Toy
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
-from csst.recipes import recipe
+from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
