@@ -472,8 +472,8 @@ def test_data_that_changed_cannot_be_resumed(data, tmp_path, capsys):
 
 
 def test_settings_are_kept_with_the_run(data):
-    words = ["--data.views.strong", "span", "--data.views.strength", "0.4", "--embedding.draws", "1"]
+    words = ["--data.views.strong", "dropout", "--data.views.strength", "0.4", "--embedding.draws", "1"]
     assert main(["train", "text", *data, *SMALL, *words, "--training.steps", "5", "--out", "run"]) == 0
     kept = yaml.safe_load((Run("run").path("recipe.yaml")).read_text())
-    assert kept["data"]["views"] == {**kept["data"]["views"], "strong": "span", "strength": 0.4}
+    assert kept["data"]["views"] == {**kept["data"]["views"], "strong": "dropout", "strength": 0.4}
     assert (kept["encoder"], kept["frozen"], kept["embedding"]["draws"]) == ("words", True, 1)
