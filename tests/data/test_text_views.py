@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from csst.data.text.translations import TranslationWriter
 from csst.data.text.views import STRONG, TextViews, TfIdf, TokenDropout, Translated
 from csst.errors import InputError
 
@@ -201,22 +202,20 @@ def test_settings_build_their_view(strong):
 
 
 def test_settings_for_back_translation(tmp_path):
-    from csst.data.text.translations import TranslationWriter, key_of
-
-    path = tmp_path / "cache.parquet"
+    path = tmp_path / "cache.sqlite"
     with TranslationWriter(path, {"via": "hf:a,hf:b"}) as cache:
-        cache.add([(key_of(CORPUS[0]), 0, "one"), (key_of(CORPUS[0]), 1, "two")])
-        cache.finish()
+        cache.add([(CORPUS[0], 0, "one"), (CORPUS[0], 1, "two")])
+        cache.save()
     settings = TextViews("backtranslation", cache=str(path))
     out = settings.build([CORPUS[0], "", CORPUS[0]])([CORPUS[0]] * 50, generator())
     assert set(out) == {"one", "two"}
-    with pytest.raises(InputError, match=r"cache\.parquet: 4 of 5 texts have no back-translation"):
+    with pytest.raises(InputError, match=r"cache\.sqlite: 4 of 5 texts have no back-translation"):
         settings.build(CORPUS)
     partly = TextViews("backtranslation", cache=str(path), missing="none").build(CORPUS)
     assert partly(CORPUS, generator())[1:] == CORPUS[1:]
     with pytest.raises(InputError, match=r"needs a cache: --data\.views\.cache"):
         TextViews("backtranslation").build(CORPUS)
-    with pytest.raises(InputError, match="there is no cache of translations 'nowhere'"):
+    with pytest.raises(InputError, match="there is no file of back-translations 'nowhere'"):
         TextViews("backtranslation", cache="nowhere").build(CORPUS)
 
 

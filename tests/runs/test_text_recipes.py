@@ -158,7 +158,7 @@ def test_a_frozen_network(data, network, tmp_path, monkeypatch, capsys):
     assert found["input_shape"] == [16]
     assert found["facts"]["encoder"].startswith("text-")
     files = sorted(path.name for path in (tmp_path / "cache" / "embeddings").iterdir())
-    assert files == [f"{found['facts']['encoder']}{ending}" for ending in (".emb", ".lock")]
+    assert files == [f"{found['facts']['encoder']}.sqlite"]
     weights = torch.load("run/model.pt", weights_only=True)["model"]
     assert sum(w.numel() for w in weights.values()) < 200  # a head alone
 

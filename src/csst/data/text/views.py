@@ -93,7 +93,7 @@ class TextViews:
         if self.strong != "backtranslation":
             return self._build_word_view(self.strong, corpus)
         if not self.cache:
-            raise InputError("back-translation needs a cache: --data.views.cache FILE.parquet, made by csst augment")
+            raise InputError("back-translation needs a cache: --data.views.cache FILE, made by csst augment")
         cache = Translations(self.cache)
         if self.missing != "error":
             return Translated(cache, self._build_word_view(self.missing, corpus))
