@@ -19,7 +19,7 @@ import torch
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
-from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, specs_of
+from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, parse_via
 
 LINES = 10
 Item = tuple[str, int]  # a text and the number of the copy
@@ -27,7 +27,7 @@ Item = tuple[str, int]  # a text and the number of the copy
 
 def main(argv: Sequence[str]) -> int:
     args = _make_parser().parse_args(argv)
-    specs = specs_of(args.via)
+    specs = parse_via(args.via)
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     rows = texts_of(read_table(args.input, args.split), args.text_column, args.input)
     texts = [text for text in dict.fromkeys(rows) if text.strip()]

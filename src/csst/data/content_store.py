@@ -96,7 +96,9 @@ class ContentStore:
         return self._execute_alone("BEGIN IMMEDIATE", wait)
 
     def commit(self) -> None:
-        self._query("COMMIT")
+        """Keep what was changed since `begin`."""
+        with self._explain_errors():
+            self._connection.commit()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
