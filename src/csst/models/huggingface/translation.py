@@ -18,19 +18,18 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from csst.errors import InputError
-from csst.models.huggingface.hub import first_line, from_hub, quiet, transformers_library
+from csst.hub import import_extra
+from csst.models.huggingface.loading import Source, load_pretrained, quiet
 
 __all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
 
 _LONGEST = 512  # tokens, where neither model nor tokenizer says less
-_WHAT = "a translation model (sequence to sequence)"
-_TOLD_LANGUAGES = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
+_MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
 _BOUNDARY = re.compile(
     r"((?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|(?:\n|<br\s*/?>)(?:\s|<br\s*/?>)*|(?<=[。！？])\s*)", re.IGNORECASE
 )
@@ -109,7 +108,7 @@ class Translator:
     def _generate(self, parts: list[list[int]], sampling: Sampling) -> list[str]:
         limits = [min(2 * len(tokens) + 16, self.longest - 1) for tokens in parts]
         inputs = self.tokenizer.pad({"input_ids": parts}, return_tensors="pt", verbose=False)
-        with torch.inference_mode(), quiet(transformers_library(self.spec)):
+        with torch.inference_mode(), quiet(import_extra("transformers", self.spec)):
             rows = self.model.generate(
                 input_ids=inputs["input_ids"].to(self.device),
                 attention_mask=inputs["attention_mask"].to(self.device),
@@ -210,42 +209,16 @@ def parse_via(via: str) -> tuple[str, str]:
 
 def load_translator(spec: str, device: str = "cpu") -> Translator:
     """The model of "hf:FOLDER" or "hf:OWNER/NAME", with its weights."""
-    name = spec.removeprefix("hf:")
-    transformers = transformers_library(spec)
-    folder = Path(name).expanduser()
-    with quiet(transformers), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Marian's tokenizer recommends a package it does not need
-        if not folder.is_dir():
-            return from_hub(name, lambda local: _pretrained(transformers, spec, name, local, device), _WHAT)
-        if not (folder / "config.json").is_file():
-            raise InputError(f"{spec} has no config.json; save a model there with save_pretrained, or name another")
-        try:
-            return _pretrained(transformers, spec, str(folder), True, device)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(f"{spec} cannot be loaded as {_WHAT}: {first_line(error)}") from error
-
-
-def _pretrained(transformers: Any, spec: str, source: str, local: bool, device: str) -> Translator:
-    where = {"trust_remote_code": False, "local_files_only": local}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
-    except ImportError as error:
-        reason = first_line(error).partition(". ")[0]
-        raise InputError(
-            f"the tokenizer of {spec} needs another package ({reason}): pip install csst-learn[hf]"
-        ) from None
-    model, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-        source, dtype=torch.float32, output_loading_info=True, **where
-    )
-    absent = sorted([*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])])
-    if absent:
-        raise InputError(
-            f"the weights of {spec} do not fit its config.json: {len(absent)} tensors are missing or of another shape, "
-            f"such as {absent[0]}"
-        )
-    several = len(getattr(tokenizer, "supported_language_codes", ())) > 1
-    if several or (model.config.model_type in _TOLD_LANGUAGES and model.generation_config.forced_bos_token_id is None):
+        model, tokenizer = load_pretrained(spec, _load, "a translation model (sequence to sequence)")
+    has_languages = len(getattr(tokenizer, "supported_language_codes", ())) > 1
+    has_no_target = model.config.model_type in _MULTILINGUAL and model.generation_config.forced_bos_token_id is None
+    if has_languages or has_no_target:
         raise InputError(f"{spec} must be told which language to translate into: use a model of one direction")
     return Translator(spec, model, tokenizer, device)
+
+
+def _load(source: Source) -> tuple[Any, Any]:
+    tokenizer = source.load_tokenizer()
+    return source.load_network("AutoModelForSeq2SeqLM")[0], tokenizer
