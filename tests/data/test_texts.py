@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from csst.data.text.texts import LongTailTexts, TextFile, Texts, texts_hash
+from csst.data.text.texts import LongTailTexts, TextFile, Texts, hash_texts
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 from csst.models import mlp
@@ -90,7 +90,7 @@ def test_the_split_follows_the_seed_and_its_hash_the_content(file):
         changed_texts[place], changed_labels[place] = text, label
         hashes.add(TextFile(file(changed_texts, changed_labels, f"{at}.csv")).load(0).split_hash)
     assert len(hashes) == 4
-    assert texts_hash(["ab", "c"]) != texts_hash(["a", "bc"]) != texts_hash(["a"], ["bc"])
+    assert hash_texts(["ab", "c"]) != hash_texts(["a", "bc"]) != hash_texts(["a"], ["bc"])
 
 
 def test_a_changed_label_changes_the_hash(file):
