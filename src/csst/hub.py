@@ -1,15 +1,61 @@
-"""Whether the Hugging Face hub can be asked: once, and quickly. Its own client repeats a failure for half a minute."""
+"""The Hugging Face hub: whether it can be asked, and one sentence where it cannot or does not give what is wanted.
+
+Its own client repeats a failed connection for half a minute; here it is tried once, and quickly.
+"""
 
 from __future__ import annotations
 
 import importlib
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from csst.errors import InputError
+
+Loaded = TypeVar("Loaded")
 _CONNECT_SECONDS = 5
 
 
-def out_of_reach() -> str:
+def import_extra(package: str, wanted_by: str) -> Any:
+    """A package of the extra csst-learn[hf], imported when first used."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise InputError(f"{wanted_by} needs the package {name} ({error}): pip install csst-learn[hf]") from None
+
+
+def load_from_hub(name: str, load: Callable[[bool], Loaded], what: str) -> Loaded:
+    """load(local_only) from the local cache if it is all there; else from the hub, if it can be reached.
+
+    Args:
+        name: OWNER/NAME, as on the hub.
+        load: the loader; True means from the cache only, which raises OSError where something is not there.
+        what: what is loaded, with its article, "an image classifier", for the error.
+    """
+    if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
+        raise InputError(f"hf:{name}: there is no such folder")
+    try:
+        try:
+            return load(True)
+        except OSError:  # not in the cache
+            reason = find_obstacle()
+            if reason:
+                raise InputError(
+                    f"hf:{name} is not a folder, not in the local cache, and the Hugging Face hub is out of reach "
+                    f"({reason}): download it elsewhere and use hf:FOLDER"
+                ) from None
+        return load(False)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the hub's client raises
+        raise InputError(
+            f"hf:{name} is neither a folder nor {what} that the Hugging Face hub gives: {first_line(error)}"
+        ) from error
+
+
+def find_obstacle() -> str:
     """Why the hub cannot be asked; empty where it answers."""
     constants = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
@@ -21,3 +67,9 @@ def out_of_reach() -> str:
     except (OSError, ValueError) as error:
         return f"{constants.ENDPOINT} cannot be reached: {getattr(error, 'reason', error)}"
     return ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, at most 300 characters, for use inside a sentence."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
-from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, keys_of
+from csst.data.content_store import ContentStore
+from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, hash_contents, locate_cache
 from csst.data.task import Labeled, Task, make_task
 from csst.data.text.texts import Texts, make_texts
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 from tests.helpers.tiny_models import reviews
-
-HEAD, RECORD = 16, 16 + 4  # bytes before the first record, and of a record beside its vector
 
 
 @pytest.fixture(autouse=True)
@@ -43,104 +41,11 @@ def vector(text: str) -> list[float]:
     return [len(text), ord((text + "\0")[0]), ord((text + "\0\0")[1])]
 
 
-def records(*names: str, width: int = 4) -> tuple[list[bytes], np.ndarray]:
-    keys = keys_of(list(names))
-    return keys, np.array([np.arange(width) + ord(name[0]) for name in names], dtype=np.float32)
+def stored(cache: Path, name: str = "counting") -> dict[bytes, bytes]:
+    return dict(ContentStore(cache / f"{name}.sqlite", "embeddings").entries())
 
 
-def put(store: EmbeddingStore, keys: list[bytes], vectors: np.ndarray) -> None:
-    with store.locked():
-        store.put(keys, vectors)
-
-
-# ── The store ──
-
-
-def test_what_is_put_is_found_again_by_another_process_later(tmp_path):
-    store = EmbeddingStore(tmp_path / "new" / "e.emb")
-    keys, vectors = records("a", "b", "c")
-    assert keys[0] not in store
-    put(store, keys[:2], vectors[:2])
-    put(store, keys[2:], vectors[2:])
-    for opened in (store, EmbeddingStore(store.path), EmbeddingStore(store.path, width=4)):
-        assert all(key in opened for key in keys)
-        assert np.array_equal(opened.get([keys[2], keys[0], keys[2]]), vectors[[2, 0, 2]])
-        assert opened.get(keys).dtype == np.float32
-    assert store.path.stat().st_size == HEAD + 3 * (RECORD + 4 * 4)
-
-
-def test_records_of_other_writers_are_learned_of(tmp_path):
-    one, two = EmbeddingStore(tmp_path / "e.emb"), EmbeddingStore(tmp_path / "e.emb")
-    keys, vectors = records("a", "b")
-    put(one, keys[:1], vectors[:1])
-    assert keys[0] not in two
-    put(two, keys[1:], vectors[1:])
-    assert np.array_equal(two.get(keys), vectors)
-    one.refresh()
-    assert np.array_equal(one.get(keys), vectors)
-
-
-@pytest.mark.parametrize("lost", [1, 19, 30])
-def test_a_torn_end_costs_the_torn_record_only(tmp_path, lost):
-    path, (keys, vectors) = tmp_path / "e.emb", records("a", "b", "c")
-    put(EmbeddingStore(path), keys[:2], vectors[:2])
-    os.truncate(path, path.stat().st_size - lost)
-    store = EmbeddingStore(path)
-    assert keys[0] in store
-    assert keys[1] not in store
-    put(store, keys[2:], vectors[2:])
-    assert np.array_equal(EmbeddingStore(path).get([keys[2], keys[0]]), vectors[[2, 0]])
-    assert path.stat().st_size == HEAD + 2 * (RECORD + 4 * 4)
-
-
-@pytest.mark.parametrize("left", [0, 5, HEAD])
-def test_a_file_torn_in_its_first_write_is_begun_anew(tmp_path, left):
-    path, (keys, vectors) = tmp_path / "e.emb", records("a")
-    put(EmbeddingStore(path), keys, vectors)
-    os.truncate(path, left)
-    store = EmbeddingStore(path)
-    assert keys[0] not in store
-    put(store, keys, vectors)
-    assert np.array_equal(EmbeddingStore(path).get(keys), vectors)
-
-
-def test_damage_is_told_and_not_trained_on(tmp_path):
-    path, (keys, vectors) = tmp_path / "e.emb", records("a", "b")
-    put(EmbeddingStore(path), keys, vectors)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 64
-    path.write_bytes(content)
-    store = EmbeddingStore(path)
-    assert np.array_equal(store.get(keys[:1]), vectors[:1])
-    with pytest.raises(InputError, match=r"e\.emb is damaged: delete it"):
-        store.get(keys)
-    path.write_bytes(b"something else entirely")
-    with pytest.raises(InputError, match=r"e\.emb is not a file of embeddings"):
-        EmbeddingStore(path)
-
-
-@pytest.mark.parametrize("kind", [EmbeddingStore, Remembered])
-def test_vectors_of_another_width_are_refused(tmp_path, kind):
-    store = kind(tmp_path / "e.emb") if kind is EmbeddingStore else kind()
-    keys, vectors = records("a", "b")
-    with store.locked():
-        store.put(keys[:1], vectors[:1])
-        with pytest.raises(InputError, match=r"must be 1 rows of 4; found \(1, 3\)"):
-            store.put(keys[1:], vectors[1:, :3])
-    if kind is EmbeddingStore:
-        with pytest.raises(InputError, match="not a file of embeddings of width 5"):
-            EmbeddingStore(store.path, width=5)
-
-
-def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    keys, vectors = records("a")
-    with pytest.raises(InputError, match=r"embeddings cannot be kept in .*: .*--embedding\.cache"):
-        put(EmbeddingStore(tmp_path / "file" / "e.emb"), keys, vectors)
-    store = EmbeddingStore(tmp_path / "e.emb")
-    (tmp_path / "e.emb").mkdir()
-    with pytest.raises(InputError, match=r"embeddings cannot be written to .*e\.emb"):
-        put(store, keys, vectors)
+# ── The cache ──
 
 
 def _embed(folder: str, texts: list[str], answers) -> None:
@@ -163,20 +68,53 @@ def test_two_processes_share_one_file_and_the_work(tmp_path):
     expected = [vector(text) for text in texts]
     assert sorted(map(tuple, found[0][1])) == sorted(map(tuple, expected))
     assert found[0][1] == expected or found[0][1] == expected[::-1]
-    store = EmbeddingStore(tmp_path / "embeddings" / "counting.emb")
-    assert store.get(keys_of(texts)).tolist() == expected
+    values = stored(tmp_path / "embeddings")
+    assert [np.frombuffer(values[key], "<f4").tolist() for key in hash_contents(texts)] == expected
+
+
+@pytest.mark.parametrize("fingerprint", ["counting", ""])
+def test_vectors_of_another_width_are_refused(fingerprint):
+    encoder = Counting(fingerprint)
+    embedder = Embedder(encoder, Embedding())
+    embedder(Texts(["a"]), "texts")
+    encoder.width = 2
+    with pytest.raises(InputError, match="an encoder must give vectors of one width; found 3 and then 2"):
+        embedder(Texts(["b"]), "texts")
+    assert embedder(Texts(["a"]), "texts").tolist() == [vector("a")]
+
+
+def test_damage_is_an_error_and_not_trained_on(cache):
+    Embedder(Counting(), Embedding())(Texts(["a", "b"]), "texts")
+    path = cache / "counting.sqlite"
+    row = np.array(vector("b"), dtype="<f4").tobytes()
+    assert path.read_bytes().count(row) == 1
+    path.write_bytes(path.read_bytes().replace(row, row[:-1] + b"\x40"))
+    assert Embedder(Counting(), Embedding())(Texts(["a"]), "texts").tolist() == [vector("a")]
+    with pytest.raises(
+        InputError, match=r"cannot be read as a file of embeddings: .*; delete it, and they are computed"
+    ):
+        Embedder(Counting(), Embedding())(Texts(["a", "b"]), "texts")
+    path.write_bytes(b"something else entirely")
+    with pytest.raises(InputError, match=r"counting\.sqlite cannot be read as a file of embeddings: .*; delete it"):
+        Embedder(Counting(), Embedding())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot be written \(.*\): name another folder with --embedding\.cache"):
+        Embedder(Counting(), Embedding(cache=str(tmp_path / "file")))
 
 
 def test_where_the_cache_is(monkeypatch):
     monkeypatch.setenv("CSST_CACHE", "/one")
-    assert str(cache_folder()) == "/one/embeddings"
-    assert str(cache_folder("/two")) == "/two/embeddings"
+    assert str(locate_cache()) == "/one/embeddings"
+    assert str(locate_cache("/two")) == "/two/embeddings"
     monkeypatch.delenv("CSST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/three")
-    assert str(cache_folder()) == "/three/csst/embeddings"
+    assert str(locate_cache()) == "/three/csst/embeddings"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/four")
-    assert str(cache_folder()) == "/four/.cache/csst/embeddings"
+    assert str(locate_cache()) == "/four/.cache/csst/embeddings"
 
 
 # ── The embedder ──
@@ -191,7 +129,7 @@ def test_each_content_is_embedded_once_and_in_its_place(cache):
     assert sorted(encoder.asked) == sorted(set(texts))
     assert encoder.asked == sorted(encoder.asked, key=len)  # similar lengths share a batch
     assert encoder.batches == [2, 2, 1]
-    assert [path.name for path in cache.glob("*.emb")] == ["counting.emb"]
+    assert [path.name for path in cache.glob("*.sqlite")] == ["counting.sqlite"]
     again = Counting()
     mixed = Embedder(again, Embedding())(Texts(["new", *texts[::-1]]), "texts")
     assert again.asked == ["new"]
@@ -233,14 +171,12 @@ def test_an_interrupted_embedding_keeps_its_finished_batches():
     assert len(rest.asked) == 4
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_an_encoder_without_a_fingerprint_is_kept_in_memory(cache, named):
+def test_an_encoder_without_a_fingerprint_is_kept_in_memory(cache):
     encoder = Counting("")
-    asked = encoder.asked
-    embedder = Embedder(encoder if named else lambda texts: encoder(texts).numpy(), Embedding())
+    embedder = Embedder(encoder, Embedding())
     for _ in range(2):
         assert embedder(Texts(["a", "b", "a"]), "texts").tolist() == [vector("a"), vector("b"), vector("a")]
-    assert asked == ["a", "b"]
+    assert encoder.asked == ["a", "b"]
     assert not cache.exists()
 
 
@@ -264,18 +200,18 @@ def test_encoders_that_give_something_else(cache, answer, sentence):
     encoder.fingerprint = "odd"
     with pytest.raises(InputError, match=sentence):
         Embedder(encoder, Embedding())(Texts(["a", "b"]), "texts")
-    assert not list(cache.glob("*.emb"))  # nothing wrong is kept
+    assert not stored(cache, "odd")  # nothing wrong is kept
 
 
-def test_keys_are_of_the_content():
-    assert len({*keys_of(["a", "b", "", "A", "🙂"])}) == 5
-    assert keys_of(["a", "a"])[0] == keys_of(["b", "a"])[1]
+def test_keys_are_hashes_of_the_content():
+    assert len({*hash_contents(["a", "b", "", "A", "🙂"])}) == 5
+    assert hash_contents(["a", "a"])[0] == hash_contents(["b", "a"])[1]
     images = torch.arange(24, dtype=torch.uint8).view(2, 3, 2, 2)
-    one, two = keys_of(images)
+    one, two = hash_contents(images)
     assert one != two
-    assert keys_of(images[:1])[0] == one
-    assert keys_of(images[:1].float())[0] != one
-    assert keys_of(images[:1].reshape(1, 3, 4, 1))[0] != one
+    assert hash_contents(images[:1])[0] == one
+    assert hash_contents(images[:1].float())[0] != one
+    assert hash_contents(images[:1].reshape(1, 3, 4, 1))[0] != one
 
 
 @pytest.mark.parametrize("wrong", [{"max_length": 0}, {"batch": 0}, {"draws": -1}, {"noise": -0.1}])

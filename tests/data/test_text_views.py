@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import Counter
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from csst.data.text.views import EDA, STRONG, SpanMask, TextViews, TfIdf, TokenDropout, Translated
+from csst.data.text.translations import TranslationWriter
+from csst.data.text.views import STRONG, TextViews, TfIdf, TokenDropout, Translated
 from csst.errors import InputError
 
 CORPUS = [
@@ -44,10 +43,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def views():
     return {
         "tfidf": TfIdf.fit([*CORPUS, *ODD], 0.5),
-        "eda": EDA(0.3),
         "dropout": TokenDropout(0.5),
-        "span": SpanMask(0.5),
-        "mask": SpanMask(0.5, mask_word="[MASK]"),
         "all": TokenDropout(1.0),
     }
 
@@ -157,7 +153,7 @@ def subsequence(part: list[str], whole: list[str]) -> bool:
     return all(word in rest for word in part)
 
 
-def test_dropout_drops_a_share_of_the_words():
+def test_dropout_drops_a_fraction_of_the_words():
     words = [f"w{i}" for i in range(50)]
     out = [text.split() for text in TokenDropout(0.3)([" ".join(words)] * 400, generator())]
     assert all(subsequence(row, words) for row in out)
@@ -165,97 +161,6 @@ def test_dropout_drops_a_share_of_the_words():
     assert kept.mean() == pytest.approx(0.7, abs=5 * math.sqrt(0.21 / 20_000))
     assert np.abs(kept.mean(0) - 0.7).max() < 5 * math.sqrt(0.21 / 400)
     assert TokenDropout(0.0)(["a  b"], generator()) == ["a b"]
-
-
-@pytest.mark.parametrize(("share", "length"), [(0.2, 3.0), (0.5, 1.5), (0.3, 1.0), (0.5, 1.0)])
-def test_runs_of_words_are_masked(share, length):
-    """Every word with probability `share`, in runs of `length` words on average, one mask word for a run."""
-    words, rows = [f"w{i}" for i in range(40)], 3000
-    out = [row.split() for row in SpanMask(share, length, "#")([" ".join(words)] * rows, generator())]
-    masked = np.array([[word not in row for word in words] for row in map(set, out)])
-    spread = math.sqrt(length / (40 * rows))  # words of a run go together
-    assert masked.mean() == pytest.approx(share, abs=5 * spread)
-    assert np.abs(masked.mean(0) - share).max() < 5 * 0.5 / math.sqrt(rows)  # the first and the last word too
-    assert np.abs(np.corrcoef(masked[:-1, -1], masked[1:, 0])[0, 1]) < 5 / math.sqrt(
-        rows
-    )  # texts know nothing of others
-    inner = [len(run) for row in masked for run in "".join("x" if m else " " for m in row)[1:-1].split()]
-    assert np.mean(inner) == pytest.approx(length, rel=0.12)  # a little shorter: runs are cut at the ends
-    for row, mask in zip(out[:200], masked[:200], strict=True):
-        expected = [words[i] if not mask[i] else "#" for i in range(40) if not mask[i] or i == 0 or not mask[i - 1]]
-        assert row == expected
-    removed = SpanMask(share, length)([" ".join(words)] * rows, generator())
-    assert [text.split() for text in removed] == [[word for word in row if word != "#"] for row in out]
-
-
-def test_a_run_ends_with_its_text():
-    out = SpanMask(0.6, 20.0, "#")(["a b"] * 500, generator())
-    assert set(out) == {"a b", "# b", "a #"}
-
-
-@pytest.mark.parametrize("operation", ["swap", "delete", "insert"])
-def test_eda_operations(operation):
-    words = [f"w{i}" for i in range(30)]
-    view = EDA(0.2, (operation,))
-    out = [text.split() for text in view([" ".join(words)] * 100, generator())]
-    assert len({tuple(row) for row in out}) > 90
-    for row in out:
-        if operation == "swap":
-            assert sorted(row) == sorted(words)
-            assert 0 < sum(a != b for a, b in zip(row, words, strict=True)) <= 12
-        elif operation == "delete":
-            assert subsequence(row, words)
-        else:
-            assert len(row) == 36
-            assert subsequence(words, row)
-            assert set(row) == set(words)
-    if operation == "delete":
-        assert np.mean([len(row) for row in out]) == pytest.approx(24, abs=1)
-    assert view(["a b"], generator())[0] in ("a b", "b a", "a", "b", "a a b", "a b a", "b a b", "a b b")
-    assert EDA(0.0, (operation,))(["a b"], generator()) == ["a b"]
-
-
-def test_eda_draws_among_its_operations():
-    lengths = Counter(len(text.split()) for text in EDA(0.1)(["a b c d e f g h i j"] * 3000, generator()))
-    assert lengths[11] == pytest.approx(1000, abs=5 * math.sqrt(667))
-    assert lengths[10] == pytest.approx(1000 * (1 + 0.9**10), abs=5 * math.sqrt(750))
-
-
-@pytest.fixture
-def wordnet(monkeypatch):
-    found = {"film": [["film", "movie"], ["film", "motion_picture"]], "good": [["good"], ["well"]]}
-
-    def synsets(word):
-        return [SimpleNamespace(lemma_names=lambda names=names: names) for names in found.get(word, [])]
-
-    corpus = SimpleNamespace(ensure_loaded=lambda: None, synsets=synsets)
-    monkeypatch.setitem(sys.modules, "nltk", ModuleType("nltk"))
-    monkeypatch.setitem(sys.modules, "nltk.corpus", SimpleNamespace(wordnet=corpus))
-    return corpus
-
-
-def test_synonyms(wordnet):
-    out = EDA(1.0, ("synonym",))(["A Film is good", "film", "xyz"] * 50, generator())
-    assert set(out[::3]) == {"A movie is well", "A motion picture is well"}
-    assert set(out[1::3]) == {"movie", "motion picture"}
-    assert set(out[2::3]) == {"xyz"}
-    inserted = EDA(1.0, ("insert", "synonym"))(["good good"] * 50, generator())
-    assert {"well well"} < set(inserted)
-    assert {len(text.split()) for text in inserted} == {2, 4}
-    assert EDA(0.1)(["film film"] * 9, generator()) == EDA(0.1)(["film film"] * 9, generator())
-
-
-def test_synonyms_that_cannot_be_had(monkeypatch, wordnet):
-    def nothing():
-        raise LookupError("a long text about nltk.download")
-
-    wordnet.ensure_loaded = nothing
-    with pytest.raises(InputError, match=r"python -m nltk\.downloader wordnet$"):
-        EDA(0.1, ("synonym",))
-    monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    with pytest.raises(InputError, match=r"need the package nltk .*pip install nltk"):
-        TextViews("eda", synonyms=True).build(CORPUS)
-    TextViews("eda").build(CORPUS)
 
 
 CACHE = {"a b": ["x", "y", "z"], "c": ["C"]}
@@ -291,29 +196,26 @@ def test_texts_without_a_translation():
 
 @pytest.mark.parametrize("strong", [name for name in STRONG if name != "backtranslation"])
 def test_settings_build_their_view(strong):
-    view = TextViews(strong, strength=0.5, mask_word="#").build(CORPUS)
+    view = TextViews(strong, strength=0.5).build(CORPUS)
     out = view(CORPUS, generator())
     assert (out == CORPUS) == (strong == "none")
-    assert any("#" in text for text in out) == (strong == "span")
 
 
 def test_settings_for_back_translation(tmp_path):
-    from csst.data.text.translations import TranslationWriter, key_of
-
-    path = tmp_path / "cache.parquet"
+    path = tmp_path / "cache.sqlite"
     with TranslationWriter(path, {"via": "hf:a,hf:b"}) as cache:
-        cache.add([(key_of(CORPUS[0]), 0, "one"), (key_of(CORPUS[0]), 1, "two")])
-        cache.finish()
+        cache.add([(CORPUS[0], 0, "one"), (CORPUS[0], 1, "two")])
+        cache.save()
     settings = TextViews("backtranslation", cache=str(path))
     out = settings.build([CORPUS[0], "", CORPUS[0]])([CORPUS[0]] * 50, generator())
     assert set(out) == {"one", "two"}
-    with pytest.raises(InputError, match=r"cache\.parquet: 4 of 5 texts have no back-translation"):
+    with pytest.raises(InputError, match=r"cache\.sqlite: 4 of 5 texts have no back-translation"):
         settings.build(CORPUS)
     partly = TextViews("backtranslation", cache=str(path), missing="none").build(CORPUS)
     assert partly(CORPUS, generator())[1:] == CORPUS[1:]
-    with pytest.raises(InputError, match=r"needs a cache: views\.cache"):
+    with pytest.raises(InputError, match=r"needs a cache: --data\.views\.cache"):
         TextViews("backtranslation").build(CORPUS)
-    with pytest.raises(InputError, match="there is no cache of translations 'nowhere'"):
+    with pytest.raises(InputError, match="there is no file of back-translations 'nowhere'"):
         TextViews("backtranslation", cache="nowhere").build(CORPUS)
 
 
@@ -322,24 +224,20 @@ def test_settings_come_from_the_command_line():
 
     parser = ArgumentParser()
     parser.add_class_arguments(TextViews, "views")
-    found = parser.parse_args(["--views.strong", "span", "--views.strength=0.2", "--views.mask_word", "[MASK]"])
-    assert TextViews(**found.views.as_dict()) == TextViews("span", 0.2, mask_word="[MASK]")
+    found = parser.parse_args(["--views.strong", "dropout", "--views.strength=0.2", "--views.missing", "none"])
+    assert TextViews(**found.views.as_dict()) == TextViews("dropout", 0.2, missing="none")
 
 
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda: TextViews("tfdif"), "views.strong must be one of .* did you mean 'tfidf'"),
+        (lambda: TextViews("eda"), "must be one of tfidf, dropout, backtranslation, none; found 'eda'$"),
+        (lambda: TextViews(missing="span"), "must be one of error, tfidf, dropout, none; found 'span'$"),
         (lambda: TextViews(missing="backtranslation"), "views.missing must be one of"),
-        (lambda: TextViews(strength=1.5), "views.strength must be a share"),
+        (lambda: TextViews(strength=1.5), "views.strength must be a fraction"),
         (lambda: TfIdf.fit(CORPUS, -0.1), "must lie in 0 .. 1; found -0.1"),
         (lambda: TokenDropout(math.nan), "must lie in 0 .. 1; found nan"),
-        (lambda: SpanMask(0.8, 3), r"runs of 3 words, must lie in 0 .. 0.75; found 0.8"),
-        (lambda: SpanMask(0.1, 0.5), "at least 1 word"),
-        (lambda: SpanMask(0.1, mask_word="two words"), "single word"),
-        (lambda: EDA(2), "must lie in 0 .. 1"),
-        (lambda: EDA(0.1, ("swap", "turn")), "operations are some of"),
-        (lambda: EDA(0.1, ()), "operations are some of"),
     ],
 )
 def test_bad_settings(make, sentence):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from csst.errors import InputError
 from csst.models import Model, build
-from csst.models.huggingface.text import HuggingFaceTexts, Tokens, build_text_classifier, padded
+from csst.models.huggingface.text import HuggingFaceTexts, Tokens, build_text_classifier, prepare_inputs
 from csst.training.evaluation import compute_logits as logits_of
 from tests.helpers.tiny_models import KINDS, reviews, save_text_model, tokenizer
 
@@ -96,12 +96,12 @@ def test_a_batch_of_empty_texts_has_something_to_read(kind):
     found = Tokens(tokenizer(kind), 32)(["", ""])
     assert found.shape[0] == 2
     assert found.shape[1] >= 1
-    assert padded(found, 0)["attention_mask"].sum(1).min() >= 1
+    assert prepare_inputs(found, 0)["attention_mask"].sum(1).min() >= 1
 
 
 def test_padding_is_not_attended_and_has_the_networks_own_number():
     ids = torch.tensor([[5, 6, 7], [8, -1, -1], [-1, -1, -1]])
-    found = padded(ids, 9)
+    found = prepare_inputs(ids, 9)
     assert found["input_ids"].tolist() == [[5, 6, 7], [8, 9, 9], [9, 9, 9]]
     assert found["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
 

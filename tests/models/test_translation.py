@@ -7,13 +7,18 @@ import math
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
 from csst.errors import InputError
-from csst.models.huggingface.decoding import Draw, Sampling
-from csst.models.huggingface.translation import RoundTrip, Translator, cut, load_translator, specs_of
+from csst.models.huggingface.translation import (
+    RoundTrip,
+    Sampling,
+    Translator,
+    load_translator,
+    parse_via,
+    split_sentences,
+)
 from tests.models.tiny_translators import SIZE, TEXTS, byte_tokenizer, save_model, save_sentencepiece_model
 
 
@@ -99,18 +104,18 @@ def test_batches_are_of_like_length(transformers):
     ],
 )
 def test_texts_are_cut_after_sentences(text, pieces):
-    assert cut(text) == pieces
+    assert split_sentences(text) == pieces
     assert "".join(piece + between for piece, between in pieces) == text.strip()
 
 
 def test_long_texts_lose_their_end():
     text = "One two. Three four. Five six."
-    assert cut(text, 30) == cut(text)
-    assert cut(text, 29) == [("One two.", " "), ("Three four.", " ")]
-    assert cut(text, 20) == [("One two.", " "), ("Three four.", " ")]
-    assert cut(text, 19) == [("One two.", " ")]
-    assert cut(text, 6) == [("One", "")]
-    assert cut("x" * 50, 6) == [("xxxxxx", "")]
+    assert split_sentences(text, 30) == split_sentences(text)
+    assert split_sentences(text, 29) == [("One two.", " "), ("Three four.", " ")]
+    assert split_sentences(text, 20) == [("One two.", " "), ("Three four.", " ")]
+    assert split_sentences(text, 19) == [("One two.", " ")]
+    assert split_sentences(text, 6) == [("One", "")]
+    assert split_sentences("x" * 50, 6) == [("xxxxxx", "")]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_long_texts_lose_their_end():
 )
 def test_very_long_texts_are_cut_in_linear_time(text):
     start = time.perf_counter()
-    cut(text, 3000)
+    split_sentences(text, 3000)
     assert time.perf_counter() - start < 2
 
 
@@ -140,11 +145,19 @@ def test_round_trip(transformers, tmp_path, kinds):
     assert other.translate(TEXTS, [0] * 5) != copies[0][:5]
 
 
-def test_a_translation_does_not_depend_on_its_company(pair):
-    """The random numbers belong to the text; only rounding can tell batches apart."""
-    alone = [trip(pair, batch=1).translate([text], [1])[0] for text in TEXTS]
-    assert trip(pair, batch=16).translate(TEXTS, [1] * 5) == alone
-    assert trip(pair, batch=3).translate(TEXTS[::-1], [1] * 5) == alone[::-1]
+def test_a_translation_depends_on_its_seed_and_group_only(pair):
+    """Not on what was translated before, nor on torch's global generator, which stays as it is."""
+    both, copies = trip(pair, batch=3), [0, 1, 0, 1, 0]
+    torch.manual_seed(1)
+    first = both.translate(TEXTS, copies)
+    state = torch.get_rng_state()
+    both.translate(TEXTS[:2], [5, 6])
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert both.translate(TEXTS, copies) == first
+    assert trip(pair, batch=3).translate(TEXTS, copies) == first
+    assert trip(pair, batch=3, seed=1).translate(TEXTS, copies) != first
+    assert both.translate(TEXTS, [0] * 5) != first
 
 
 def test_the_likeliest_words_at_temperature_0(transformers, pair):
@@ -158,46 +171,43 @@ def test_the_likeliest_words_at_temperature_0(transformers, pair):
         limit = min(2 * ids.shape[1] + 16, 31)
         row = model.generate(input_ids=ids, num_beams=1, do_sample=False, max_new_tokens=limit)[0]
         expected.append(tokenizer.decode(row, skip_special_tokens=True).strip())
-    streams = [(seed,) for seed in range(3)]
-    assert load_translator(pair[0]).translate(texts, streams, Sampling(temperature=0), 3) == expected
+    translator = load_translator(pair[0])
+    assert translator.translate(texts, Sampling(temperature=0), 1) == expected
+    assert translator.translate(texts, Sampling(temperature=0), 3) == expected
+    # where sampling leaves one word to choose, it is the likeliest
+    assert translator.translate(texts, Sampling(temperature=1e-6), 1) == expected
+    assert translator.translate(texts, Sampling(1.0, top_k=1), 1) == expected
+    assert translator.translate(texts, Sampling(1.0, top_p=1e-6), 1) == expected
 
 
-@pytest.mark.parametrize(
-    "sampling", [Sampling(1.0), Sampling(0.5), Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.6), Sampling(2.0, 3, 0.7)]
-)
-def test_tokens_are_drawn_by_their_probabilities(sampling):
-    scores = [1.0, -float("inf"), 2.0, 0.5, 1.5]
-    weights = {i: math.exp(s / sampling.temperature) for i, s in enumerate(scores)}
-    ranked = sorted(weights, key=lambda i: -weights[i])
-    if sampling.top_k:
-        ranked = ranked[: sampling.top_k]
-    whole, nucleus, running = sum(weights[i] for i in ranked), [], 0.0
-    for i in ranked:
-        if running < sampling.top_p * whole:
-            nucleus.append(i)
-        running += weights[i]
-    expected = [weights[i] / sum(weights[j] for j in nucleus) if i in nucleus else 0.0 for i in range(5)]
-    rows = 20_000
-    uniform = torch.from_numpy((np.arange(rows) + 0.5) / rows)[:, None]  # evenly spread: no chance in the test
-    draw = Draw(uniform, torch.full((rows,), 9), 4, sampling)
-    left = draw(torch.zeros(rows, 1, dtype=torch.int64), torch.tensor(scores).expand(rows, -1).clone())
-    assert (left.isfinite().sum(1) == 1).all()
-    found = torch.bincount(left.argmax(1), minlength=5) / rows
-    assert found.tolist() == pytest.approx(expected, abs=1e-3)
+def test_words_are_drawn_among_all_by_default(transformers, pair, monkeypatch):
+    """The library's own defaults, the models' beam search among them, do not apply."""
+    translator, seen = load_translator(pair[0]), []
+    real = translator.model._get_logits_processor
+
+    def note(generation_config, **options):
+        seen.append(generation_config)
+        return real(generation_config=generation_config, **options)
+
+    monkeypatch.setattr(translator.model, "_get_logits_processor", note)
+    translator.translate(["The film was good."], Sampling(0.7), 4)
+    config = seen[0]
+    assert (config.do_sample, config.num_beams, config.temperature) == (True, 1, 0.7)
+    assert (config.top_k, config.top_p) == (0, 1.0)
 
 
-@pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
-def test_impossible_tokens_are_never_drawn(u):
-    scores = torch.tensor([[-float("inf"), 0.0, 0.0, -float("inf")]])
-    draw = Draw(torch.tensor([[u]], dtype=torch.float64), torch.tensor([9]), 3, Sampling(1.0))
-    assert int(draw(torch.zeros(1, 1), scores).argmax()) == (1 if u == 0 else 2)
+def test_each_translation_ends_at_its_own_limit(transformers):
+    """At most twice as many tokens as the source and 16, the first and the last of them special."""
 
+    class Endless(Echo):
+        def generate(self, input_ids, attention_mask, max_new_tokens, **options):
+            return torch.full((len(input_ids), 1 + max_new_tokens), 70)
 
-def test_each_row_ends_at_its_own_limit():
-    draw = Draw(torch.full((2, 3), 0.5, dtype=torch.float64), torch.tensor([1, 3]), 0, Sampling(1.0))
-    scores = torch.tensor([[-9.0, 9.0], [-9.0, 9.0]])
-    steps = [draw(torch.zeros(2, 1), scores).argmax(1).tolist() for _ in range(3)]
-    assert steps == [[0, 1], [0, 1], [0, 0]]
+    tokenizer = byte_tokenizer(transformers, 400)
+    translator = Translator("hf:endless", Endless(400), tokenizer)
+    texts = ["The film was good and I liked it very much", "x"]
+    lengths = [len(tokenizer(text)["input_ids"]) for text in texts]
+    assert [len(new) for new in translator.translate(texts, Sampling(), 2)] == [2 * n + 16 for n in lengths]
 
 
 @pytest.mark.parametrize("name", ["some-owner/opus-en-fr", "opus-en-fr"])
@@ -215,11 +225,11 @@ def test_a_name_without_a_network_is_one_quick_sentence(transformers, monkeypatc
 @pytest.mark.parametrize("via", ["", "hf:a", "hf:a,b", "a,hf:b", "hf:a,hf:", "hf:a,hf:b,hf:c"])
 def test_bad_pairs(via):
     with pytest.raises(InputError, match=r"two models, hf:THERE,hf:BACK .*; found"):
-        specs_of(via)
+        parse_via(via)
 
 
 def test_a_pair():
-    assert specs_of("hf:a/b, hf:/c d/e") == ("hf:a/b", "hf:/c d/e")
+    assert parse_via("hf:a/b, hf:/c d/e") == ("hf:a/b", "hf:/c d/e")
 
 
 def test_folders_that_are_no_translators(transformers, tmp_path):

@@ -159,7 +159,7 @@ def test_a_frozen_network(data, network, tmp_path, monkeypatch, capsys):
     assert found["input_shape"] == [16]
     assert found["facts"]["encoder"].startswith("text-")
     files = sorted(path.name for path in (tmp_path / "cache" / "embeddings").iterdir())
-    assert files == [f"{found['facts']['encoder']}{ending}" for ending in (".emb", ".lock")]
+    assert files == [f"{found['facts']['encoder']}.sqlite"]
     weights = FittedModel.load("run").model.state_dict()
     assert sum(w.numel() for w in weights.values()) < 200  # a head alone
 
@@ -473,8 +473,8 @@ def test_data_that_changed_cannot_be_resumed(data, tmp_path, capsys):
 
 
 def test_settings_are_kept_with_the_run(data):
-    words = ["--data.views.strong", "span", "--data.views.strength", "0.4", "--embedding.draws", "1"]
+    words = ["--data.views.strong", "dropout", "--data.views.strength", "0.4", "--embedding.draws", "1"]
     assert main(["train", "text", *data, *SMALL, *words, "--training.steps", "5", "--out", "run"]) == 0
     kept = yaml.safe_load((Run("run").path("recipe.yaml")).read_text())
-    assert kept["data"]["views"] == {**kept["data"]["views"], "strong": "span", "strength": 0.4}
+    assert kept["data"]["views"] == {**kept["data"]["views"], "strong": "dropout", "strength": 0.4}
     assert (kept["encoder"], kept["frozen"], kept["embedding"]["draws"]) == ("words", True, 1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from csst.cli import augment
-from csst.data.text.translations import Translations
+from csst.data.text.translations import Translations, hash_text
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 from csst.models.huggingface.translation import RoundTrip
@@ -53,7 +53,7 @@ def calls(monkeypatch) -> list[tuple[str, int]]:
 
 def test_texts_become_a_cache_and_a_view(tmp_path, via, calls, capsys):
     texts = [*TEXTS, "", "  ", "😀 🎵", TEXTS[0], TEXTS[0], "long text " * 400]
-    file, cache = table(tmp_path / "texts.csv", texts), str(tmp_path / "cache.parquet")
+    file, cache = table(tmp_path / "texts.csv", texts), str(tmp_path / "cache.sqlite")
     words = [file, "-o", cache, "--via", via, "--max_characters", "40"]
     assert augment.main(words) == 0
     different = [text for text in dict.fromkeys(texts) if text.strip()]
@@ -82,7 +82,7 @@ def test_texts_become_a_cache_and_a_view(tmp_path, via, calls, capsys):
 
 
 def test_more_copies_and_more_texts_are_added(tmp_path, via, calls):
-    cache = str(tmp_path / "cache.parquet")
+    cache = str(tmp_path / "cache.sqlite")
     options = ["-o", cache, "--via", via, "--batch", "4"]
     augment.main([table(tmp_path / "a.csv", TEXTS[:2]), *options, "--copies", "1"])
     first = {text: Translations(cache)[text] for text in TEXTS[:2]}
@@ -104,29 +104,46 @@ def test_killed_in_the_middle_and_started_again(tmp_path, via, calls, capsys):
     options = ["--via", via, "--copies", "1", "--batch", "4", "--save_every", "0"]
     augment.main([file, "-o", str(tmp_path / "whole"), *options])
     calls.clear()
-    cache, parts = tmp_path / "cache", tmp_path / "cache.parts"
+    cache = tmp_path / "cache"
     code = "import sys, torch; torch.set_num_threads(1); from csst.cli.augment import main; main(sys.argv[1:])"
     process = subprocess.Popen(
         [sys.executable, "-c", code, file, "-o", str(cache), *options],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    deadline = time.monotonic() + 120
-    while len(list(parts.glob("*.parquet"))) < 2:
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("translations 8/32"):  # the first two groups are made, and at least the first is saved
+            break
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not cache.exists()
-    saved = len(list(parts.glob("*.parquet")))
-    assert 2 <= saved < 8
+    process.stderr.close()
+    saved = len(Translations(cache))
+    assert saved % 4 == 0
+    assert 4 <= saved < 32
     capsys.readouterr()
     assert augment.main([file, "-o", str(cache), *options]) == 0
-    assert calls == [(text, 0) for text in texts[4 * saved :]]
-    assert f"translated now {32 - 4 * saved}, found in the cache {4 * saved}" in capsys.readouterr().out
-    assert cache.read_bytes() == (tmp_path / "whole").read_bytes()
-    assert not parts.exists()
+    assert calls == [(text, 0) for text in texts[saved:]]
+    assert f"translated now {32 - saved}, found in the cache {saved}" in capsys.readouterr().out
+    stored, whole = Translations(cache), Translations(tmp_path / "whole")
+    assert [stored[text] for text in texts] == [whole[text] for text in texts]
+    assert not cache.with_name("cache-wal").exists()
+
+
+def test_damaged_translations_are_made_again_with_a_warning(tmp_path, via, calls, capsys):
+    words = [table(tmp_path / "a.csv", TEXTS), "-o", str(tmp_path / "cache"), "--via", via, "--copies", "1"]
+    augment.main(words)
+    before = [Translations(tmp_path / "cache")[text] for text in TEXTS]
+    connection = sqlite3.connect(tmp_path / "cache")
+    connection.execute("UPDATE content SET value = x'00' WHERE key = ?", [hash_text(TEXTS[1]) + bytes(4)])
+    connection.commit()
+    connection.close()
+    calls.clear()
+    augment.main(words)
+    assert calls == [(TEXTS[1], 0)]
+    assert "1 damaged translations are made again" in capsys.readouterr().err
+    assert [len(stored) for stored in before] == [len(Translations(tmp_path / "cache")[text]) for text in TEXTS]
 
 
 def test_an_interrupted_run_saves_what_it_has(tmp_path, via, monkeypatch, capsys):
@@ -151,7 +168,7 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path, via, monkeypatch, capsys
         "1",
     ]
     assert augment.main(words) == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
     monkeypatch.setattr(RoundTrip, "translate", real)
     assert augment.main(words) == 0
     assert "translated now 3, found in the cache 2" in capsys.readouterr().out

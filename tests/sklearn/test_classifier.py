@@ -283,7 +283,7 @@ def test_texts_with_an_encoder(tmp_path):
     assert fitted.n_features_in_ == 2048
     known = [at for at, label in enumerate(labels) if label is not None]
     assert fitted.score([texts[at] for at in known], [labels[at] for at in known]) > 0.8
-    assert list(tmp_path.rglob("*.emb")), "the embeddings were not kept"
+    assert list(tmp_path.rglob("*.sqlite")), "the embeddings were not kept"
     assert pickle.loads(pickle.dumps(fitted)).predict(["a lovely great story"]).tolist() == ["good"]
 
 

@@ -21,7 +21,7 @@ VERBS = {
     "predict": "label new examples: csst predict RUN INPUT -o out.csv",
     "export": "a model for use elsewhere, with its card: csst export RUN --to onnx -o model.onnx",
     "frontier": "what a run's model could trade off by its decision rule: csst frontier RUN",
-    "augment": "back-translate texts once, for training: csst augment FILE -o cache.parquet --via hf:A,hf:B",
+    "augment": "back-translate texts once, for training: csst augment FILE -o cache.sqlite --via hf:A,hf:B",
     "theory": "what the paper's theorem says about a run: csst theory RUN",
     "recipes": "list the recipes",
     "objective": "explain an objective: csst objective 'max mean(recall) s.t. coverage >= 0.95/K'",

@@ -1,8 +1,8 @@
-"""csst augment FILE -o cache.parquet --via hf:A,hf:B: back-translations of texts, made once and kept.
+"""csst augment FILE -o cache.sqlite --via hf:A,hf:B: back-translations of texts, made once and kept.
 
-Every different text is translated once per copy. What is finished is saved every few seconds; the same command goes on
-where a killed one stopped, and does nothing where all is there. More copies, or the texts of another file, can be added
-to a cache; other models or settings are refused.
+Every different text is translated once per copy. What is translated is saved every few seconds; the same command goes
+on where a killed one stopped, and does nothing where all is there. More copies, or the texts of another file, can be
+added to a cache; other models or settings are refused.
 """
 
 from __future__ import annotations
@@ -17,72 +17,71 @@ from dataclasses import asdict
 import torch
 
 from csst.data.text.files import read_table, texts_of
-from csst.data.text.translations import TranslationWriter, key_of
+from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
-from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, specs_of
+from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, parse_via
 
 LINES = 10
-Item = tuple[str, str, int]  # text, key, copy
+Item = tuple[str, int]  # a text and the number of the copy
 
 
-def main(words: Sequence[str]) -> int:
-    given = _parser().parse_args(words)
-    specs = specs_of(given.via)
-    sampling = Sampling(given.temperature, given.top_k, given.top_p, given.seed)
-    rows = texts_of(read_table(given.input, given.split), given.text_column, given.input)
+def main(argv: Sequence[str]) -> int:
+    args = _make_parser().parse_args(argv)
+    specs = parse_via(args.via)
+    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    rows = texts_of(read_table(args.input, args.split), args.text_column, args.input)
     texts = [text for text in dict.fromkeys(rows) if text.strip()]
-    made_by = {"via": ",".join(specs), **asdict(sampling), "max_characters": given.max_characters}
-    begun, unsaid = time.monotonic(), 0
-    with TranslationWriter(given.output, made_by) as cache:
+    made_by = {"via": ",".join(specs), **asdict(sampling), "max_characters": args.max_characters}
+    start, empty = time.monotonic(), 0
+    with TranslationWriter(args.output, made_by) as cache:
         if cache.damaged:
-            print(
-                f"{cache.damaged} damaged part(s) of {given.output}: their texts are translated again", file=sys.stderr
-            )
-        every = [(text, key, copy) for text in texts for key in [key_of(text)] for copy in range(given.copies)]
-        todo = [item for item in every if item[1:] not in cache.finished]
+            print(f"{args.output}: {cache.damaged} damaged translations are made again", file=sys.stderr)
+        wanted = [(text, copy) for text in texts for copy in range(args.copies)]
+        todo = [item for item in wanted if item not in cache]
         if todo:
-            there, back = (load_translator(spec, _device(given.device)) for spec in specs)
-            trip = RoundTrip(there, back, sampling, given.batch, given.max_characters)
+            there, back = (load_translator(spec, _choose_device(args.device)) for spec in specs)
+            trip = RoundTrip(there, back, sampling, args.batch, args.max_characters)
             try:
-                unsaid = _translate(trip, todo, len(every), cache, given.save_every)
+                empty = _translate(trip, todo, len(wanted), cache, args.save_every)
             except KeyboardInterrupt:
                 cache.save()
-                print("csst: interrupted; the same command goes on from here", file=sys.stderr)
+                print("csst: interrupted; run the same command to continue", file=sys.stderr)
                 return 130
-        stored = cache.finish()
-    seconds = time.monotonic() - begun
-    print(f"{len(rows)} rows, {len(texts)} different texts with words, {given.copies} translation(s) of each")
-    print(f"translated now {len(todo)}, found in the cache {len(every) - len(todo)}, in {seconds:.0f} s")
-    cut = sum(len(text) > given.max_characters > 0 for text in texts)
-    if cut:
-        print(f"{cut} texts are longer than {given.max_characters} characters: translated up to there")
-    if unsaid:
-        print(f"{unsaid} translations came out empty: the text itself is kept for them")
-    print(f"{stored} translations in {given.output}")
+        cache.save()
+        stored = len(cache)
+    seconds = time.monotonic() - start
+    print(f"{len(rows)} rows, {len(texts)} different texts with words, {args.copies} translation(s) of each")
+    print(f"translated now {len(todo)}, found in the cache {len(wanted) - len(todo)}, in {seconds:.0f} s")
+    too_long = sum(len(text) > args.max_characters > 0 for text in texts)
+    if too_long:
+        print(f"{too_long} texts are longer than {args.max_characters} characters: translated up to there")
+    if empty:
+        print(f"{empty} translations came out empty: the text itself is kept for them")
+    print(f"{stored} translations in {args.output}")
     return 0
 
 
 def _translate(trip: RoundTrip, todo: list[Item], total: int, cache: TranslationWriter, save_every: float) -> int:
-    """Translate and store; gives how many came out empty.
+    """Translate and store; returns how many translations came out empty.
 
-    Groups are cut in the order of the file and stored whole, so that a run that goes on forms the same groups.
+    Groups are cut in the order of the file and stored whole, so that a run that is continued forms the same groups.
     """
-    unsaid, saved = 0, time.monotonic()
-    with _progress(total, total - len(todo)) as advance:
+    empty, saved = 0, time.monotonic()
+    with _show_progress(total, total - len(todo)) as advance:
         for start in range(0, len(todo), trip.batch):
             group = todo[start : start + trip.batch]
-            done = trip.translate([text for text, _, _ in group], [copy for _, _, copy in group])
-            unsaid += done.count("")
-            cache.add((key, copy, new or text) for (text, key, copy), new in zip(group, done, strict=True))
+            translations = trip.translate([text for text, _ in group], [copy for _, copy in group])
+            empty += translations.count("")
+            cache.add((text, copy, new or text) for (text, copy), new in zip(group, translations, strict=True))
             advance(len(group))
             if time.monotonic() - saved >= save_every:
                 cache.save()
                 saved = time.monotonic()
-    return unsaid
+    return empty
 
 
 @contextmanager
-def _progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
+def _show_progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
     """A live bar on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
         from rich.console import Console
@@ -93,20 +92,20 @@ def _progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
             bar = live.add_task("augment", total=total, completed=done)
             yield lambda count: live.advance(bar, count)
         return
-    first, begun, line = done, time.monotonic(), done
+    first, start, line = done, time.monotonic(), done
 
     def advance(count: int) -> None:
         nonlocal done, line
         done += count
         if done >= line or done == total:
-            left = (time.monotonic() - begun) / (done - first) * (total - done)
+            left = (time.monotonic() - start) / (done - first) * (total - done)
             print(f"translations {done}/{total}  {left:.0f} s left", file=sys.stderr, flush=True)
             line = done + max(1, total // LINES)
 
     yield advance
 
 
-def _device(name: str) -> str:
+def _choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -115,28 +114,30 @@ def _device(name: str) -> str:
     return name
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def number(word: str) -> int:
-        if not word.isdecimal() or int(word) < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least}; found {word!r}")
+def _parse_count(minimum: int) -> Callable[[str], int]:
+    """A reader of whole numbers from a minimum, for argparse."""
+
+    def parse(word: str) -> int:
+        if not word.isdecimal() or int(word) < minimum:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {minimum}; found {word!r}")
         return int(word)
 
-    return number
+    return parse
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("csst augment", description="Back-translate texts once, for strong views.")
     add = parser.add_argument
     add("input", help="a .csv, .tsv, .jsonl or .parquet file, or hf:NAME_OR_FOLDER of Hugging Face datasets")
-    add("-o", "--output", required=True, help="the cache of translations, a Parquet file")
+    add("-o", "--output", required=True, help="the cache of translations, an SQLite file")
     add("--via", required=True, help="two models, hf:THERE,hf:BACK: folders, or names of the Hugging Face hub")
-    add("--copies", type=_at_least(1), default=2, help="translations of each text (2)")
+    add("--copies", type=_parse_count(1), default=2, help="translations of each text (2)")
     add("--temperature", type=float, default=0.9, help="of the sampling; 0 takes the likeliest word (0.9)")
     add("--top_k", type=int, default=0, help="sample among so many likeliest words; 0: all (0)")
     add("--top_p", type=float, default=1.0, help="sample among the likeliest words of this probability (1)")
     add("--seed", type=int, default=0, help="of the sampling (0)")
-    add("--batch", type=_at_least(1), default=16, help="sentences translated at a time (16)")
-    add("--max_characters", type=_at_least(0), default=3000, help="longer texts lose their end; 0: none does (3000)")
+    add("--batch", type=_parse_count(1), default=16, help="sentences translated at a time (16)")
+    add("--max_characters", type=_parse_count(0), default=3000, help="longer texts lose their end; 0: none does (3000)")
     add("--text_column", default="text", help="the column of the texts (text)")
     add("--split", default="train", help="the split, where the input is of datasets (train)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="where the models run (auto)")

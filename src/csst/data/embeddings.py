@@ -7,8 +7,10 @@ drawn from during training.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from csst.data.embedding_store import EmbeddingStore, Remembered, cache_folder
+from csst.data.content_store import ContentStore
 from csst.data.sampling import stream
 from csst.data.task import Examples, Labeled, Task, identity_view
 from csst.errors import InputError
@@ -26,10 +28,16 @@ CHUNK = 2048  # examples in memory at once
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
+def locate_cache(folder: str = "") -> Path:
+    """Where embeddings are kept: in this folder, else in $CSST_CACHE, else in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(folder or os.environ.get("CSST_CACHE") or f"{base}/csst").expanduser() / "embeddings"
+
+
 class Encoder(Protocol):
     """A function from a batch (texts, or images uint8) to vectors (B, width).
 
-    `fingerprint` names it in the cache; without one, or where it is empty, vectors are kept in memory only.
+    `fingerprint` names it in the cache; where it is empty, vectors are kept in memory only.
     """
 
     fingerprint: str
@@ -92,50 +100,55 @@ class Embedder:
     """
 
     def __init__(self, encoder: Encoder, settings: Embedding) -> None:
-        self.encoder, self.settings = encoder, settings
-        self.fingerprint: str = getattr(encoder, "fingerprint", "")
-        path = cache_folder(settings.cache) / f"{self.fingerprint}.emb"
-        self.store: EmbeddingStore | Remembered = EmbeddingStore(path) if self.fingerprint else Remembered()
+        self.encoder, self.settings, self.fingerprint = encoder, settings, encoder.fingerprint
+        path = locate_cache(settings.cache) / f"{self.fingerprint}.sqlite" if self.fingerprint else None
+        again = "delete it, and they are computed again"
+        self.store = ContentStore(path, "embeddings", again, "name another folder with --embedding.cache")
 
     def __call__(self, inputs: Examples, what: str, view: Callable[[Any], Any] | None = None) -> Tensor:
         """The vectors (N, width), float32, of the examples or of a view of them."""
-        found = []
+        vectors = []
         console = Console(stderr=True)
         with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task(f"embedding {what}", total=len(inputs))
             for index in torch.arange(len(inputs)).split(CHUNK):
                 batch = inputs[index] if view is None else view(inputs[index])
-                found.append(self._chunk(batch, lambda done: bar.advance(shown, done)))
-        return torch.from_numpy(np.concatenate(found))
+                vectors.append(self._embed_chunk(batch, lambda done: bar.advance(shown, done)))
+        return torch.from_numpy(np.concatenate(vectors))
 
-    def _chunk(self, batch: Any, done: Callable[[int], None]) -> np.ndarray:
-        keys, todo = keys_of(batch), list[int]()
-        if any(key not in self.store for key in keys):
-            with self.store.locked():
-                first = {key: at for at, key in reversed(list(enumerate(keys))) if key not in self.store}
-                todo = sorted(first.values(), key=lambda at: len(batch[at]))  # texts of similar length together
-                for start in range(0, len(todo), self.settings.batch):
-                    places = todo[start : start + self.settings.batch]
-                    self.store.put([keys[at] for at in places], self._vectors(batch, places))
-                    done(len(places))
-        done(len(keys) - len(todo))  # those that were there
-        return self.store.get(keys)
+    def _embed_chunk(self, batch: Any, advance: Callable[[int], None]) -> np.ndarray:
+        keys = hash_contents(batch)
+        first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self.store}
+        todo = sorted(first.values(), key=lambda place: len(batch[place]))  # texts of similar length together
+        for start in range(0, len(todo), self.settings.batch):
+            places = todo[start : start + self.settings.batch]
+            with self.store.transaction():  # another process waits here, and then finds the work done
+                new = [place for place in places if keys[place] not in self.store]
+                if new:
+                    rows = (row.tobytes() for row in self._compute_vectors(batch, new))
+                    self.store.put(zip((keys[place] for place in new), rows, strict=True))
+            advance(len(places))
+        advance(len(keys) - len(todo))  # those that were there
+        return np.stack([np.frombuffer(value, dtype="<f4") for value in self.store.get(keys)])
 
-    def _vectors(self, batch: Any, places: list[int]) -> np.ndarray:
-        chosen = batch[torch.tensor(places)] if isinstance(batch, Tensor) else [batch[at] for at in places]
-        made = self.encoder(chosen)
+    def _compute_vectors(self, batch: Any, places: list[int]) -> np.ndarray:
+        chosen = batch[torch.tensor(places)] if isinstance(batch, Tensor) else [batch[place] for place in places]
+        rows = self.encoder(chosen)
         try:
-            vectors = np.asarray(made.detach().cpu() if isinstance(made, Tensor) else made, dtype=np.float32)
+            vectors = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype="<f4")
         except (TypeError, ValueError) as error:
             raise InputError(f"an encoder must give rows of numbers, all of one width: {error}") from None
         if vectors.ndim != 2 or len(vectors) != len(places) or not vectors.shape[1]:
             raise InputError(f"an encoder must give one row for each of {len(places)} examples; found {vectors.shape}")
         if not np.isfinite(vectors).all():
             raise InputError("the encoder gave vectors that are not finite: NaN or infinity")
+        width = self.store.keep_setting("width", vectors.shape[1])
+        if vectors.shape[1] != width:
+            raise InputError(f"an encoder must give vectors of one width; found {width} and then {vectors.shape[1]}")
         return vectors
 
 
-def keys_of(batch: Any) -> list[bytes]:
+def hash_contents(batch: Any) -> list[bytes]:
     """16 bytes of SHA-256 of each example's content."""
     if isinstance(batch, Tensor):
         head = f"{batch.dtype}{tuple(batch.shape[1:])}".encode()
@@ -155,11 +168,11 @@ def embedded(task: Task, embedder: Embedder) -> Task:
     def drawn(draw: int) -> Tensor:
         def view(batch: Any) -> Any:
             """Each example's view depends on its content and the draw only, so that the cache finds it again."""
-            one = [
-                task.strong(batch[at : at + 1], stream(draw, int.from_bytes(key[:7], "big")))
-                for at, key in enumerate(keys_of(batch))
+            views = [
+                task.strong(batch[place : place + 1], stream(draw, int.from_bytes(key[:7], "big")))
+                for place, key in enumerate(hash_contents(batch))
             ]
-            return torch.cat(one) if isinstance(batch, Tensor) else [text for texts in one for text in texts]
+            return torch.cat(views) if isinstance(batch, Tensor) else [text for texts in views for text in texts]
 
         return embedder(task.unlabeled, f"strong views {draw + 1}/{settings.draws}", view)
 

@@ -22,20 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.models.huggingface.hub import first_line, quiet, transformers_library
+from csst.hub import first_line
 from csst.models.huggingface.images import IMAGENET_MEAN, IMAGENET_STD
-from csst.models.huggingface.text import (
-    WEIGHTS,
-    Tokens,
-    fitting,
-    has_weights,
-    loaded,
-    named,
-    padded,
-    padding_of,
-    require_body,
-    tokenizer_of,
-)
+from csst.models.huggingface.loading import WEIGHTS, Source, load_pretrained
+from csst.models.huggingface.text import Tokens, checked_max_length, find_padding, prepare_inputs
 from csst.models.wide_resnet import Pixels
 from csst.plugins import load
 
@@ -68,7 +58,7 @@ class TextEncoder:
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        inputs = padded(self.tokens(texts).to(_device(self.network)), self.padding)
+        inputs = prepare_inputs(self.tokens(texts).to(_find_device(self.network)), self.padding)
         hidden = self.network(**inputs).last_hidden_state
         mask = inputs["attention_mask"][:, :, None].to(hidden)
         return ((hidden * mask).sum(1) / mask.sum(1)).float()
@@ -79,13 +69,13 @@ class ImageEncoder:
 
     def __init__(self, network: nn.Module, fingerprint: str) -> None:
         self.network, self.fingerprint = network.eval(), fingerprint
-        self.pixels = Pixels(IMAGENET_MEAN, IMAGENET_STD).to(_device(network))
+        self.pixels = Pixels(IMAGENET_MEAN, IMAGENET_STD).to(_find_device(network))
         size = getattr(network.config, "image_size", None)
         self.size = tuple(size) if isinstance(size, list | tuple) else (size, size) if size else None
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        x = self.pixels(images.to(_device(self.network)).expand(-1, 3, -1, -1))
+        x = self.pixels(images.to(_find_device(self.network)).expand(-1, 3, -1, -1))
         if self.size and tuple(x.shape[-2:]) != self.size:
             x = nn.functional.interpolate(x, self.size, mode="bilinear", antialias=True, align_corners=False)
         out = self.network(pixel_values=x)
@@ -115,69 +105,62 @@ def encoder(spec: str, kind: Literal["array", "image", "text"], max_length: int 
             raise InputError("the encoder 'words' takes texts; for images name one as hf:FOLDER or package.module:name")
         return Words()
     if spec.startswith("hf:"):
-        return _text_encoder(spec, max_length) if kind == "text" else _image_encoder(spec)
+        return _load_text_encoder(spec, max_length) if kind == "text" else _load_image_encoder(spec)
     if ":" in spec:
         function = load(spec, "an encoder")
         if not callable(function):
             raise InputError(f"{spec} must be a function of a batch; found {type(function).__name__}")
-        code = _code(function)
-        return Function(function, f"function-{_digest(spec, code)}" if code else "")
+        code = _read_code(function)
+        return Function(function, f"function-{_hash_parts(spec, code)}" if code else "")
     raise InputError(f"unknown encoder {spec!r}: words, hf:NAME_OR_FOLDER, or package.module:name of a function")
 
 
-def _text_encoder(spec: str, max_length: int) -> TextEncoder:
-    transformers = transformers_library(spec)
-
-    def make(source: str, local: bool) -> tuple[nn.Module, Any]:
-        return _body(transformers, source, local), tokenizer_of(transformers, source, local)
-
-    with quiet(transformers):
-        network, tokenizer = loaded(named(spec), make, "a text encoder")
-    network = network.to("cuda" if torch.cuda.is_available() else "cpu")
-    tokens = Tokens(tokenizer, fitting(network, tokenizer, max_length, spec), remember=0)
-    read = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()  # and what it makes of capitals and accents
-    mark = f"text-{_digest(_weights(network), _shape(network), read, max_length)}"
-    return _tried(TextEncoder(network, tokens, padding_of(tokenizer), mark), ["a text", ""], spec)
-
-
-def _image_encoder(spec: str) -> ImageEncoder:
-    transformers = transformers_library(spec)
-    with quiet(transformers):
-        network = loaded(named(spec), lambda source, local: _body(transformers, source, local), "an image encoder")
-    network = network.to("cuda" if torch.cuda.is_available() else "cpu")
-    made = ImageEncoder(network, f"image-{_digest(_weights(network), _shape(network))}")
-    return _tried(made, torch.zeros(2, 3, 64, 64, dtype=torch.uint8), spec)
-
-
-def _body(transformers: Any, source: str, local: bool) -> nn.Module:
-    where = {"trust_remote_code": False, "local_files_only": local}
-    if not has_weights(source):
-        raise InputError(f"hf:{source} has no weights, such as {WEIGHTS[0]}; a frozen encoder needs trained ones")
-    network, info = transformers.AutoModel.from_pretrained(
-        source, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **where
+def _load_text_encoder(spec: str, max_length: int) -> TextEncoder:
+    network, tokenizer = load_pretrained(
+        spec, lambda source: (_load_body(source), source.load_tokenizer()), "a text encoder"
     )
-    if require_body(info, source):
+    tokens = Tokens(tokenizer, checked_max_length(network, tokenizer, max_length, spec), remember=0)
+    read = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()  # and what it makes of capitals and accents
+    mark = f"text-{_hash_parts(_hash_weights(network), _describe_config(network), read, max_length)}"
+    return _smoke_test(TextEncoder(network, tokens, find_padding(tokenizer), mark), ["a text", ""], spec)
+
+
+def _load_image_encoder(spec: str) -> ImageEncoder:
+    network = load_pretrained(spec, _load_body, "an image encoder")
+    encoder = ImageEncoder(network, f"image-{_hash_parts(_hash_weights(network), _describe_config(network))}")
+    return _smoke_test(encoder, torch.zeros(2, 3, 64, 64, dtype=torch.uint8), spec)
+
+
+def _load_body(source: Source) -> Any:
+    if not source.has_weights():
+        raise InputError(f"hf:{source.location} has no weights, such as {WEIGHTS[0]}; a frozen encoder needs them")
+    network: Any
+    network, new = source.load_network("AutoModel", optional="pooler")
+    if new:
         network.pooler = None  # the library made one up, and would make up another at the next load
-    return network
+    return network.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _tried(made: Any, batch: Any, spec: str) -> Any:
+def _smoke_test(encoder: Any, batch: Any, spec: str) -> Any:
+    """Embed a small batch, so that a misfit is an error now and not in the middle of a data set."""
     try:
-        vectors = made(batch)
+        vectors = encoder(batch)
     except Exception as error:
         raise InputError(f"{spec} cannot embed: {first_line(error)}") from error
     if vectors.ndim != 2 or not torch.isfinite(vectors).all():
         raise InputError(f"{spec} must give one finite vector per example; found shape {tuple(vectors.shape)}")
-    return made
+    return encoder
 
 
-def _shape(network: Any) -> list[tuple[str, Any]]:
+def _describe_config(network: Any) -> list[tuple[str, Any]]:
     """What the configuration says beside the weights, such as the activation; not where it came from."""
-    told = network.config.to_diff_dict()
-    return sorted((key, repr(value)) for key, value in told.items() if key not in ELSEWHERE and not key.startswith("_"))
+    config = network.config.to_diff_dict()
+    return sorted(
+        (key, repr(value)) for key, value in config.items() if key not in ELSEWHERE and not key.startswith("_")
+    )
 
 
-def _weights(network: nn.Module) -> str:
+def _hash_weights(network: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, value in network.state_dict().items():
         digest.update(name.encode())
@@ -185,7 +168,7 @@ def _weights(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _code(function: Callable[[Any], Any]) -> str:
+def _read_code(function: Callable[[Any], Any]) -> str:
     """The source code of the function's module; empty where there is none to be found."""
     try:
         file = inspect.getsourcefile(function)
@@ -194,9 +177,9 @@ def _code(function: Callable[[Any], Any]) -> str:
         return ""
 
 
-def _digest(*parts: Any) -> str:
+def _hash_parts(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
-def _device(network: nn.Module) -> torch.device:
+def _find_device(network: nn.Module) -> torch.device:
     return next(network.parameters()).device

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from csst.data.text.hub import hub_dataset
 from csst.errors import InputError, nearest
+from csst.hub import first_line, import_extra, load_from_hub
 
 Columns = dict[str, list[Any]]
 HUGGING_FACE = "hf:"
@@ -25,15 +24,15 @@ def read_table(path: str, split: str = "train") -> Columns:
     """
     file = Path(path).expanduser()
     if path.startswith(HUGGING_FACE) or file.is_dir():
-        columns = _hugging_face(path.removeprefix(HUGGING_FACE), split)
+        columns = _read_datasets(path.removeprefix(HUGGING_FACE), split)
     else:
-        columns = _from_file(path, file)
+        columns = _read_file(path, file)
     if not columns or not len(next(iter(columns.values()))):
         raise InputError(f"{path} holds no rows")
     return columns
 
 
-def _from_file(path: str, file: Path) -> Columns:
+def _read_file(path: str, file: Path) -> Columns:
     if not file.is_file():
         raise InputError(f"there is no file {path!r}")
     ending = file.suffix.lower()
@@ -46,7 +45,7 @@ def _from_file(path: str, file: Path) -> Columns:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def column(table: Columns, name: str, path: str) -> list[Any]:
@@ -61,10 +60,10 @@ def texts_of(table: Columns, name: str, path: str) -> list[str]:
     values = column(table, name, path)
     wrong = [row for row, value in enumerate(values) if not isinstance(value, str)]
     if wrong:
-        found = type(values[wrong[0]]).__name__
+        kind = type(values[wrong[0]]).__name__
         raise InputError(
             f"column {name!r} of {path} must hold texts; {len(wrong)} rows do not, the first of them row {wrong[0]} "
-            f"({found})"
+            f"({kind})"
         )
     for row, value in enumerate(values):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
@@ -82,10 +81,10 @@ def labels_of(values: Sequence[Any]) -> list[str | None]:
 
 def class_names_of(words: Sequence[str | None]) -> tuple[str, ...]:
     """The classes that occur, numbers in the order of numbers, everything else in alphabetical order."""
-    found = {word for word in words if word is not None}
-    if all(_is_number(word) for word in found):
-        return tuple(sorted(found, key=lambda word: (float(word), word)))
-    return tuple(sorted(found))
+    names = {word for word in words if word is not None}
+    if all(_is_number(name) for name in names):
+        return tuple(sorted(names, key=lambda name: (float(name), name)))
+    return tuple(sorted(names))
 
 
 def _word(value: Any) -> str:
@@ -103,7 +102,7 @@ def _is_number(word: str) -> bool:
         return False
 
 
-def _csv(path: Path) -> Columns:
+def _read_csv(path: Path) -> Columns:
     csv.field_size_limit(2**31 - 1)
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
@@ -130,7 +129,7 @@ def _csv(path: Path) -> Columns:
     return columns
 
 
-def _jsonl(path: Path) -> Columns:
+def _read_jsonl(path: Path) -> Columns:
     columns: Columns = {}
     count = 0
     with path.open(encoding="utf-8-sig") as file:
@@ -152,21 +151,14 @@ def _jsonl(path: Path) -> Columns:
     return columns
 
 
-def _parquet(path: Path) -> Columns:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise InputError(f"{path} needs the package pyarrow ({error}): pip install csst-learn[hf]") from None
-    return parquet.read_table(path).to_pydict()
+def _read_parquet(path: Path) -> Columns:
+    return import_extra("pyarrow.parquet", str(path)).read_table(path).to_pydict()
 
 
-def _hugging_face(name: str, split: str) -> Columns:
-    try:
-        datasets = importlib.import_module("datasets")
-    except ImportError as error:
-        raise InputError(f"hf:{name} needs the package datasets ({error}): pip install csst-learn[hf]") from None
+def _read_datasets(name: str, split: str) -> Columns:
+    datasets = import_extra("datasets", f"hf:{name}")
     folder = Path(name).expanduser()
-    stored = _from_disk(datasets, folder, split) if folder.is_dir() else hub_dataset(datasets, name, split)
+    stored = _read_folder(datasets, folder, split) if folder.is_dir() else _read_hub(datasets, name, split)
     columns = {key: list(stored[key]) for key in stored.column_names}
     for key, feature in stored.features.items():
         if isinstance(feature, datasets.ClassLabel):
@@ -174,7 +166,19 @@ def _hugging_face(name: str, split: str) -> Columns:
     return columns
 
 
-def _from_disk(datasets: Any, folder: Path, split: str) -> Any:
+def _read_hub(datasets: Any, name: str, split: str) -> Any:
+    def load(is_local: bool) -> Any:
+        before = datasets.config.HF_HUB_OFFLINE
+        datasets.config.HF_HUB_OFFLINE = before or is_local
+        try:
+            return datasets.load_dataset(name, split=split)
+        finally:
+            datasets.config.HF_HUB_OFFLINE = before
+
+    return load_from_hub(name, load, "a data set")
+
+
+def _read_folder(datasets: Any, folder: Path, split: str) -> Any:
     try:
         stored = datasets.load_from_disk(str(folder))
     except Exception as error:  # of any kind, where a file is missing, empty or damaged
@@ -188,4 +192,4 @@ def _from_disk(datasets: Any, folder: Path, split: str) -> Any:
     return stored
 
 
-_READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+_READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}

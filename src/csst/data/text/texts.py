@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import Split, hold_out, long_tail, split_held_out
+from csst.data.splits import hold_out, long_tail, split_held_out
 from csst.data.task import Labeled, RowTask, Task
-from csst.data.text.files import HUGGING_FACE, Columns, class_names_of, column, labels_of, read_table, texts_of
+from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 
@@ -31,11 +31,8 @@ class Texts:
     def __getitem__(self, indices: Tensor) -> list[str]:
         return [self.texts[i] for i in indices.tolist()]
 
-    def part(self, indices: np.ndarray) -> Texts:
-        return Texts([self.texts[i] for i in indices.tolist()])
 
-
-def texts_hash(*parts: Sequence[str]) -> str:
+def hash_texts(*parts: Sequence[str]) -> str:
     """A short fingerprint of texts in their order."""
     digest = hashlib.sha256()
     for part in parts:
@@ -50,7 +47,7 @@ def texts_hash(*parts: Sequence[str]) -> str:
 class TextFile:
     """Texts of your own: a CSV, TSV, JSON Lines or Parquet file, or Hugging Face datasets.
 
-    A blank label, -1, NaN or null means unlabeled. Without a validation file, a share of the labeled texts is held
+    A blank label, -1, NaN or null means unlabeled. Without a validation file, a fraction of the labeled texts is held
     out, stratified by class; how many held-out texts are training texts too is among the run's facts.
 
     Args:
@@ -60,7 +57,7 @@ class TextFile:
         test_path: a file of labeled texts to report on.
         text: the column of the texts.
         label: the column of the labels.
-        validation: share of the labeled texts held out where there is no validation file.
+        validation: fraction of the labeled texts held out where there is no validation file.
         views: how the strong view of a text is made; its weak view is the text itself.
     """
 
@@ -75,60 +72,45 @@ class TextFile:
 
     def load_rows(self) -> RowTask:
         """The texts of the files; no validation set is cut from them."""
-        texts, names, known, y, unlabeled = self._read()
-        labeled = Labeled(Texts(texts).part(known), torch.from_numpy(y))
-        validation = self._held(self.validation_path, "validation", names) if self.validation_path else None
-        test = self._held(self.test_path, "test", names) if self.test_path else None
-        parts = [one for one in (labeled, validation, test) if one is not None]
-        listed = [one.inputs[torch.arange(len(one))] for one in parts] + [unlabeled]
-        labels = ["".join(f"{label}," for label in one.labels.tolist()) for one in parts]
-        name = Path(self.path).stem
-        return RowTask(name, names, labeled, Texts(unlabeled), validation, test, "text", texts_hash(*listed, labels))
+        names, labeled, unlabeled = self._read_training()
+        validation = self._read_held_out(self.validation_path, "validation", names)
+        test = self._read_held_out(self.test_path, "test", names)
+        name, split_hash = Path(self.path).stem, _hash_split([labeled, validation, test], unlabeled)
+        return RowTask(name, names, labeled, unlabeled, validation, test, "text", split_hash)
 
-    def _read(self) -> tuple[list[str], tuple[str, ...], np.ndarray, np.ndarray, list[str]]:
-        """All texts, the class names, the places of labeled texts, their classes, and the texts without a label."""
+    def load(self, seed: int) -> Task:
+        names, labeled, unlabeled = self._read_training()
+        validation = self._read_held_out(self.validation_path, "validation", names)
+        if validation is None:
+            out = hold_out(labeled.labels.numpy(), self.validation, seed, names)
+            kept = np.setdiff1d(np.arange(len(labeled)), out)
+            labeled, validation = _select(labeled, kept), _select(labeled, out)
+        test = self._read_held_out(self.test_path, "test", names)
+        known = {*_list_texts(labeled), *unlabeled.texts}
+        held_out = [*_list_texts(validation), *_list_texts(test)]
+        facts = {"held_out_texts_also_in_training": sum(text in known for text in held_out)}
+        name = Path(self.path).stem
+        return make_texts(name, names, labeled, unlabeled, validation, test, self.views, facts=facts)
+
+    def _read_training(self) -> tuple[tuple[str, ...], Labeled, Texts]:
+        """The class names, the texts with a label and those without."""
         if not self.path:
             raise InputError("the text recipe needs a file: csst train text --data.path FILE.csv")
-        texts, words = self._labeled(self.path, "train")
+        texts, words = _read_columns(self.path, "train", self.text, self.label)
         names = class_names_of(words)
         if len(names) < 2:
             raise InputError(
                 f"{self.path} must hold labels of at least two classes; found {', '.join(names) or 'no label at all'}"
             )
-        known = np.array([i for i, word in enumerate(words) if word is not None], dtype=np.int64)
-        y = np.array([names.index(word) for word in words if word is not None], dtype=np.int64)
+        pairs = [(text, word) for text, word in zip(texts, words, strict=True) if word is not None]
         unlabeled = [text for text, word in zip(texts, words, strict=True) if word is None]
         if self.unlabeled_path:
             unlabeled += texts_of(read_table(self.unlabeled_path), self.text, self.unlabeled_path)
-        return texts, names, known, y, unlabeled
+        labeled = _make_labeled([text for text, _ in pairs], [word for _, word in pairs], names, self.path)
+        return names, labeled, Texts(unlabeled)
 
-    def load(self, seed: int) -> Task:
-        texts, names, known, y, unlabeled = self._read()
-        pool, keep = Texts(texts).part(known), np.ones(len(known), dtype=bool)
-        if self.validation_path:
-            validation = self._held(self.validation_path, "validation", names)
-        else:
-            out = hold_out(y, self.validation, seed, names)
-            keep[out] = False
-            validation = Labeled(pool.part(out), torch.from_numpy(y[out]))
-        index = np.flatnonzero(keep)
-        labeled = Labeled(pool.part(index), torch.from_numpy(y[index]))
-        test = self._held(self.test_path, "test", names) if self.test_path else None
-        trained = {*(texts[i] for i in known[index].tolist()), *unlabeled}
-        held = [
-            text for part in (validation, test) if part is not None for text in part.inputs[torch.arange(len(part))]
-        ]
-        facts = {"held_out_texts_also_in_training": sum(text in trained for text in held)}
-        name = Path(self.path).stem
-        return make_texts(name, names, labeled, Texts(unlabeled), validation, test, self.views, facts=facts)
-
-    def _labeled(self, path: str, split: str) -> tuple[list[str], list[str | None]]:
-        table = read_table(path, split)
-        return texts_of(table, self.text, path), labels_of(column(table, self.label, path))
-
-    def _held(self, path: str, split: str, names: tuple[str, ...]) -> Labeled:
-        texts, words = self._labeled(path, split)
-        return Labeled(Texts(texts), torch.from_numpy(class_numbers(words, names, path)))
+    def _read_held_out(self, path: str, split: str, names: tuple[str, ...]) -> Labeled | None:
+        return _make_labeled(*_read_columns(path, split, self.text, self.label), names, path) if path else None
 
 
 @dataclass(frozen=True)
@@ -169,53 +151,66 @@ class LongTailTexts:
             raise InputError("this recipe needs the texts: --data.path TRAIN.parquet --data.test_path TEST.parquet")
         if not self.test_path and not self.path.startswith(HUGGING_FACE) and not Path(self.path).is_dir():
             raise InputError("--data.path is a file of training texts, so --data.test_path FILE is needed too")
-        pool, held = read_table(self.path, "train"), read_table(self.test_path or self.path, "test")
-        texts, words = self._columns(pool, self.path)
+        test_path = self.test_path or self.path
+        texts, words = _read_columns(self.path, "train", self.text, self.label)
         names = class_names_of(words)
         if self.classes and self.classes != len(names):
             raise InputError(f"{self.path} has {len(names)} classes, but this recipe is for {self.classes}")
-        y = class_numbers(words, names, self.path)
-        held_texts, held_words = self._columns(held, self.test_path or self.path)
-        held_y = class_numbers(held_words, names, self.test_path or self.path)
-        seen = set(texts)
-        fresh = np.array([i for i, text in enumerate(held_texts) if text not in seen], dtype=np.int64)
+        pool = _make_labeled(texts, words, names, self.path)
+        held_out = _make_labeled(*_read_columns(test_path, "test", self.text, self.label), names, test_path)
+        known = set(texts)
+        fresh = np.flatnonzero([text not in known for text in _list_texts(held_out)])
         if not len(fresh):
-            raise InputError(
-                f"every text of {self.test_path or self.path} is a training text too: give others by --data.test_path"
-            )
-        cut = long_tail(y, self.labeled, self.unlabeled, self.imbalance, seed=seed)
-        halved = split_held_out(held_y[fresh], seed, names, self.validation, self.test)
-        split = Split(cut.labeled, cut.unlabeled, fresh[halved[0]], fresh[halved[1]])
-
-        def part(source: Sequence[str], labels: np.ndarray, index: np.ndarray) -> Labeled:
-            return Labeled(Texts([source[i] for i in index.tolist()]), torch.from_numpy(labels[index]))
-
+            raise InputError(f"every text of {test_path} is a training text too: give others with --data.test_path")
+        cut = long_tail(pool.labels.numpy(), self.labeled, self.unlabeled, self.imbalance, seed=seed)
+        first, second = split_held_out(held_out.labels.numpy()[fresh], seed, names, self.validation, self.test)
+        unlabeled = _select(pool, cut.unlabeled)
         return make_texts(
             Path(self.path).stem,
             names,
-            part(texts, y, split.labeled),
-            Texts([texts[i] for i in split.unlabeled.tolist()]),
-            part(held_texts, held_y, split.validation),
-            part(held_texts, held_y, split.test),
+            _select(pool, cut.labeled),
+            Texts(_list_texts(unlabeled)),
+            _select(held_out, fresh[first]),
+            _select(held_out, fresh[second]),
             self.views,
-            unlabeled_truth=torch.from_numpy(y[split.unlabeled]),
-            facts={"held_out_texts_also_in_training_left_out": len(held_texts) - len(fresh)},
+            unlabeled_truth=unlabeled.labels,
+            facts={"held_out_texts_also_in_training_left_out": len(held_out) - len(fresh)},
         )
 
-    def _columns(self, table: Columns, path: str) -> tuple[list[str], list[str | None]]:
-        return texts_of(table, self.text, path), labels_of(column(table, self.label, path))
+
+def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[str], list[str | None]]:
+    """The texts of a file, and their labels as words."""
+    table = read_table(path, split)
+    return texts_of(table, text, path), labels_of(column(table, label, path))
 
 
-def class_numbers(words: Sequence[str | None], names: tuple[str, ...], path: str) -> np.ndarray:
-    """The classes of labels as numbers; a label that is missing or unknown is an error."""
-    number = {name: at for at, name in enumerate(names)}
+def _make_labeled(texts: Sequence[str], words: Sequence[str | None], names: tuple[str, ...], path: str) -> Labeled:
+    """Texts with their class indices; a label that is missing or unknown is an error."""
+    index_of = {name: index for index, name in enumerate(names)}
     wrong = ["no label"] if None in words else []
-    wrong += sorted({repr(word) for word in words if word is not None and word not in number})
+    wrong += sorted({repr(word) for word in words if word is not None and word not in index_of})
     if wrong:
         raise InputError(
             f"every text of {path} needs one of the classes {', '.join(names)}; found {', '.join(wrong[:5])}"
         )
-    return np.array([number[word] for word in words if word is not None], dtype=np.int64)
+    indices = [index_of[word] for word in words if word is not None]
+    return Labeled(Texts(texts), torch.tensor(indices, dtype=torch.int64))
+
+
+def _select(labeled: Labeled, index: np.ndarray) -> Labeled:
+    rows = torch.from_numpy(index)
+    return Labeled(Texts(labeled.inputs[rows]), labeled.labels[rows])
+
+
+def _list_texts(labeled: Labeled | None) -> list[str]:
+    return [] if labeled is None else labeled.inputs[torch.arange(len(labeled))]
+
+
+def _hash_split(parts: Sequence[Labeled | None], unlabeled: Texts) -> str:
+    """A short fingerprint of all texts and labels."""
+    present = [part for part in parts if part is not None]
+    labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in present]
+    return hash_texts(*map(_list_texts, present), unlabeled.texts, labels)
 
 
 def make_texts(
@@ -229,10 +224,6 @@ def make_texts(
     **more: object,
 ) -> Task:
     """A task of texts; its strong view is fitted on the training texts only."""
-    parts = [labeled, validation, *([test] if test is not None else [])]
-    listed = [part.inputs.texts for part in parts if isinstance(part.inputs, Texts)] + [unlabeled.texts]
-    labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in parts]
-    known = [*listed[0], *unlabeled.texts]
     return Task(
         name,
         class_names,
@@ -240,8 +231,8 @@ def make_texts(
         unlabeled,
         validation,
         test,
-        strong=views.build(known),
+        strong=views.build([*_list_texts(labeled), *unlabeled.texts]),
         kind="text",
-        split_hash=texts_hash(*listed, labels),
+        split_hash=_hash_split([labeled, validation, test], unlabeled),
         **more,  # type: ignore[arg-type]
     )

@@ -1,4 +1,4 @@
-"""Strong views of texts, by name: word replacement, small edits, dropout, masked runs, back-translation.
+"""Strong views of texts, by name: word replacement, word dropout, back-translation.
 
 The weak view of a text is the text itself. `TextViews` are the settings; `build(corpus)` makes the view of them.
 """
@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 
-from csst.data.task import View, identity_view
+from csst.data.task import View
 from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
-from csst.data.text.word_views import EDA, OPERATIONS, SpanMask, TokenDropout, draws
+from csst.data.text.word_views import TokenDropout, numpy_generator
 from csst.errors import InputError, nearest
 
-__all__ = ["EDA", "STRONG", "SpanMask", "TextViews", "TfIdf", "TokenDropout", "Translated"]
+__all__ = ["STRONG", "TextViews", "TfIdf", "TokenDropout", "Translated"]
 
-STRONG = ("tfidf", "eda", "dropout", "span", "backtranslation", "none")
+Strong = Literal["tfidf", "dropout", "backtranslation", "none"]
+Missing = Literal["error", "tfidf", "dropout", "none"]
+STRONG: tuple[str, ...] = get_args(Strong)
 
 
 class Cache(Protocol):
@@ -41,13 +43,13 @@ class Translated:
     missing: View | Literal["error"] = "error"
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
-        found = [self.cache[text] for text in batch]
-        absent = [i for i, texts in enumerate(found) if not texts and batch[i].strip()]
+        stored = [self.cache[text] for text in batch]
+        absent = [i for i, texts in enumerate(stored) if not texts and batch[i].strip()]
         if absent and self.missing == "error":
-            raise InputError(_untranslated(len(absent), len(batch)))
-        uniform = draws(generator).random(len(batch)).tolist()
+            raise InputError(_describe_untranslated(len(absent), len(batch)))
+        uniform = numpy_generator(generator).random(len(batch)).tolist()
         out = [
-            texts[int(u * len(texts))] if texts else text for text, texts, u in zip(batch, found, uniform, strict=True)
+            texts[int(u * len(texts))] if texts else text for text, texts, u in zip(batch, stored, uniform, strict=True)
         ]
         if absent and self.missing != "error":
             other = self.missing([batch[i] for i in absent], generator)
@@ -56,10 +58,10 @@ class Translated:
         return out
 
 
-def _untranslated(count: int, total: int) -> str:
+def _describe_untranslated(count: int, total: int) -> str:
     return (
         f"{count} of {total} texts have no back-translation in the cache: run csst augment on their file, or choose "
-        "a view for them by missing"
+        "a view for them with --data.views.missing"
     )
 
 
@@ -68,57 +70,47 @@ class TextViews:
     """The strong view of texts; their weak view is the text itself.
 
     Args:
-        strong: tfidf replaces words that say little, eda swaps, deletes or inserts words, dropout drops words, span
-            masks runs of words, backtranslation takes translations that csst augment made, none changes nothing.
-        strength: share of the words that are changed; unused by backtranslation and none.
-        span: words of a masked run on average.
-        mask_word: stands for each masked run, such as [MASK]; empty removes the run.
-        synonyms: let eda use synonyms of WordNet; needs nltk and its corpus.
+        strong: tfidf replaces words that say little, dropout drops words, backtranslation takes translations that csst
+            augment made, none changes nothing.
+        strength: fraction of the words that are changed; unused by backtranslation and none.
         cache: the file of back-translations that csst augment wrote.
         missing: view of a text without back-translation; error stops and says how many there are.
     """
 
-    strong: Literal["tfidf", "eda", "dropout", "span", "backtranslation", "none"] = "tfidf"
+    strong: Strong = "tfidf"
     strength: float = 0.3
-    span: float = 3.0
-    mask_word: str = ""
-    synonyms: bool = False
     cache: str = ""
-    missing: Literal["error", "tfidf", "eda", "dropout", "span", "none"] = "error"
+    missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        for name, value, words in (
-            ("strong", self.strong, STRONG),
-            ("missing", self.missing, ("error", *(word for word in STRONG if word != "backtranslation"))),
-        ):
-            if value not in words:
-                raise InputError(
-                    f"views.{name} must be one of {', '.join(words)}; found {value!r}{nearest(value, words)}"
-                )
+        _check_choice("strong", self.strong, STRONG)
+        _check_choice("missing", self.missing, get_args(Missing))
         if not 0 <= self.strength <= 1:
-            raise InputError(f"views.strength must be a share of words, 0 .. 1; found {self.strength!r}")
+            raise InputError(f"views.strength must be a fraction of the words, 0 .. 1; found {self.strength!r}")
 
     def build(self, corpus: Sequence[str]) -> View:
         """The strong view; `corpus` is what word counts come from, and what must be translated."""
         if self.strong != "backtranslation":
-            return self._named(self.strong, corpus)
+            return self._build_word_view(self.strong, corpus)
         if not self.cache:
-            raise InputError("back-translation needs a cache: views.cache FILE.parquet, made by csst augment")
+            raise InputError("back-translation needs a cache: --data.views.cache FILE, made by csst augment")
         cache = Translations(self.cache)
         if self.missing != "error":
-            return Translated(cache, self._named(self.missing, corpus))
+            return Translated(cache, self._build_word_view(self.missing, corpus))
         absent = sum(text not in cache and bool(text.strip()) for text in corpus)
         if absent:
-            raise InputError(f"{self.cache}: {_untranslated(absent, len(corpus))}")
+            raise InputError(f"{self.cache}: {_describe_untranslated(absent, len(corpus))}")
         return Translated(cache)
 
-    def _named(self, name: str, corpus: Sequence[str]) -> View:
+    def _build_word_view(self, name: str, corpus: Sequence[str]) -> View:
         if name == "tfidf":
             return TfIdf.fit(corpus, self.strength)
-        if name == "eda":
-            return EDA(self.strength, OPERATIONS if self.synonyms else OPERATIONS[:3])
         if name == "dropout":
             return TokenDropout(self.strength)
-        if name == "span":
-            return SpanMask(self.strength, self.span, self.mask_word)
         return identity_view
+
+
+def _check_choice(setting: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        hint = nearest(value, choices)
+        raise InputError(f"views.{setting} must be one of {', '.join(choices)}; found {value!r}{hint}")

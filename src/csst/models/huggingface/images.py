@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError, nearest
-from csst.models.huggingface.hub import first_line, from_hub, quiet, transformers_library
+from csst.hub import first_line, import_extra
+from csst.models.huggingface.loading import Source, load_pretrained, quiet, set_classes
 from csst.models.wide_resnet import Pixels
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 class HuggingFaceImages(nn.Module):
@@ -61,22 +60,27 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
         raise InputError(f"a Hugging Face model is hf:FOLDER, hf:OWNER/NAME or hf-config:TYPE; found {spec!r}")
     if len(input_shape) != 3:
         raise InputError(f"{spec} takes images (channels, height, width); the task's inputs are {tuple(input_shape)}")
-    transformers = transformers_library(spec)
-    with quiet(transformers):
-        if kind == "hf-config":
-            network, loaded = _random(transformers, _default_config(transformers, name), input_shape, classes), False
-        elif Path(name).expanduser().is_dir():
-            folder = str(Path(name).expanduser())
-            network, loaded = _from_folder(transformers, folder, input_shape, classes)
-        else:
-            network = from_hub(
-                name, lambda local: _pretrained(transformers, name, classes, local), "an image classifier"
-            )
-            loaded = True
-    return _wrapped(spec, network, input_shape, loaded)
+    if kind == "hf":
+        network, is_pretrained = load_pretrained(
+            spec, lambda source: _load(source, input_shape, classes), "an image classifier"
+        )
+    else:
+        transformers = import_extra("transformers", spec)
+        with quiet(transformers):
+            config = _make_default_config(transformers, name)
+            network, is_pretrained = _build_random(transformers, config, input_shape, classes), False
+    return _wrap(spec, network, input_shape, is_pretrained)
 
 
-def _default_config(transformers: Any, kind: str) -> Any:
+def _load(source: Source, input_shape: tuple[int, ...], classes: int) -> tuple[nn.Module, bool]:
+    """The network, and whether it has trained weights."""
+    config = source.load_config(classes)
+    if not source.has_weights():
+        return _build_random(source.transformers, config, input_shape, classes), False
+    return source.load_network("AutoModelForImageClassification", config, new_head=True)[0], True
+
+
+def _make_default_config(transformers: Any, kind: str) -> Any:
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     kinds = list(auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
     if kind not in kinds:
@@ -87,15 +91,10 @@ def _default_config(transformers: Any, kind: str) -> Any:
     return transformers.AutoConfig.for_model(kind)
 
 
-def _for_classes(config: Any, classes: int) -> None:
-    config.num_labels = classes
-    config.architectures = config.architectures or []  # None breaks a type with two kinds of head, such as deit
-
-
-def _random(transformers: Any, config: Any, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_random(transformers: Any, config: Any, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """The architecture for the task's images, with random weights."""
     channels, height, width = input_shape
-    _for_classes(config, classes)
+    set_classes(config, classes)
     if hasattr(config, "num_channels"):
         config.num_channels = channels
     if hasattr(config, "image_size"):
@@ -111,41 +110,8 @@ def _random(transformers: Any, config: Any, input_shape: tuple[int, ...], classe
         ) from error
 
 
-def _from_folder(transformers: Any, folder: str, input_shape: tuple[int, ...], classes: int) -> tuple[nn.Module, bool]:
-    if not (Path(folder) / "config.json").is_file():
-        raise InputError(f"hf:{folder} has no config.json; save a model there with save_pretrained, or name another")
-    try:
-        if any((Path(folder) / name).is_file() for name in _WEIGHTS):
-            return _pretrained(transformers, folder, classes, local_files_only=True), True
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"hf:{folder} cannot be loaded as an image classifier: {first_line(error)}") from error
-    return _random(transformers, config, input_shape, classes), False
-
-
-def _pretrained(transformers: Any, source: str, classes: int, local_files_only: bool) -> nn.Module:
-    """The network with its weights; only the head may be new."""
-    where = {"trust_remote_code": False, "local_files_only": local_files_only}
-    config = transformers.AutoConfig.from_pretrained(source, **where)
-    _for_classes(config, classes)
-    network, info = transformers.AutoModelForImageClassification.from_pretrained(
-        source, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **where
-    )
-    body = f"{network.base_model_prefix}."
-    absent = [*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])]
-    absent = sorted(key for key in absent if key.startswith(body))
-    if absent:
-        raise InputError(
-            f"the weights of hf:{source} do not fit its config.json: {len(absent)} tensors of the network's body are "
-            f"missing or of another shape, such as {absent[0]}"
-        )
-    return network
-
-
-def _wrapped(spec: str, network: nn.Module, input_shape: tuple[int, ...], loaded: bool) -> nn.Module:
-    """The network with its pixels, tried on two black images, so that a misfit is told now and not in training."""
+def _wrap(spec: str, network: nn.Module, input_shape: tuple[int, ...], is_pretrained: bool) -> nn.Module:
+    """The network with its pixels, tried on two black images, so that a misfit is an error now and not in training."""
     config: Any = network.config
     channels, height, width = input_shape
     wanted = getattr(config, "num_channels", channels if channels != 1 else 3)
@@ -153,7 +119,7 @@ def _wrapped(spec: str, network: nn.Module, input_shape: tuple[int, ...], loaded
     sizes = tuple(size) if isinstance(size, list | tuple) else (size, size)
     resized = bool(size) and sizes != (height, width)
     interpolates = "interpolate_pos_encoding" in inspect.signature(network.forward).parameters
-    options = {"interpolate_pos_encoding": True} if loaded and resized and interpolates else {}
+    options = {"interpolate_pos_encoding": True} if is_pretrained and resized and interpolates else {}
     model = HuggingFaceImages(network, wanted, options).eval()
     try:
         with torch.no_grad():

@@ -7,10 +7,8 @@ A text is cut after its sentences and at line breaks; the pieces are translated 
 what was between them. Pieces without a letter or digit stay. A piece with more tokens than a model takes is cut in
 halves, at white space if there is any, until its parts fit. Texts beyond a number of characters lose their end.
 
-Words are sampled, with random numbers that depend on the seed, the content of the text, the number of the copy and the
-place in the text, and on nothing else. So the same batches on the same machine give the same translations. In other
-batches padding changes the last bits of the network's sums, and a draw that falls right between two words may go to the
-other one: rare, and never in batches of one piece.
+Words are sampled by the library's `generate`, with random numbers that depend on the seed and on the texts and copies
+that are translated together, and on nothing else: the same texts in the same groups give the same translations.
 """
 
 from __future__ import annotations
@@ -20,25 +18,52 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from csst.errors import InputError
-from csst.models.huggingface.decoding import Draw, Sampling
-from csst.models.huggingface.hub import first_line, from_hub, quiet, transformers_library
+from csst.hub import import_extra
+from csst.models.huggingface.loading import Source, load_pretrained, quiet
 
-__all__ = ["RoundTrip", "Sampling", "Translator", "cut", "load_translator", "specs_of"]
+__all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
 
 _LONGEST = 512  # tokens, where neither model nor tokenizer says less
-_WHAT = "a translation model (sequence to sequence)"
-_TOLD_LANGUAGES = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
+_MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
 _BOUNDARY = re.compile(
     r"((?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|(?:\n|<br\s*/?>)(?:\s|<br\s*/?>)*|(?<=[。！？])\s*)", re.IGNORECASE
 )
-Stream = tuple[int, ...]  # names a series of random numbers
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next word is drawn.
+
+    Args:
+        temperature: of the softmax; lower is closer to the likeliest translation, 0 is the likeliest word each time.
+        top_k: only among so many likeliest words; 0 among all.
+        top_p: only among the likeliest words that together have this probability.
+        seed: of the random numbers.
+    """
+
+    temperature: float = 0.9
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise InputError(f"the temperature must be a number from 0; found {self.temperature!r}")
+        if self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise InputError(f"top_k must be at least 0 and top_p in (0, 1]; found {self.top_k!r} and {self.top_p!r}")
+        if self.seed < 0:
+            raise InputError(f"the seed must be at least 0; found {self.seed!r}")
+
+    def generate_options(self) -> dict[str, Any]:
+        """The arguments of `generate`."""
+        if self.temperature == 0:
+            return {"do_sample": False}
+        return {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
 
 
 class Translator:
@@ -48,34 +73,25 @@ class Translator:
     def __init__(self, spec: str, model: Any, tokenizer: Any, device: torch.device | str = "cpu") -> None:
         self.spec, self.tokenizer, self.device = spec, tokenizer, torch.device(device)
         self.model = model.to(self.device).eval()
-        end = model.generation_config.eos_token_id
-        self.end = int(end[0] if isinstance(end, list) else end)
-        told = (getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
-        self.longest = min(_LONGEST, *(int(n) for n in told if n))
+        limits = (getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
+        self.longest = min(_LONGEST, *(int(limit) for limit in limits if limit))
 
-    def translate(self, pieces: Sequence[str], streams: Sequence[Stream], sampling: Sampling, batch: int) -> list[str]:
-        """The translation of each piece, drawn by its stream; `batch` parts of about the same length at a time."""
-        owner: list[int] = []
-        parts: list[list[int]] = []
-        named: list[Stream] = []
-        for i, piece in enumerate(pieces):
-            for n, tokens in enumerate(self._fitting(piece)):
-                owner.append(i)
-                parts.append(tokens)
-                named.append((*streams[i], n))
-        order = sorted(range(len(parts)), key=lambda j: -len(parts[j]))
-        done = [""] * len(parts)
+    def translate(self, pieces: Sequence[str], sampling: Sampling, batch: int) -> list[str]:
+        """The translation of each piece, drawn by torch's global generator; `batch` parts of like length at a time."""
+        parts = [(i, tokens) for i, piece in enumerate(pieces) for tokens in self._split_to_fit(piece)]
+        order = sorted(range(len(parts)), key=lambda j: -len(parts[j][1]))
+        translated = [""] * len(parts)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            drawn = self._generated([parts[j] for j in rows], [named[j] for j in rows], sampling)
-            for j, text in zip(rows, drawn, strict=True):
-                done[j] = text.strip()
+            texts = self._generate([parts[j][1] for j in rows], sampling)
+            for j, text in zip(rows, texts, strict=True):
+                translated[j] = text.strip()
         out: list[list[str]] = [[] for _ in pieces]
-        for i, text in zip(owner, done, strict=True):
+        for (i, _), text in zip(parts, translated, strict=True):
             out[i] += [text] if text else []
         return [" ".join(texts) for texts in out]
 
-    def _fitting(self, piece: str) -> Iterator[list[int]]:
+    def _split_to_fit(self, piece: str) -> Iterator[list[int]]:
         """The tokens of a piece, in halves of halves where they are more than the model takes."""
         left = [piece]
         while left:
@@ -86,30 +102,22 @@ class Translator:
                 continue
             middle = len(text) // 2
             space = max(text.rfind(" ", 1, middle), 0) or text.find(" ", middle, len(text) - 1)
-            at = space if space > 0 else middle
-            left += [text[at:].strip(), text[:at].strip()]
+            end = space if space > 0 else middle
+            left += [text[end:].strip(), text[:end].strip()]
 
-    def _generated(self, parts: list[list[int]], streams: list[Stream], sampling: Sampling) -> list[str]:
+    def _generate(self, parts: list[list[int]], sampling: Sampling) -> list[str]:
         limits = [min(2 * len(tokens) + 16, self.longest - 1) for tokens in parts]
-        uniform = np.stack([np.random.default_rng(stream).random(max(limits)) for stream in streams])
-        wide = torch.float32 if self.device.type == "mps" else torch.float64  # mps has no other
-        draw = Draw(
-            torch.from_numpy(uniform).to(self.device, wide),
-            torch.tensor(limits, device=self.device),
-            self.end,
-            sampling,
-        )
         inputs = self.tokenizer.pad({"input_ids": parts}, return_tensors="pt", verbose=False)
-        with torch.inference_mode(), quiet(transformers_library(self.spec)):
+        with torch.inference_mode(), quiet(import_extra("transformers", self.spec)):
             rows = self.model.generate(
                 input_ids=inputs["input_ids"].to(self.device),
                 attention_mask=inputs["attention_mask"].to(self.device),
-                do_sample=False,  # Draw leaves one word to choose
                 num_beams=1,
                 max_new_tokens=max(limits),
-                logits_processor=[draw],
+                **sampling.generate_options(),
             )
-        return self.tokenizer.batch_decode(rows, skip_special_tokens=True)
+        kept = [row[:limit] for row, limit in zip(rows, limits, strict=True)]
+        return self.tokenizer.batch_decode(kept, skip_special_tokens=True)
 
 
 @dataclass(frozen=True)
@@ -139,23 +147,26 @@ class RoundTrip:
 
     def translate(self, texts: Sequence[str], copies: Sequence[int]) -> list[str]:
         """A back-translation of each text; `copies` numbers those of one text. Empty where the models say nothing."""
-        pieces = [cut(text, self.max_characters) for text in texts]
-        where = [(i, n) for i, found in enumerate(pieces) for n, (piece, _) in enumerate(found) if _has_words(piece)]
-        content = [
-            int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big") for text in texts
-        ]
+        pieces = [split_sentences(text, self.max_characters) for text in texts]
+        where = [(i, n) for i, parts in enumerate(pieces) for n, (piece, _) in enumerate(parts) if _has_words(piece)]
         moved = [pieces[i][n][0] for i, n in where]
-        for hop, translator in enumerate((self.there, self.back)):
-            streams = [(self.sampling.seed, content[i], copies[i], n, hop) for i, n in where]
-            moved = translator.translate(moved, streams, self.sampling, self.batch)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(self._derive_seed(texts, copies))
+            for translator in (self.there, self.back):
+                moved = translator.translate(moved, self.sampling, self.batch)
         new = dict(zip(where, moved, strict=True))
         return [
-            "".join(new.get((i, n), piece) + between for n, (piece, between) in enumerate(found)).strip()
-            for i, found in enumerate(pieces)
+            "".join(new.get((i, n), piece) + between for n, (piece, between) in enumerate(parts)).strip()
+            for i, parts in enumerate(pieces)
         ]
 
+    def _derive_seed(self, texts: Sequence[str], copies: Sequence[int]) -> int:
+        """A seed from the sampling's seed and what is translated, so that it does not matter when that is."""
+        content = repr((self.sampling.seed, list(texts), list(copies))).encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.sha256(content).digest()[:7], "big")
 
-def cut(text: str, max_characters: int = 0) -> list[tuple[str, str]]:
+
+def split_sentences(text: str, max_characters: int = 0) -> list[tuple[str, str]]:
     """The sentences and lines of a text, each with what follows it: white space and <br /> tags.
 
     White space and tags before the first are left out.
@@ -188,7 +199,7 @@ def _has_words(piece: str) -> bool:
     return any(character.isalnum() for character in piece)
 
 
-def specs_of(via: str) -> tuple[str, str]:
+def parse_via(via: str) -> tuple[str, str]:
     """The two models of "hf:A,hf:B"."""
     specs = [spec.strip() for spec in via.split(",")]
     if len(specs) != 2 or not all(spec.startswith("hf:") and len(spec) > 3 for spec in specs):
@@ -198,42 +209,16 @@ def specs_of(via: str) -> tuple[str, str]:
 
 def load_translator(spec: str, device: str = "cpu") -> Translator:
     """The model of "hf:FOLDER" or "hf:OWNER/NAME", with its weights."""
-    name = spec.removeprefix("hf:")
-    transformers = transformers_library(spec)
-    folder = Path(name).expanduser()
-    with quiet(transformers), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Marian's tokenizer recommends a package it does not need
-        if not folder.is_dir():
-            return from_hub(name, lambda local: _pretrained(transformers, spec, name, local, device), _WHAT)
-        if not (folder / "config.json").is_file():
-            raise InputError(f"{spec} has no config.json; save a model there with save_pretrained, or name another")
-        try:
-            return _pretrained(transformers, spec, str(folder), True, device)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(f"{spec} cannot be loaded as {_WHAT}: {first_line(error)}") from error
-
-
-def _pretrained(transformers: Any, spec: str, source: str, local: bool, device: str) -> Translator:
-    where = {"trust_remote_code": False, "local_files_only": local}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
-    except ImportError as error:
-        reason = first_line(error).partition(". ")[0]
-        raise InputError(
-            f"the tokenizer of {spec} needs another package ({reason}): pip install csst-learn[hf]"
-        ) from None
-    model, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-        source, dtype=torch.float32, output_loading_info=True, **where
-    )
-    absent = sorted([*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])])
-    if absent:
-        raise InputError(
-            f"the weights of {spec} do not fit its config.json: {len(absent)} tensors are missing or of another shape, "
-            f"such as {absent[0]}"
-        )
-    several = len(getattr(tokenizer, "supported_language_codes", ())) > 1
-    if several or (model.config.model_type in _TOLD_LANGUAGES and model.generation_config.forced_bos_token_id is None):
+        model, tokenizer = load_pretrained(spec, _load, "a translation model (sequence to sequence)")
+    has_languages = len(getattr(tokenizer, "supported_language_codes", ())) > 1
+    has_no_target = model.config.model_type in _MULTILINGUAL and model.generation_config.forced_bos_token_id is None
+    if has_languages or has_no_target:
         raise InputError(f"{spec} must be told which language to translate into: use a model of one direction")
     return Translator(spec, model, tokenizer, device)
+
+
+def _load(source: Source) -> tuple[Any, Any]:
+    tokenizer = source.load_tokenizer()
+    return source.load_network("AutoModelForSeq2SeqLM")[0], tokenizer
