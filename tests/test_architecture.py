@@ -66,6 +66,7 @@ reveal_type(csst.CSSTClassifier)
 reveal_type(csst.Gain.optimal_prediction)
 reveal_type(csst.fit_rule)
 reveal_type(csst.execute)
+reveal_type(csst.fit)
 """
 
 
@@ -78,6 +79,7 @@ def test_a_type_checker_sees_real_types(tmp_path):
         "def (self: csst.maths.gain.Gain, target: torch._tensor.Tensor) -> torch._tensor.Tensor",
         "-> csst.rules.fit.FittedRule",
         "recipe: csst.recipes.recipe.Recipe",
+        "-> csst.fitted.FittedModel",
     ):
         assert shown in run.stdout, run.stdout
     assert 'Any"' not in run.stdout

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from csst.data.task import Task
     from csst.errors import InputError, ObjectiveError
+    from csst.fitted import FittedModel
+    from csst.fitting import fit
+    from csst.learners.network import Network
     from csst.maths.confusion import Confusion, confusion_counts, head_tail
     from csst.maths.domains import NonNegative, Product, Simplex
     from csst.maths.gain import ConstantGain, Gain, gain_matrix
@@ -35,9 +38,11 @@ _HOMES = {
     "Confusion": "csst.maths.confusion",
     "ConstantGain": "csst.maths.gain",
     "DecisionRule": "csst.rules",
+    "FittedModel": "csst.fitted",
     "Gain": "csst.maths.gain",
     "InputError": "csst.errors",
     "Multipliers": "csst.maths.multipliers",
+    "Network": "csst.learners.network",
     "NonNegative": "csst.maths.domains",
     "Objective": "csst.maths.objectives",
     "ObjectiveError": "csst.errors",
@@ -50,6 +55,7 @@ _HOMES = {
     "confusion_counts": "csst.maths.confusion",
     "cost_sensitive_loss": "csst.maths.losses",
     "execute": "csst.runs.execute",
+    "fit": "csst.fitting",
     "fit_rule": "csst.rules",
     "gain_matrix": "csst.maths.gain",
     "head_tail": "csst.maths.confusion",
@@ -64,9 +70,11 @@ __all__ = [
     "Confusion",
     "ConstantGain",
     "DecisionRule",
+    "FittedModel",
     "Gain",
     "InputError",
     "Multipliers",
+    "Network",
     "NonNegative",
     "Objective",
     "ObjectiveError",
@@ -79,6 +87,7 @@ __all__ = [
     "confusion_counts",
     "cost_sensitive_loss",
     "execute",
+    "fit",
     "fit_rule",
     "gain_matrix",
     "head_tail",
