@@ -15,10 +15,10 @@ from dataclasses import replace
 import pytest
 
 import csst
-from csst import interruption
 from csst.cli import main
 from csst.runs import execute
 from csst.runs.folder import CHECKPOINT, Run
+from csst.training import interruption
 from csst.training.interruption import Interrupted, defer_signals, pending_signal, step_boundary
 from csst.training.trainer import Trainer
 from tests.runs.test_execute import QUICK, compared, same
