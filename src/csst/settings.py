@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from csst.errors import InputError
 
@@ -42,12 +42,10 @@ class Training:
     batchnorm: Literal["separate", "joint"] = "separate"
 
     def __post_init__(self) -> None:
+        _check_choices(self)
         _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
-        _choice(self, "optimizer", "sgd", "adamw")
-        _choice(self, "schedule", "fixmatch", "linear", "constant")
         _within(self, 0, 1, "momentum", "ema")
         _within(self, 0, float("inf"), "weight_decay", "warmup")
-        _choice(self, "batchnorm", "separate", "joint")
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,10 @@ class SelfTrainingSettings:
     crest_temperature: float = 0.5
 
     def __post_init__(self) -> None:
+        _check_choices(self)
         _within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
         _within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
         _positive(self, "darp_every", "crest_generations")
-        _choice(self, "darp_prior", "labeled", "estimated")
-        _choice(self, "annealing", "off", "linear", "log", "exp")
 
 
 @dataclass(frozen=True)
@@ -113,12 +110,9 @@ class Dual:
     rates: Literal["validation", "pooled"] = "validation"
 
     def __post_init__(self) -> None:
+        _check_choices(self)
         _positive(self, "steps_per_update")
         _within(self, 0, float("inf"), "step_size")
-        _choice(self, "schedule", "constant", "linear", "cosine")
-        _choice(self, "initial", "uniform", "prior", "zero")
-        _choice(self, "metric_prior", "default", "train", "evaluation")
-        _choice(self, "rates", "validation", "pooled")
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class Selection:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        _choice(self, "keep", "best", "last")
+        _check_choices(self)
         _within(self, 0, float("inf"), "tolerance", "patience")
 
 
@@ -172,10 +166,8 @@ class Hardware:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        _choice(self, "accelerator", "auto", "cpu", "cuda", "mps")
-        _choice(self, "strategy", "ddp", "fsdp")
+        _check_choices(self)
         _positive(self, "devices", "nodes", "accumulate")
-        _choice(self, "precision", "auto", "32", "bf16", "fp16")
         _within(self, 0, float("inf"), "clip", "threads")
 
 
@@ -204,11 +196,14 @@ def _within(settings: Any, low: float, high: float, *names: str) -> None:
             )
 
 
-def _choice(settings: Any, name: str, *words: str) -> None:
-    if getattr(settings, name) not in words:
-        raise InputError(
-            f"{_path(settings, name)} must be one of {', '.join(words)}; found {getattr(settings, name)!r}"
-        )
+def _check_choices(settings: Any) -> None:
+    """Refuse a word that the `Literal` of a field does not list."""
+    for name, hint in get_type_hints(type(settings)).items():
+        words = get_args(hint) if get_origin(hint) is Literal else ()
+        if words and getattr(settings, name) not in words:
+            raise InputError(
+                f"{_path(settings, name)} must be one of {', '.join(words)}; found {getattr(settings, name)!r}"
+            )
 
 
 def _path(settings: Any, name: str) -> str:

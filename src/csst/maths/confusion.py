@@ -1,7 +1,7 @@
 """What a classifier does, as a confusion matrix, and the metrics read off it.
 
     rates      R_ij = P(F(x) = j | y = i)        independent of the class balance
-    confusion  C_ij = pi_i R_ij                  the same under a class prior pi       (paper, Sec. 2.1)
+    confusion  C_ij = pi_i R_ij                  the same under a class prior pi       (paper, Sec. 2.1, Table metrics)
 
 Every metric is differentiable in the rates, so that a gain matrix can be derived by autograd.
 """
@@ -23,7 +23,14 @@ METRICS = ("recall", "precision", "f1", "jaccard", "coverage", "accuracy")
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """The rates (K, K) of a classifier and the class prior (K,) under which it is measured; both float64."""
+    """What a classifier does: its rates, and the class prior under which it is measured (paper, Sec. 2.1).
+
+        csst.Confusion.from_counts([[90, 10], [4, 6]]).recall      # tensor([0.9, 0.6])
+
+    Args:
+        rates: R_ij = P(F(x) = j | y = i), (K, K), rows sum to 1; becomes float64.
+        prior: pi, (K,), positive, sums to 1; becomes float64.
+    """
 
     rates: Tensor
     prior: Tensor
@@ -35,23 +42,29 @@ class Confusion:
                 f"a confusion needs rates of shape (K, K) and a prior of shape (K,); "
                 f"found {tuple(rates.shape)} and {tuple(prior.shape)}"
             )
-        seen = rates.detach()
-        if not torch.isfinite(seen).all() or (seen < 0).any():
+        values = rates.detach()
+        if not torch.isfinite(values).all() or (values < 0).any():
             raise InputError("rates must be finite and non-negative: R_ij is a probability; found other values")
-        if ((seen.sum(1) - 1).abs() > 1e-5).any():
-            worst = int((seen.sum(1) - 1).abs().argmax())
+        if ((values.sum(1) - 1).abs() > 1e-5).any():
+            worst = int((values.sum(1) - 1).abs().argmax())
             raise InputError(
                 f"each row of rates must sum to 1 (R_ij = P(F(x) = j | y = i)); row {worst} sums to "
-                f"{float(seen[worst].sum()):.6g}: use Confusion.from_counts for counts"
+                f"{float(values[worst].sum()):.6g}: use Confusion.from_counts for counts"
             )
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "prior", prior.to(rates.device))
 
     @classmethod
     def from_counts(cls, counts: Any, class_names: Sequence[str] | None = None) -> Confusion:
-        """From counts (K, K), row = truth, column = prediction.
+        """The confusion of counted predictions, under the class balance of the counts.
 
-        Several counts (a stack or a list of them, one per batch or process) add up first: ratios are never averaged.
+        Args:
+            counts: (K, K), row = truth, column = prediction; or several of them, one per batch or process, as a stack
+                (B, K, K) or a list. They are added up first: ratios are never averaged.
+            class_names: for the message about a class without examples, which is refused.
+
+        Returns:
+            Rates counts / row sums, and the prior row sums / total.
         """
         if isinstance(counts, (list, tuple)) and len(counts) and isinstance(counts[0], Tensor):
             counts = torch.stack([as_float64(c, "counts") for c in counts])
@@ -67,21 +80,21 @@ class Confusion:
 
     @classmethod
     def from_predictions(cls, labels: Any, predictions: Any, classes: int) -> Confusion:
-        """From true labels and predicted labels, both integers in 0 .. classes-1."""
+        """The confusion of predicted labels (N,) against true labels (N,), both integers in 0 .. classes-1."""
         return cls.from_counts(confusion_counts(labels, predictions, classes))
 
     @classmethod
     def uniform(cls, prior: Any) -> Confusion:
-        """Predictions at random, R_ij = 1/K: what is known before a classifier was measured."""
+        """Predictions at random, R_ij = 1/K, under a prior (K,): all that is known before a classifier is measured."""
         prior = check_prior(prior, "the prior")
         return cls(prior.new_full((len(prior), len(prior)), 1 / len(prior)), prior)
 
     def with_prior(self, prior: Any) -> Confusion:
-        """The same classifier under another class prior, e.g. the one met in deployment."""
+        """The same classifier under another class prior (K,), e.g. that of deployment."""
         return Confusion(self.rates, prior)
 
     def smoothed(self, epsilon: float) -> Confusion:
-        """(1 - epsilon) R + epsilon / K: where non-linear metrics are differentiated, so that gains stay finite."""
+        """The confusion with rates (1 - epsilon) R + epsilon / K, where gains are derived so that they stay finite."""
         return Confusion((1 - epsilon) * self.rates + epsilon / self.classes, self.prior)
 
     @property
@@ -90,39 +103,39 @@ class Confusion:
 
     @cached_property
     def matrix(self) -> Tensor:
-        """C_ij = P(y = i, F(x) = j)."""
+        """C_ij = P(y = i, F(x) = j), (K, K) (paper, Sec. 2.1)."""
         return self.prior[:, None] * self.rates
 
     @property
     def recall(self) -> Tensor:
-        """rec_i = C_ii / sum_j C_ij."""
+        """rec_i = C_ii / sum_j C_ij, (K,) (paper, Sec. 2.1, Table metrics)."""
         return self.rates.diagonal()
 
     @cached_property
     def coverage(self) -> Tensor:
-        """cov_j = sum_i C_ij, the fraction of examples predicted as j."""
+        """cov_j = sum_i C_ij, the fraction of examples predicted as j, (K,) (paper, Sec. 2.1, Table metrics)."""
         return self.matrix.sum(0)
 
     @property
     def precision(self) -> Tensor:
-        """prec_j = C_jj / sum_i C_ij; 0 for a class that is never predicted."""
+        """prec_j = C_jj / sum_i C_ij, (K,); 0 for a class that is never predicted (paper, Sec. 2.1, Table metrics)."""
         predicted = self.coverage > 0
         return self.matrix.diagonal() / torch.where(predicted, self.coverage, torch.ones_like(self.coverage))
 
     @property
     def f1(self) -> Tensor:
-        """2 C_jj / (pi_j + cov_j), the harmonic mean of precision and recall."""
+        """2 C_jj / (pi_j + cov_j), the harmonic mean of precision and recall, (K,)."""
         return 2 * self.matrix.diagonal() / (self.prior + self.coverage)
 
     @property
     def jaccard(self) -> Tensor:
-        """C_jj / (pi_j + cov_j - C_jj), intersection over union."""
+        """C_jj / (pi_j + cov_j - C_jj), intersection over union, (K,)."""
         hit = self.matrix.diagonal()
         return hit / (self.prior + self.coverage - hit)
 
     @property
     def accuracy(self) -> Tensor:
-        """sum_i C_ii."""
+        """sum_i C_ii, a scalar."""
         return self.matrix.diagonal().sum()
 
     def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
@@ -138,11 +151,20 @@ class Confusion:
 
 
 def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
-    """Counts (K, K), int64, row = truth, column = prediction. Counts of batches and processes may be added."""
+    """Confusion counts, row = truth, column = prediction; those of batches and processes may be added.
+
+    Args:
+        labels: true classes, integers in 0 .. classes-1, (N,).
+        predictions: predicted classes, likewise, (N,).
+        classes: K.
+
+    Returns:
+        int64 counts, (K, K).
+    """
     pair = []
-    for name, given in (("labels", labels), ("predictions", predictions)):
+    for name, raw in (("labels", labels), ("predictions", predictions)):
         try:
-            values = torch.as_tensor(given)
+            values = torch.as_tensor(raw)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"{name} must be integers 0 .. {classes - 1}; they cannot be read as numbers ({error})"
@@ -164,9 +186,15 @@ def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
 
 
 def head_tail(prior: Any) -> dict[str, list[int]]:
-    """The paper's two groups by frequency: tail = the max(1, round(K/10)) rarest classes, head = the rest.
+    """The paper's two groups of classes by frequency (paper, Sec. 5): the rarest tenth is the tail, the rest the head.
 
-    Classes are ordered from frequent to rare, ties by index, and the last ones are the tail.
+    Classes are ordered from frequent to rare, ties by index; the last max(1, round(K/10)) are the tail.
+
+    Args:
+        prior: class fractions of the training data, (K,).
+
+    Returns:
+        {"head": class indices, "tail": class indices}, both sorted.
     """
     prior = check_prior(prior, "the prior")
     order = torch.argsort(prior, descending=True, stable=True).tolist()
@@ -204,6 +232,7 @@ def check_prior(prior: Any, what: str) -> Tensor:
 
 
 def as_float64(values: Any, what: str) -> Tensor:
+    """Numbers as a float64 tensor; `what` names them in the error about anything else."""
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")

@@ -19,11 +19,11 @@ class Domain(ABC):
 
     @abstractmethod
     def start(self, size: int, classes: int) -> Tensor:
-        """The first multipliers, as Algorithms 1 and 2 begin."""
+        """The first multipliers, (size,), as Algorithms 1 and 2 begin; `classes` is K."""
 
     @abstractmethod
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
-        """One step that lowers lambda . payoff and stays in the domain."""
+        """The multipliers (m,) after one step that lowers lambda . payoff and stays in the domain."""
 
     @abstractmethod
     def contains(self, multipliers: Tensor) -> bool:
@@ -38,19 +38,20 @@ class Domain(ABC):
         """The payoffs that are constraints: >= 0 is met."""
 
     def simplex_mask(self, size: int) -> Tensor:
-        """Which of the multipliers weigh the entries of a worst case (True) rather than price a constraint (False)."""
+        """Which multipliers weigh the entries of a worst case (True) and which price a constraint (False), (size,)."""
         return torch.zeros(size, dtype=torch.bool)
 
 
 @dataclass(frozen=True)
 class Simplex(Domain):
-    """lambda >= 0, sum lambda = 1: a worst case. Moves by exponentiated gradient (Algorithm 1).
+    """lambda >= 0, sum lambda = 1: a worst case. Moves by exponentiated gradient (Algorithm 1 [algo:worst-case]).
 
         lambda_i <- norm(lambda_i exp(-step_size payoff_i))
 
-    `floor`: no multiplier falls below floor/size. Where one would, the smallest fraction of the uniform
-    distribution that prevents it is mixed in (fixed share), so that a class that was easy for a while can come
-    back; above the floor the step is exactly Algorithm 1's. The default keeps the logit shift within 9.3 nats.
+    Args:
+        floor: no multiplier falls below floor/size. Where one would, the smallest fraction of the uniform distribution
+            that prevents it is mixed in (fixed-share mixing), so that a class that was easy for a while can come back;
+            above the floor the step is exactly Algorithm 1's. The default keeps the logit shift within 9.3 nats.
     """
 
     floor: float = 1e-4
@@ -70,12 +71,12 @@ class Simplex(Domain):
         return self.apply_floor(moved)
 
     def apply_floor(self, multipliers: Tensor) -> Tensor:
-        """The multipliers with the least fixed-share mixing that puts all of them at the floor or above."""
+        """The multipliers mixed with so much of the uniform distribution that all reach the floor."""
         uniform, lowest = 1 / len(multipliers), float(multipliers.min())
         if lowest >= self.floor * uniform:
             return multipliers
-        share = (self.floor * uniform - lowest) / (uniform - lowest)
-        return (1 - share) * multipliers + share * uniform
+        mixed = (self.floor * uniform - lowest) / (uniform - lowest)
+        return (1 - mixed) * multipliers + mixed * uniform
 
     def contains(self, multipliers: Tensor) -> bool:
         return bool((multipliers >= 0).all()) and abs(float(multipliers.sum()) - 1) <= 1e-6
@@ -92,11 +93,12 @@ class Simplex(Domain):
 
 @dataclass(frozen=True)
 class NonNegative(Domain):
-    """lambda >= 0: the price of a constraint payoff >= 0. Moves by projected gradient (Algorithm 2).
+    """lambda >= 0: the price of a constraint payoff >= 0. Moves by projected gradient (Algorithm 2 [algo:coverage]).
 
         lambda_i <- max(0, lambda_i - step_size payoff_i)
 
-    `initial`: where each multiplier starts; None means 1/K.
+    Args:
+        initial: where each multiplier starts; None means 1/K.
     """
 
     initial: float | None = None

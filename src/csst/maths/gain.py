@@ -1,7 +1,7 @@
 """The gain matrix: what one prediction is worth now, and how a loss sees it.
 
     G_ij = (1/pi_i) d/dR_ij [u + lambda . phi]        the gradient of the objective, at the smoothed rates R~
-    G    = M D,  D = diag(G_11, ..., G_KK)            the split that the hybrid loss needs (paper, Eq. loss:hyb)
+    G    = M D,  D = diag(G_11, ..., G_KK)            the split of the hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb])
 
 Canonical form of a *derived* gain: a constant added to a row of G changes no Bayes rule, so row i gets the
 smallest c_i >= 0 that makes every entry >= 0 and G_ii >= 1e-6 max_j G_ij. The paper's gains already satisfy this
@@ -24,16 +24,19 @@ SMALLEST_DIAGONAL = 1e-6
 
 
 class Gain:
-    """A gain matrix (K, K): G_ij is the reward for predicting j when the truth is i.
+    """A gain matrix: G_ij is the reward for predicting j when the truth is i (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
 
-    Made from a matrix, or from the vector (K,) of a diagonal one; keeps its dtype. `entries` is what is stored: the
-    vector where G is diagonal, the matrix where it is not.
+    `entries` is what is stored: the vector (K,) where G is diagonal, the matrix (K, K) where it is not.
+
+    Args:
+        values: (K, K), non-negative with a positive diagonal, or (K,) for the diagonal of a matrix that is 0 elsewhere;
+            a tensor keeps its dtype.
     """
 
     entries: Tensor
 
-    def __init__(self, given: Any) -> None:
-        entries = given.detach() if isinstance(given, Tensor) else as_float64(given, "a gain matrix")
+    def __init__(self, values: Any) -> None:
+        entries = values.detach() if isinstance(values, Tensor) else as_float64(values, "a gain matrix")
         entries = entries if entries.is_floating_point() else as_float64(entries, "a gain matrix")
         shape = tuple(entries.shape)
         if len(shape) not in (1, 2) or len(set(shape)) != 1 or shape[0] < 2:
@@ -42,21 +45,21 @@ class Gain:
             )
         if not torch.isfinite(entries).all():
             raise InputError("a gain matrix must be finite; found NaN or infinite entries")
-        own = entries if entries.ndim == 1 else entries.diagonal()
+        diagonal = entries if entries.ndim == 1 else entries.diagonal()
         if entries.ndim == 2 and (entries < 0).any():
             row, column = (entries < 0).nonzero()[0].tolist()
             raise InputError(
                 f"a gain matrix must be non-negative; G[{row},{column}] = {float(entries[row, column]):.4g}: adding a "
                 "constant to that row changes no Bayes rule"
             )
-        bad = (own <= 0).nonzero().flatten().tolist()
+        bad = (diagonal <= 0).nonzero().flatten().tolist()
         if bad:
             raise InputError(
                 f"the diagonal of a gain matrix must be positive, the loss divides by D = diag(G) (G = M D); "
                 f"G_ii <= 0 for classes {bad}: add a constant to those rows, which changes no Bayes rule"
             )
-        only_own = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
-        self.entries = own.clone() if only_own else entries
+        is_zero_elsewhere = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
+        self.entries = diagonal.clone() if is_zero_elsewhere else entries
 
     def __repr__(self) -> str:
         return f"Gain({self.entries!r})"
@@ -85,9 +88,15 @@ class Gain:
         return self.matrix / self.diagonal
 
     def optimal_prediction(self, target: Tensor) -> Tensor:
-        """norm(G^T p): the softmax that is optimal for a target, class indices (B,) or distributions (B, K).
+        """norm(G^T p): the softmax that is optimal for a target (paper, Sec. 4 [prop:prop2-narashimhan]).
 
-        Paper, Prop. prop2-narashimhan. For a diagonal G and a hard label it is the one-hot label itself.
+        For a diagonal G and a hard label it is the one-hot label itself.
+
+        Args:
+            target: class indices (B,) or distributions (B, K).
+
+        Returns:
+            Distributions (B, K).
         """
         target = check_target(target, self.classes)
         return self.optimal(target.to(self.entries.device), self.scaled).to(self.entries.dtype)
@@ -124,7 +133,7 @@ class Gain:
 
     @property
     def softmax_inverse(self) -> Tensor | None:
-        """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = I."""
+        """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = c I."""
         if not self.is_diagonal:
             return self.inverse.cpu()
         return None if bool((self.entries == self.entries[0]).all()) else 1 / self.scaled.cpu()
@@ -147,7 +156,7 @@ class Gain:
         return wide / wide.max()
 
     def cached_as(self, name: str, like: Tensor) -> Tensor:
-        """A table by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, kept."""
+        """A property by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, cached."""
         key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
             # dtype first: not every device has float64
@@ -163,7 +172,11 @@ class Gain:
 
 
 class ConstantGain(Objective):
-    """max sum_ij G_ij C_ij for a gain matrix of the user's, used exactly as given (paper, Eq. csl-obj)."""
+    """max sum_ij G_ij C_ij for a gain matrix of the user's, used as it is (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
+
+    Args:
+        matrix: G, (K, K), or (K,) for a diagonal one.
+    """
 
     def __init__(self, matrix: Any) -> None:
         self.constant_gain = Gain(matrix).matrix
@@ -185,8 +198,18 @@ def gain_matrix(
 ) -> Gain:
     """The gain of an objective at these multipliers: G_ij = (1/pi_i) d/dR_ij [u + lambda . phi].
 
-    `metric_prior` is the class prior under which the objective is differentiated: "train" (the paper) or
-    "evaluation" (the confusion's own); None takes the objective's own. pi is always the training prior.
+    For the paper's objectives it is the gain of Sec. 2.1, Eqs. 3 and 4 [eq:cov-const-obj], and Sec. 5, Eqs. 10 and 11.
+
+    Args:
+        objective: an `Objective`; `csst.objective` reads one from a sentence.
+        multipliers: lambda, (m,), one for each payoff.
+        confusion: of the classifier at which the objective is differentiated.
+        train_prior: pi, class fractions of the training data, (K,).
+        metric_prior: the class prior under which the objective is differentiated: "train" (the paper) or "evaluation"
+            (the confusion's own); None takes the objective's own.
+
+    Returns:
+        The gain in canonical form (see the top of this file).
     """
     prior = check_prior(train_prior, "the training prior")
     if confusion.classes != len(prior):
@@ -217,9 +240,9 @@ def gain_matrix(
 
 def canonical(matrix: Tensor) -> Tensor:
     """The canonical form of a derived gain (see the top of this file)."""
-    least, most, own = matrix.amin(1), matrix.amax(1), matrix.diagonal()
-    need = (SMALLEST_DIAGONAL * most - own) / (1 - SMALLEST_DIAGONAL)
-    shifted = matrix + torch.maximum(-least, need).clamp(min=0)[:, None]
+    lowest, highest, diagonal = matrix.amin(1), matrix.amax(1), matrix.diagonal()
+    need = (SMALLEST_DIAGONAL * highest - diagonal) / (1 - SMALLEST_DIAGONAL)
+    shifted = matrix + torch.maximum(-lowest, need).clamp(min=0)[:, None]
     scale = float(shifted.max()) or 1.0
     return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_DIAGONAL * scale)
 

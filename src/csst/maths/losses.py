@@ -20,12 +20,19 @@ from csst.maths.gain import Gain, check_target
 
 
 def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
-    """The hybrid loss (paper, Eqs. loss:hyb and lgt-adj-wt-cons), per example.
+    """The hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb] and App. I.1 [eq:lgt-adj-wt-cons]).
 
         -sum_i (M^T p)_i log softmax(s - log D)_i,      G = M D
 
-    `target` is class indices (B,) or distributions p (B, K). Equals cross-entropy for G = I, and CE(s + log pi)
-    for logit adjustment, G = diag(1/(K pi)). Unchanged by G -> c G.
+    Equals cross-entropy for G = I, and CE(s + log pi) for logit adjustment, G = diag(1/(K pi)). Unchanged by G -> c G.
+
+    Args:
+        logits: s, raw scores, (B, K).
+        target: class indices (B,) or distributions p (B, K).
+        gain: G.
+
+    Returns:
+        One loss per example, (B,).
     """
     scores, target = _checked(logits, target, gain)
     scores = scores - gain.cached_as("log_diagonal", scores)
@@ -44,9 +51,17 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
 
 
 def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
-    """The weighted consistency regularizer (paper, Eq. wt-consistency-reg), per example.
+    """The weighted consistency regularizer (paper, Sec. 4, Eq. 8 [eq:wt-consistency-reg]).
 
-    -sum_i (G^T p)_i log softmax(s)_i; minimal at softmax(s) = norm(G^T p) (Prop. kl-weighted).
+        -sum_i (G^T p)_i log softmax(s)_i,      minimal at softmax(s) = norm(G^T p) (paper, Sec. 4 [prop:kl-weighted])
+
+    Args:
+        logits: s, raw scores, (B, K).
+        target: class indices (B,) or distributions p (B, K).
+        gain: G.
+
+    Returns:
+        One loss per example, (B,).
     """
     scores, target = _checked(logits, target, gain)
     entries = gain.cached_as("entries", scores)
@@ -61,10 +76,20 @@ def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
 
 @torch.no_grad()
 def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
-    """KL(norm(G^T p) || p_m), per example: how far the raw softmax is from the best one for this target.
+    """How far a softmax is from the best one for its target (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
 
-    0 log 0 = 0 and nothing is added to p_m: a needed class at probability 0 gives infinity. For a diagonal G and
-    hard labels it is -log p_m[y], so KL <= tau is the confidence threshold exp(-tau) (paper, "diagonal Gain Matrix").
+        KL(norm(G^T p) || p_m)
+
+    0 log 0 = 0 and nothing is added to p_m: a needed class at probability 0 gives infinity. For a diagonal G and hard
+    labels it is -log p_m[y], so KL <= tau is the confidence threshold exp(-tau) (paper, App. L).
+
+    Args:
+        target: class indices (B,) or distributions p (B, K).
+        probs: p_m, the raw softmax, (B, K).
+        gain: G.
+
+    Returns:
+        One divergence per example, (B,), without a graph.
     """
     probs, target = _checked(probs, target, gain)
     if not target.is_floating_point() and gain.is_diagonal:

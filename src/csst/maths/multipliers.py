@@ -16,12 +16,22 @@ Initial = Literal["uniform", "prior", "zero"]
 
 
 class Multipliers(nn.Module):
-    """The multipliers of an objective, and the gain they give (paper, Algorithms 1 and 2).
+    """The multipliers of an objective, and the gain they give (Algorithms 1 [algo:worst-case] and 2 [algo:coverage]).
 
-    value: lambda, one flat vector; gain: the current `Gain`; update(confusion): one dual step.
-    initial: "uniform" (1/size for each worst case, 1/K for each constraint), "prior" (a worst case starts at the
-    fraction of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0),
-    or the values themselves. Before the first update the gain is the one at R = 1/K.
+        game = csst.Multipliers(csst.objective("max min(recall)"), train_prior=[0.9, 0.1])
+        game.update(confusion)
+        loss = csst.cost_sensitive_loss(logits, labels, game.gain).mean()
+
+    `value` is lambda, (m,); `gain` the current `Gain`, before the first update the one at R = 1/K.
+
+    Args:
+        objective: an `Objective`; `csst.objective` reads one from a sentence.
+        train_prior: pi, class fractions of the training data, (K,).
+        step_size: omega, how far lambda moves at an update.
+        initial: "uniform" (1/size for each worst case, 1/K for each constraint), "prior" (a worst case starts at the
+            fraction of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start
+            at 0), or the values themselves, (m,).
+        metric_prior: see `gain_matrix`.
     """
 
     value: Tensor
@@ -88,16 +98,16 @@ class Multipliers(nn.Module):
             return value
         if initial not in ("uniform", "prior", "zero"):
             raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
-        value, shared = domain.start(size, start.classes), domain.simplex_mask(size)
+        value, in_worst_case = domain.start(size, start.classes), domain.simplex_mask(size)
         if initial == "zero":
-            return torch.where(shared, value, torch.zeros_like(value))
-        if initial == "prior" and shared.any():
-            # A step of size 1 from uniform along -log(share) lands on the shares, each worst case normalized apart.
-            behind = torch.where(shared, -torch.log(self._shares(start)), torch.zeros_like(value))
+            return torch.where(in_worst_case, value, torch.zeros_like(value))
+        if initial == "prior" and in_worst_case.any():
+            # A step of size 1 from uniform along -log(prior) lands on the prior, each worst case normalized apart.
+            behind = torch.where(in_worst_case, -torch.log(self._prior_of_entries(start)), torch.zeros_like(value))
             return domain.step(value, behind, 1.0)
         return value
 
-    def _shares(self, start: Confusion) -> Tensor:
+    def _prior_of_entries(self, start: Confusion) -> Tensor:
         """The training prior of the classes behind each worst case: those whose own rate R_ii moves it."""
         rates = start.smoothed(self.objective.epsilon).rates
 
@@ -107,8 +117,8 @@ class Multipliers(nn.Module):
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
         behind = (moved > 1e-12 * moved.max()).to(moved)
         behind[~self.objective.domain.simplex_mask(len(moved))] = 0
-        shares = (behind / behind.sum(0).clamp(min=1)) @ start.prior
-        return shares.clamp(min=float(start.prior.min()) * 1e-3)
+        prior = (behind / behind.sum(0).clamp(min=1)) @ start.prior
+        return prior.clamp(min=float(start.prior.min()) * 1e-3)
 
 
 def _check_step_size(step_size: float) -> None:

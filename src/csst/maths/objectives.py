@@ -41,10 +41,10 @@ class Objective(ABC):
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:
-        """u(C): the part of the objective that is not under a min, a scalar differentiable in `c.rates`."""
+        """u(C): the part of the objective that is not under a min; a scalar, differentiable in `c.rates`."""
 
     def payoff(self, c: Confusion) -> Tensor:
-        """phi(C), one entry per multiplier: the candidates of each worst case, then the constraints (>= 0 is met)."""
+        """phi(C), (m,), one for each multiplier: the entries of worst cases, then the constraints (>= 0 is met)."""
         return c.rates.new_zeros(0)
 
     @property
@@ -63,11 +63,17 @@ class Objective(ABC):
     def bind(
         self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
     ) -> Objective:
-        """The same objective for a known set of classes; one that names no classes or groups is returned as it is."""
+        """The same objective for a known set of classes; one that names no classes or groups is returned as it is.
+
+        Args:
+            classes: K.
+            class_names: to which names in the objective refer.
+            groups: names of groups, and the classes of each by index or name.
+        """
         return self
 
     def bind_prior(self, train_prior: Tensor) -> Objective:
-        """The same objective for the classes of the training prior, whose rarest classes are the tail."""
+        """The same objective for the classes of a training prior (K,), whose rarest are the tail by default."""
         return self.bind(len(train_prior))
 
     def __str__(self) -> str:
@@ -75,7 +81,16 @@ class Objective(ABC):
 
 
 def lagrangian(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
-    """u(C) + lambda . phi(C), the value of the game at these multipliers."""
+    """u(C) + lambda . phi(C), the value of the game for a classifier and multipliers (paper, Sec. 2.1, Eqs. 3 and 4).
+
+    Args:
+        objective: gives u and phi.
+        multipliers: lambda, (m,).
+        c: the classifier's confusion.
+
+    Returns:
+        A scalar, differentiable in `c.rates`.
+    """
     utility, payoff = objective.utility(c), payoff_of(objective, c)
     if not isinstance(utility, Tensor) or utility.ndim != 0:
         raise InputError(f"the utility of {objective} must be a scalar tensor; found {_described(utility)}")
@@ -96,7 +111,7 @@ def check_objective(objective: Any) -> Objective:
 
 
 def payoff_of(objective: Objective, c: Confusion) -> Tensor:
-    """phi(C), checked: a vector of finite numbers."""
+    """phi(C), (m,), checked to be a vector of finite numbers."""
     payoff = objective.payoff(c)
     if not isinstance(payoff, Tensor) or payoff.ndim != 1:
         raise InputError(f"the payoff of {objective} must be a vector tensor; found {_described(payoff)}")

@@ -10,7 +10,13 @@ from csst.maths.objectives import Objective
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """How a model stands: the violation beyond the tolerance comes first, then the value."""
+    """How good a model is: the violation of its constraints is compared first, then the value.
+
+    Args:
+        value: of the objective.
+        slack: of every constraint, negative where it is missed.
+        violation: the largest miss beyond a tolerance, else 0.
+    """
 
     value: float
     slack: list[float]
@@ -18,14 +24,17 @@ class ValidationScore:
 
     @property
     def score(self) -> float:
-        """One number for the same order of things: value if feasible, else value - 10 · largest violation."""
+        """One number for both: the value if the constraints are met, else the value - 10 · the largest violation."""
         return self.value - 10 * max(0.0, -min(self.slack)) if self.violation > 0 else self.value
 
-    def beats(self, other: tuple[float, float]) -> bool:
-        return (-self.violation, self.value) >= (-other[0], other[1])
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What models are ordered by: the higher, the better."""
+        return -self.violation, self.value
 
 
 def score_on(objective: Objective, confusion: Confusion, tolerance: float) -> ValidationScore:
+    """The score of a model with this confusion; a constraint missed by no more than the tolerance counts as met."""
     slack = objective.slack(confusion).tolist()
     missed = max([0.0, *(-s for s in slack)])
     return ValidationScore(float(objective.value(confusion)), slack, missed if missed > tolerance else 0.0)

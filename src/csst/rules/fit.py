@@ -112,12 +112,12 @@ class FittedRule:
 
 def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
     """What an estimate lets one expect of an objective."""
-    now = score_on(objective, estimate.confusion, TOLERANCE)
-    return replace(now, value=expected_value(objective, estimate))
+    score = score_on(objective, estimate.confusion, TOLERANCE)
+    return replace(score, value=expected_value(objective, estimate))
 
 
-def describe(now: ValidationScore) -> str:
-    return f"{now.value:.3f}" + (f" (a constraint missed by {now.violation:.3f})" if now.violation > 0 else "")
+def describe(score: ValidationScore) -> str:
+    return f"{score.value:.3f}" + (f" (a constraint missed by {score.violation:.3f})" if score.violation > 0 else "")
 
 
 def fit_rule(

@@ -1,4 +1,4 @@
-"""What might have come out with other examples: confusion counts drawn again, and the constraints' intervals."""
+"""The bootstrap: confusion counts as they might have been with other examples, and the constraints' intervals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from csst.maths.confusion import Confusion
-from csst.maths.objectives import Objective, payoff_of
+from csst.maths.objectives import Objective
+from csst.statistics.expectation import constraint_names
 from csst.statistics.intervals import intervals
 
-#: counts drawn again for an interval, and by how much a normal interval is widened because they are few
+#: bootstrap draws behind an interval, and by how much a normal interval is widened because they are few
 DRAWS, WIDER = 200, 1.1
 
 
@@ -47,12 +48,12 @@ def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
 
 
 def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> list[SlackInterval]:
-    """The slack of every constraint and its interval, all holding together (Bonferroni), from counts drawn again.
+    """The slack of every constraint and simultaneous intervals of them (Bonferroni), by the bootstrap.
 
     The widest of three bootstraps: percentile (the tails a and b of the slack over the draws), basic (2 slack - b to
     2 slack - a), and normal (1.1 standard normal quantiles from the slack and from its mean over the draws). An
-    approximation, unlike the exact intervals of recall; in simulations with 5 to 50 examples per class it held as often
-    as it says or more often.
+    approximation, unlike the exact intervals of recall; in simulations with 5 to 50 examples per class its coverage was
+    at least the stated one.
     """
     confusion = Confusion.from_counts(counts)
     seen = objective.slack(confusion)
@@ -64,18 +65,11 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
     reach = WIDER * NormalDist().inv_cdf(1 - tail) * found.std(0)
     low = torch.stack([a, 2 * seen - b, seen - reach, found.mean(0) - reach]).amin(0)
     high = torch.stack([b, 2 * seen - a, seen + reach, found.mean(0) + reach]).amax(0)
-    names = _names(objective, confusion, len(seen))
+    names = constraint_names(objective, confusion, len(seen))
     return [SlackInterval(*each) for each in zip(names, seen.tolist(), low.tolist(), high.tolist(), strict=True)]
 
 
 def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> dict[str, Any]:
-    """What metrics.json says about certainty: intervals of the class rates, and of the slack of every constraint."""
+    """The intervals of metrics.json: of the class rates, and of the slack of every constraint."""
     constraints = [one.as_dict() for one in slack_intervals(objective, counts, level)]
     return {**intervals(counts, level), "constraints": constraints}
-
-
-def _names(objective: Objective, confusion: Confusion, constraints: int) -> list[str]:
-    shared = objective.domain.simplex_mask(len(payoff_of(objective, confusion))).tolist()
-    if len(objective.labels) == len(shared) and shared.count(False) == constraints:
-        return [label for label, worst in zip(objective.labels, shared, strict=True) if not worst]
-    return [f"constraint {number}" for number in range(constraints)]

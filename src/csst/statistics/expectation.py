@@ -70,9 +70,9 @@ def interval_from_draws(values: np.ndarray, draws: np.ndarray, center: float, le
 
 
 def estimate_intervals(objective: Objective, estimate: RateEstimate, level: float = 0.95) -> dict[str, Any]:
-    """What metrics.json says about certainty: recall, precision and coverage of every class, the minima, constraints.
+    """The intervals of metrics.json: recall, precision and coverage of every class, the minima, the constraints.
 
-    The intervals of the classes are simultaneous: raised (Bonferroni) so that all hold together at the level.
+    The intervals of the classes are simultaneous (Bonferroni).
     """
     c, classes, rng = estimate.confusion, estimate.classes, np.random.default_rng(0)
     recall, n = c.recall.numpy(), [int(k) for k in estimate.n]

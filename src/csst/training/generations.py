@@ -61,11 +61,11 @@ class Generations:
             self._begin(self.number + 1, self.step, index, labels)
 
     def _consider(self) -> bool:
-        """Keep the model that this generation has just selected, if it stands no worse than those before."""
-        found, last = self.trainer.best, self.settings.selection.keep == "last"
-        if not last and (-found.violation, found.value) < (-self.best.violation, self.best.value):
+        """Keep the model that this generation has just selected, if it is at least as good as those before."""
+        candidate = self.trainer.best
+        if self.settings.selection.keep == "best" and candidate.rank < self.best.rank:
             return False
-        self.best = replace(found, step=self.before + found.step)
+        self.best = replace(candidate, step=self.before + candidate.step)
         return True
 
     def _unlabeled_probs(self) -> Tensor:

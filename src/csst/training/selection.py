@@ -25,25 +25,39 @@ class Best:
 
     def consider(
         self,
-        now: ValidationScore,
+        score: ValidationScore,
         step: int,
         weights: Callable[[], dict[str, Tensor]],
         gain: Tensor,
         always: bool = False,
     ) -> bool:
-        """Keep the model's weights (asked for only then) if it stands no worse than the best so far, or in any case.
+        """Keep the model's weights if it is at least as good as the best so far.
 
         Of equals the one trained longer is kept (a worst recall of 0 is a common tie), but only a better one
         counts against early stopping. The untrained model is never a candidate.
+
+        Args:
+            score: of the model on validation.
+            step: at which it was measured.
+            weights: returns the weights, asked only if they are kept.
+            gain: under which it was trained.
+            always: keep it however good it is.
+
+        Returns:
+            Whether the model was kept.
         """
-        better = (-now.violation, now.value) > (-self.violation, self.value)
-        self.updates_since_improvement = 0 if better else self.updates_since_improvement + 1
-        if step == 0 or not (always or now.beats((self.violation, self.value))):
+        self.updates_since_improvement = 0 if score.rank > self.rank else self.updates_since_improvement + 1
+        if step == 0 or not (always or score.rank >= self.rank):
             return False
         self.step, self.gain = step, gain.detach().cpu().clone()
-        self.violation, self.value, self.score = now.violation, now.value, now.score
+        self.violation, self.value, self.score = score.violation, score.value, score.score
         self.state = weights()
         return True
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """As `ValidationScore.rank`."""
+        return -self.violation, self.value
 
     def copy_weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.state.items()}

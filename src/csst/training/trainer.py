@@ -219,18 +219,17 @@ class Trainer:
             self.multipliers.update(confusion, step_size)
         self.engine.require_same(self.multipliers.value, "multipliers")
         self.engine.require_same(self.multipliers.entries, "gains")
-        now, selection = score_on(self.objective, confusion, self.settings.selection.tolerance), self.settings.selection
-        selected = self.best.consider(
-            now, self.step, lambda: self.engine.weights(self.ema.module), gain.entries, selection.keep == "last"
-        )
+        selection = self.settings.selection
+        score = score_on(self.objective, confusion, selection.tolerance)
+        selected = self.best.consider(score, self.step, self.last_weights, gain.entries, selection.keep == "last")
         self.updated_at = self.step
         return Record(
             step=self.step,
             recall=confusion.recall.tolist(),
             coverage=confusion.coverage.tolist(),
-            value=now.value,
-            slack=now.slack,
-            score=now.score,
+            value=score.value,
+            slack=score.slack,
+            score=score.score,
             selected=selected,
             multipliers=self.multipliers.value.tolist(),
             payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
