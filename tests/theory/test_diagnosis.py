@@ -125,7 +125,7 @@ def test_views_that_cannot_be_drawn():
     assert found.consistency is None
     assert found.as_measured is None
     assert any("no translation" in line for line in found.skipped)
-    untranslated.of_index = None  # views that were prepared for the unlabeled examples
+    untranslated.of_index = untranslated  # views that were prepared for the unlabeled examples
     found = diagnose(Letters(), text_task(untranslated), task.test, torch.eye(2) / 2)
     assert any("prepared for the unlabeled examples only" in line for line in found.skipped)
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -71,6 +71,13 @@ class Embedding:
             raise InputError(f"embedding.draws and embedding.noise must not be negative; found {self}")
 
 
+@runtime_checkable
+class IndexedView(Protocol):
+    """A view that was computed for every unlabeled example beforehand, and is fetched by index."""
+
+    def of_index(self, index: Tensor, generator: torch.Generator) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """The strong view of embeddings: one of the vectors (draws, N, width) computed beforehand, with noise."""
@@ -81,13 +88,13 @@ class Prepared:
 
     def of_index(self, index: Tensor, generator: torch.Generator) -> Tensor:
         draw = torch.randint(len(self.vectors), (len(index),), generator=generator)
-        return self._noisy(self.vectors[draw, index], generator)
+        return self._add_noise(self.vectors[draw, index], generator)
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         """Of examples that are not among the unlabeled ones: noise alone."""
-        return self._noisy(batch, generator)
+        return self._add_noise(batch, generator)
 
-    def _noisy(self, vectors: Tensor, generator: torch.Generator) -> Tensor:
+    def _add_noise(self, vectors: Tensor, generator: torch.Generator) -> Tensor:
         if not self.noise:
             return vectors
         return vectors + self.noise * self.scale * torch.randn(vectors.shape, generator=generator)

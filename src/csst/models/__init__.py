@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from csst.errors import InputError, nearest
 from csst.models.huggingface.images import build_huggingface
-from csst.models.huggingface.text import build_text_classifier
+from csst.models.huggingface.text import EncodesTexts, build_text_classifier
 from csst.models.mlp import Standardize, mlp
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
@@ -99,7 +99,7 @@ def _built(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Modul
         made = load(model.name, "a model")(input_shape, classes)
         if not isinstance(made, nn.Module):
             raise InputError(f"{model.name} must return an nn.Module; found {type(made).__name__}")
-        if not input_shape and not callable(getattr(made, "encode", None)):
+        if not input_shape and not isinstance(made, EncodesTexts):
             raise InputError(f"{model.name} must have an `encode`, a function from a list of texts to a tensor")
         return made
     names = ("mlp", "linear", "wrn-28-2", "hf:NAME")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from csst.data.task import Examples, View
 from csst.errors import InputError
+from csst.models.huggingface.text import EncodesTexts
 from csst.theory.errors import check_weights, weighted_rate
 
 
@@ -119,7 +120,7 @@ def encoded(model: nn.Module, inputs: Any, device: torch.device | str) -> Tensor
     """A batch as the model takes it."""
     if isinstance(inputs, Tensor):
         return inputs.to(device)
-    encode = getattr(model, "encode", None)
+    encode = model.encode if isinstance(model, EncodesTexts) else None
     if encode is None:
         raise InputError(f"the model takes tensors, and the examples are of type {type(inputs).__name__}")
     return encode(inputs).to(device)

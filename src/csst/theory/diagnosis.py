@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from csst.data.embeddings import IndexedView
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, factors
@@ -80,7 +81,7 @@ def diagnose(
     x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
     own, weak = _predictions(model, task, x, device, seed + 1)
     consistency = None
-    if hasattr(task.strong, "of_index"):
+    if isinstance(task.strong, IndexedView):
         skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
     else:
         try:

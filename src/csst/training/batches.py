@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from csst.data.embeddings import IndexedView
 from csst.data.sampling import Sampler, stream
 from csst.data.task import Examples, Task
 from csst.errors import InputError
@@ -84,8 +85,10 @@ class Batches:
         chosen, views = self._fetch_index(self.unlabeled, task.unlabeled), self.randomness(step, VIEWS_OF_UNLABELED)
         u = task.unlabeled[chosen]
         weak = task.weak(u, views)
-        prepared = getattr(task.strong, "of_index", None)  # a view that was computed for every example beforehand
-        strong = task.strong(u, views) if prepared is None else prepared(chosen, views)
+        if isinstance(task.strong, IndexedView):
+            strong = task.strong.of_index(chosen, views)
+        else:
+            strong = task.strong(u, views)
         x, weak, strong = self._tensors(device, x, weak, strong)
         return Batch(x, y, weak, strong, chosen)
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from csst.data.task import Examples, Labeled
+from csst.data.text.texts import HasLengths
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.objectives import Objective
+from csst.models.huggingface.text import EncodesTexts
 
 ROUNDING = 1e-9
 
@@ -31,11 +33,11 @@ def compute_logits(
     processes: `rounds` times at least.
     """
     index = torch.arange(len(inputs)) if index is None else index
-    lengths = getattr(inputs, "lengths", None)
+    lengths = inputs.lengths if isinstance(inputs, HasLengths) else None
     order = torch.arange(len(index)) if lengths is None else lengths[index].argsort(stable=True)
     chosen = index[order].split(batch)
     prefetch = getattr(inputs, "prefetch", None)
-    encode = getattr(model, "encode", None)
+    encode = model.encode if isinstance(model, EncodesTexts) else None
 
     def batch_of(part: Tensor) -> Tensor:
         return (inputs[part] if encode is None else encode(inputs[part])).to(device)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,6 +17,13 @@ from csst.data.task import Labeled, RowTask, Task
 from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
 from csst.errors import InputError
+
+
+@runtime_checkable
+class HasLengths(Protocol):
+    """Examples of different lengths (N,), which are put into batches of similar ones."""
+
+    lengths: Tensor
 
 
 class Texts:

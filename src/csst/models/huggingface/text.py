@@ -10,7 +10,7 @@ of their batch and no further.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,13 @@ class Tokens:
         known = [self._known[text].long() for text in texts]
         ids = nn.utils.rnn.pad_sequence(known, batch_first=True, padding_value=PADDING)
         return ids if ids.shape[1] else ids.new_full((len(known), 1), PADDING)  # empty texts, and no special tokens
+
+
+@runtime_checkable
+class EncodesTexts(Protocol):
+    """A model of texts: `encode` makes a list of texts the tensor that the model takes."""
+
+    def encode(self, texts: Sequence[str], /) -> Tensor: ...
 
 
 class HuggingFaceTexts(nn.Module):
