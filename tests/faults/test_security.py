@@ -19,7 +19,7 @@ from csst.cli import main
 from csst.data import Arrays
 from csst.data.images.files import ImageFolder
 from csst.report.tables import as_csv, plain
-from csst.runs.compare import Line
+from csst.runs.compare import ComparisonRow
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "csst"
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
@@ -95,7 +95,7 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     x = np.eye(3)[y] * 3 + rng.normal(size=(90, 3))
     np.savez(tmp_path / "data.npz", x=x, y=np.where(np.arange(90) < 60, y, -1), class_names=np.array(FORMULAS[:3]))
     run = str(tmp_path / "run")
-    words = ["train", "array", "--data.path", str(tmp_path / "data.npz"), "--training.steps", "10", "--out", run]
+    words = ["train", "array", "--data.path", str(tmp_path / "data.npz"), "--training.steps", "10", "--learner", "network", "--out", run]
     assert main([*words, "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]) == 0
     np.savez(tmp_path / "new.npz", x=x[:20])
     assert main(["predict", run, str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 0
@@ -106,7 +106,7 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     assert {row[1] for row in rows[1:]} <= {f"'{name}" for name in FORMULAS[:3]}
     measured = {"mean_recall": [0.5], "min_recall": [0.5], "min_coverage": [0.5]}
     for formula in FORMULAS:
-        line = Line(formula, formula, False, measured, [None], [1.0], False)
+        line = ComparisonRow(formula, formula, False, measured, [None], [1.0], False)
         (_, row) = csv.reader(io.StringIO(as_csv([line]), newline=""))
         assert row[:2] == [f"'{formula}", f"'{formula}"]
         assert plain(formula)[0] == "'"

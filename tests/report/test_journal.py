@@ -1,4 +1,4 @@
-"""A journal of any length, read in bounded memory."""
+"""A journal of any length, thinned in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from itertools import pairwise
 import pytest
 
 from csst import InputError
-from csst.report import thinned_journal
-from csst.report.journal import thinned
+from csst.report import report_page, thin
+from csst.report.run_view import read_run
+from tests.report.samples import write_run
 
 
-def write(path, count, classes=2):
-    body = json.dumps([0.5] * classes)
-    with path.open("w") as file:
-        for n in range(count):
-            file.write(f'{{"step": {n}, "recall": {body}, "coverage": {body}, "multipliers": {body}}}\n')
-    return path
+def records(count, classes=2):
+    for n in range(count):
+        yield {"step": n, **{key: [n / (n + 3)] * classes for key in ("recall", "coverage", "multipliers")}}
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 19, 20, 21, 40, 41, 1000, 1023])
-def test_thinned_keeps_first_and_last_evenly(tmp_path, count):
-    records, lines = thinned_journal(write(tmp_path / "j", count), points=10)
-    steps = [record["step"] for record in records]
-    assert lines == count
+def test_thinned_keeps_first_and_last_evenly(count):
+    kept, total = thin(records(count), points=10)
+    steps = [record["step"] for record in kept]
+    assert total == count
     assert len(steps) == count if count <= 10 else 5 <= len(steps) <= 10
     assert steps[0] == 0
     assert steps[-1] == count - 1
@@ -33,52 +31,66 @@ def test_thinned_keeps_first_and_last_evenly(tmp_path, count):
     assert steps == sorted(set(steps))
 
 
-def test_a_long_journal_takes_little_memory(tmp_path):
-    path = tmp_path / "j"
-    with path.open("w") as file:
-        for start in range(0, 300_000, 10_000):
-            file.write("".join(f'{{"step": {n}}}\n' for n in range(start, start + 10_000)))
+def test_nothing_is_thinned_to_nothing():
+    assert thin([]) == ([], 0)
+    with pytest.raises(InputError, match="at least 2 points"):
+        thin(records(5), points=1)
+
+
+def test_a_long_journal_takes_little_memory(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run", 2, updates=0)
+    with (folder / "journal.jsonl").open("w") as file:
+        for record in records(100_000):
+            file.write(json.dumps(record) + "\n")
+    monkeypatch.setattr("csst.report.run_view.DIAGNOSED", 1_000_000)
     tracemalloc.start()
-    records, lines = thinned_journal(path)
+    run = read_run(folder)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert lines == 300_000
-    assert 250 <= len(records) <= 500
-    assert records[-1]["step"] == 299_999
+    assert run.updates == 100_000
+    assert 250 <= len(run.journal) <= 500
+    assert run.journal[-1]["step"] == 99_999
     assert peak < 2_000_000
+    assert run.warnings == ["the journal is too long (100,000 updates) to diagnose the multipliers"]
 
 
-def test_many_classes_keep_fewer_records(tmp_path):
-    records, _ = thinned_journal(write(tmp_path / "j", 400, classes=2000))
-    assert sum(len(record["recall"]) * 3 for record in records) <= 1_000_000
-    assert len(records) > 50
+def test_many_classes_keep_fewer_records():
+    kept, _ = thin({"recall": [1 / 3] * 6000} for _ in range(400))
+    assert sum(len(record["recall"]) for record in kept) <= 1_000_000
+    assert len(kept) > 50
 
 
 def test_a_torn_last_line_is_no_record_and_a_missing_journal_is_empty(tmp_path):
-    path = write(tmp_path / "j", 5)
-    with path.open("a") as file:
+    folder = write_run(tmp_path / "run", 2, updates=4)
+    with (folder / "journal.jsonl").open("a") as file:
         file.write('{"step": 5, "rec')
-    records, lines = thinned_journal(path)
-    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
-    assert lines == 5
-    assert thinned_journal(tmp_path / "none") == ([], 0)
+    assert read_run(folder).updates == 5
+    (folder / "journal.jsonl").unlink()
+    run = read_run(folder)
+    assert (run.journal, run.updates) == ([], 0)
 
 
-@pytest.mark.parametrize("line", ["rubbish", "[1]", '{"loss": 1}', '{"step": 3, "recall": [1]}'])
-def test_a_damaged_line_is_an_error(tmp_path, line):
-    path = write(tmp_path / "j", 3)
-    with path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(InputError, match="is damaged: after step 2"):
-        thinned_journal(path)
-    with pytest.raises(InputError, match="at least 2 points"):
-        thinned_journal(path, points=1)
+def test_a_damaged_line_of_a_long_journal_is_an_error(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run", 2, updates=4)
+    (folder / "journal.jsonl").write_text("rubbish\n")
+    monkeypatch.setattr("csst.report.run_view.DIAGNOSED", 1)
+    with pytest.raises(InputError, match=r"journal\.jsonl is damaged: a line is no record"):
+        read_run(folder)
 
 
-def test_thinned_records():
-    records = [{"step": n} for n in range(1234)]
-    shown = [record["step"] for record in thinned(records)]
-    assert len(shown) == 500
-    assert (shown[0], shown[-1]) == (0, 1233)
-    assert shown == sorted(set(shown))
-    assert thinned(records[:500]) == records[:500]
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("rubbish", "line 4 of .* is damaged"),
+        ("[1]", "line 4 of .* is damaged"),
+        ('{"loss": 1}', "line 4 of .* is damaged"),
+        ('{"step": 3, "recall": [1]}', "the journal of .*run is damaged: the number of classes changes"),
+    ],
+)
+def test_a_damaged_line_is_an_error(tmp_path, line, message):
+    folder = write_run(tmp_path / "run", 2, updates=4)
+    lines = (folder / "journal.jsonl").read_text().splitlines()
+    lines[3] = line
+    (folder / "journal.jsonl").write_text("".join(f"{text}\n" for text in lines))
+    with pytest.raises(InputError, match=message):
+        report_page([folder])

@@ -8,13 +8,15 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import yaml
 
 from csst import InputError
 from csst.report import comparison_page, report_page
-from csst.report.matrix import gathered
-from csst.report.shown import opened_runs
-from csst.report.svg import ranked_colours, shortened
-from csst.report.words import class_table, differing_settings, number, numbers_table, runs_sentence
+from csst.report.figures.matrix import block_average
+from csst.report.figures.svg import rank_colors, shorten
+from csst.report.run_tables import format_number, tabulate_differing_settings, tabulate_runs
+from csst.report.run_view import read_run, read_runs, view_run
+from csst.theory.dual import dual_diagnostics
 from tests.report.samples import XSS, confusion, measured, write_run
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -75,7 +77,7 @@ def test_every_figure_is_there_and_says_what_it_shows(hostile):
     one(labels, "Confusion matrix on test, 6 classes")
     one(labels, "multiplier λ")
     one(labels, "validation recall over")
-    one(labels, "Share of pseudo-labels used, and their accuracy")
+    one(labels, "Fraction of pseudo-labels used, and their accuracy")
     assert "miss the bound" in one(labels, "Coverage on test against the bound")
     one(labels, "validation coverage over")
     one(labels, "Mean recall against min recall")
@@ -95,6 +97,16 @@ def test_names_of_the_user_are_text_and_nothing_else(hostile):
     assert any("<img src=x onerror=alert(1)>" in cell for cell in read.text["td"])
     assert "<u>tau</u> is large" in read.text["li"]
     assert "<i>m</i> on made-up" in read.text["h1"]
+
+
+def test_square_brackets_survive(tmp_path):
+    folder = write_run(tmp_path / "run", ["<b>[head]", "[/]", "{{ 7 * 7 }}"], posthoc=True, warnings=("[red]x[/red]",))
+    read = Read(report_page([folder]))
+    for name in ("<b>[head]", "[/]", "{{ 7 * 7 }}"):
+        assert name in read.text["td"]
+        assert any(name in text for text in read.text["text"])
+    assert "[red]x[/red]" in read.text["li"]
+    assert "b" not in {tag for tag, _ in read.elements}
 
 
 def test_nothing_is_loaded_and_the_policy_says_so(hostile):
@@ -123,7 +135,7 @@ def test_figures_follow_the_colours_of_the_page(hostile):
     assert not re.search(r"#0000[ef]|#000000|#ffffff|fill: white|stroke: black|font: ", tags)
     assert "currentColor" in tags
     for name in set(re.findall(r"var\((--\w+)\)", hostile)):
-        assert hostile.count(f"{name}:") == 3, f"{name} needs a value in light, in dark and in print"
+        assert hostile.count(f"{name}:") == 2, f"{name} needs a value in light and in dark"
 
 
 def test_the_same_run_gives_the_same_page(tmp_path):
@@ -137,9 +149,9 @@ def test_one_run_in_words_and_numbers(tmp_path):
     test, page = metrics["test"], report_page([folder])
     worst = test["recall"].index(min(test["recall"]))
     count = metrics["labeled_counts"][worst]
-    assert f"the worst one (class {worst}, {count} labeled) at {test['min_recall']:.3f}" in page
-    assert f"the worst class is at {metrics['adjusted']['test']['min_recall']:.3f}" in page
-    assert "(0.11 to 0.87 with 95% confidence)" in page
+    lowest = f"{test['min_recall']:.3f} (class {worst}, {count} labeled; 95 % interval 0.11 to 0.87)"
+    assert f"the mean recall is {test['mean_recall']:.3f} and the lowest class recall {lowest}; the constr" in page
+    assert f"and the lowest class recall {metrics['adjusted']['test']['min_recall']:.3f}; the constraints are m" in page
     assert "No rule meets &lt;all&gt; constraints." in page
     for part in ("validation", "test"):
         assert f"<td>{part}</td><td>{metrics[part]['mean_recall']:.3f}</td>" in page
@@ -150,12 +162,12 @@ def test_one_run_in_words_and_numbers(tmp_path):
         for cell in row:
             assert cell == 0 or str(cell) in words
     assert "training:\n  steps: 400" in page
-    assert "command: csst train made-up --out &#x27;a b&#x27;" in page
+    assert "command: csst train made-up --out &#39;a b&#39;" in page
 
 
 def test_truth_that_is_not_known_and_methods_without_unlabeled_data(tmp_path):
     labels = Read(report_page([write_run(tmp_path / "a", truth=False)])).labels
-    assert "their truth is not known" in one(labels, "Share of pseudo-labels used")
+    assert "their truth is not known" in one(labels, "Fraction of pseudo-labels used")
     folder = write_run(tmp_path / "b", objective="max min(recall)")
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     (folder / "journal.jsonl").write_text("".join(json.dumps(line | {"used": None}) + "\n" for line in lines))
@@ -166,20 +178,20 @@ def test_truth_that_is_not_known_and_methods_without_unlabeled_data(tmp_path):
 def test_an_unfinished_run(tmp_path):
     folder = write_run(tmp_path / "run", 4, finished=False)
     page = report_page([folder])
-    assert "has not finished: 400 of 400 steps so far" in page
+    assert "is not complete: 400 of 400 steps so far, where the lowest class recall on validation is" in page
     assert len(Read(page).labels) == 6
     (folder / "journal.jsonl").unlink()
     page = report_page([folder])
-    assert "has not finished: none of its 400 steps is in the journal" in page
+    assert "is not complete: none of its 400 steps is in the journal" in page
     assert Read(page).labels == []
     both = report_page([folder, write_run(tmp_path / "done", 4)])
-    assert "1 of 2 have not finished" in both
-    assert "unfinished" in Read(both).text["td"]
+    assert "1 of 2 are not complete" in both
+    assert "incomplete" in Read(both).text["td"]
 
 
 def test_runs_without_intervals(tmp_path):
     folder = write_run(tmp_path / "run", 3, updates=0)
-    assert "of all classes together" in report_page([folder])
+    assert "simultaneous 95% confidence intervals" in report_page([folder])
     metrics = json.loads((folder / "metrics.json").read_text())
     del metrics["test"]["intervals"]
     (folder / "metrics.json").write_text(json.dumps(metrics))
@@ -191,14 +203,14 @@ def test_the_page_says_how_surely_constraints_are_met(tmp_path):
     found = json.loads((folder / "metrics.json").read_text())["test"]["intervals"]["constraints"]
     low, high = (min(one[end] for one in found) for end in ("low", "high"))
     page = report_page([folder])
-    assert f"(the tightest by {low:+.3f} to {high:+.3f} with 95% confidence)" in page
+    assert f"(slack of the tightest: 95 % interval {low:+.3f} to {high:+.3f})" in page
     cells = Read(page).text["td"]
     tightest = sorted(found, key=lambda one: one["slack"])
     at = [cells.index(one["constraint"]) for one in tightest]
     assert at == sorted(at), "the tightest comes first"
     assert cells[at[0] + 1] == f"{tightest[0]['slack']:+.3f}"
     free = write_run(tmp_path / "free", 3, updates=0, objective="max min(recall)")
-    assert "How surely" not in report_page([free])
+    assert "Confidence intervals of the constraints" not in report_page([free])
 
 
 def test_several_runs(tmp_path):
@@ -207,15 +219,15 @@ def test_several_runs(tmp_path):
         for method, skill in (("erm", 0.5), ("csst", 0.9))
     ]
     page = report_page(folders)
-    assert "Of 2 finished runs, csst has the highest min recall" in page
+    assert "Of 2 complete runs, csst has the highest min recall" in page
     tradeoff = re.search(r'<svg role="img" aria-label="Mean recall against.*?</svg>', page, re.DOTALL)
     assert tradeoff
     marks = re.findall(r"<use [^>]*style=\"([^\"]*var\(--run[^\"]*)\"", tradeoff[0])
     assert len(marks) == 3
     assert sum("fill: none" in mark or "fill-opacity: 0" in mark for mark in marks) == 1
     assert "Settings that differ" in page
-    assert differing_settings(opened_runs(folders))[1:] == [["method", "erm", "csst"]]
-    table = numbers_table(opened_runs(folders))
+    assert tabulate_differing_settings(read_runs(folders))[1:] == [["method", "erm", "csst"]]
+    table = tabulate_runs(read_runs(folders))
     assert table[0] == ["run", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
     assert [row[0] for row in table[1:]] == ["erm", "erm, post-hoc", "csst"]
 
@@ -234,9 +246,9 @@ def test_splits_that_differ_are_said(tmp_path):
     folders = [write_run(tmp_path / f"{n}", 3, updates=2, seed=n) for n in range(2)]
     metrics = json.loads((folders[1] / "metrics.json").read_text())
     (folders[1] / "metrics.json").write_text(json.dumps(metrics | {"split_hash": "other"}))
-    runs = opened_runs(folders)
-    assert [run.name for run in runs] == ["csst-fixmatch seed 0", "csst-fixmatch seed 1"]
-    assert "2 different splits" in runs_sentence(runs)
+    assert [run.name for run in read_runs(folders)] == ["csst-fixmatch seed 0", "csst-fixmatch seed 1"]
+    assert "2 different splits" in report_page(folders)
+    assert "different splits" not in report_page([folders[0], write_run(tmp_path / "same", 3, updates=2, seed=2)])
 
 
 def test_many_classes_and_updates_give_a_page_of_bounded_size(tmp_path):
@@ -260,13 +272,13 @@ def test_numbers_in_the_confusion_up_to_thirty_classes(tmp_path, classes, pictur
 
 def test_blocks_of_a_large_confusion():
     rates = np.random.default_rng(0).dirichlet(np.ones(7), 7)
-    blocks = gathered(rates, side=3)
+    blocks = block_average(rates, side=3)
     groups = [range(0, 2), range(2, 5), range(5, 7)]
     for i, rows in enumerate(groups):
         for j, columns in enumerate(groups):
             expected = sum(rates[r][c] for r in rows for c in columns) / len(rows)
             assert blocks[i][j] == pytest.approx(expected)
-    assert np.allclose(gathered(rates), rates)
+    assert np.allclose(block_average(rates), rates)
 
 
 def test_comparison_page_as_other_commands_call_it(tmp_path):
@@ -283,32 +295,50 @@ def test_comparison_page_as_other_commands_call_it(tmp_path):
     assert len(Read(comparison_page("T", "S", [["a"], ["b"]], runs, detailed=0)).labels) == 2
 
 
+def test_a_run_from_disk_and_from_memory_is_the_same(tmp_path):
+    folder = write_run(tmp_path / "run", 3, updates=5, posthoc=True, warnings=("w",))
+    metrics, environment = (json.loads((folder / name).read_text()) for name in ("metrics.json", "environment.json"))
+    journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    content = {"metrics": metrics, "journal": journal, "labels": list(metrics["multipliers"]), "recipe": recipe}
+    content |= {"environment": environment, "folder": folder}
+    assert view_run("x", **content) == read_run(folder, "x")
+    disk, memory = (comparison_page("T", "S", [["a"], ["b"]], {"x": run}) for run in (folder, content))
+    assert disk == memory
+
+
 def test_warnings_about_the_multipliers_are_shown(tmp_path):
     folder = write_run(tmp_path / "run", 3, updates=40)
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     for n, line in enumerate(lines):
         line["multipliers"] = [0.9, 0.05, 0.05] if n % 2 else [0.05, 0.05, 0.9]
     (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "oscillate" in report_page([folder])
+    labels = list(json.loads((folder / "metrics.json").read_text())["multipliers"])
+    warnings = dual_diagnostics(lines, labels)["warnings"]
+    assert warnings
+    assert set(warnings) <= set(Read(report_page([folder])).text["li"])
 
 
 def test_small_words():
-    assert shortened("a\n b\u202ec\x00 " + "d" * 50, 10) == "a b c ddd…"
-    assert [number(value) for value in (0.5, 0.0123, 0.00064123, 0.0, None)] == [
+    assert shorten("a\n b\u202ec\x00 " + "d" * 50, 10) == "a b c ddd…"
+    assert [format_number(value) for value in (0.5, 0.0123, 0.00064123, 0.0, None)] == [
         "0.500",
         "0.012",
         "0.00064",
         "0.000",
         "–",
     ]
-    colours = ranked_colours([5, 100, 20], 3)
-    assert colours == [ranked_colours(None, 3)[n] for n in (2, 0, 1)]
+    colors = rank_colors([5, 100, 20], 3)
+    assert colors == [rank_colors(None, 3)[n] for n in (2, 0, 1)]
 
 
 def test_the_class_table_has_the_lowest(tmp_path):
-    run = opened_runs([write_run(tmp_path / "run", 40, updates=2)])[0]
-    rows = class_table(run, 5)
-    assert [row[2] for row in rows[1:]] == [f"{v:.3f}" for v in sorted(run.result["recall"])[:5]]
+    folder = write_run(tmp_path / "run", 40, updates=0, objective="max min(recall)")
+    recall = json.loads((folder / "metrics.json").read_text())["test"]["recall"]
+    table = report_page([folder]).split("<summary>The 30 classes with the lowest recall</summary>")[1]
+    rows = re.findall(r"<tr><td>class (\d+)</td><td>[\d,]+</td><td>([\d.]+)</td>", table)
+    lowest = sorted(range(40), key=lambda c: (recall[c], c))[:30]
+    assert rows == [(str(c), f"{recall[c]:.3f}") for c in lowest]
 
 
 def test_a_lone_surrogate_can_be_written(tmp_path):

@@ -270,7 +270,7 @@ def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
         assert all(one["low"] <= one["slack"] <= one["high"] for one in found)
         assert len({one["constraint"] for one in found}) == 11
         assert "recall[3]" in found[-1]["constraint"]
-    assert "How surely the constraints are met" in Path("r/report.html").read_text()
+    assert "Confidence intervals of the constraints" in Path("r/report.html").read_text()
 
 
 def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):

@@ -16,7 +16,7 @@ import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
 from csst.report.tables import as_csv, cells
-from csst.runs.compare import Line, RunsFailed, compare, lines
+from csst.runs.compare import ComparisonRow, RunsFailed, compare, lines
 from csst.runs.execute import execute
 from csst.runs.rows import Row, rows
 from csst.training.evaluation import constraints_met
@@ -116,10 +116,10 @@ def test_what_goes_wrong_in_a_process_of_its_own_is_told_in_a_sentence(plugin, s
         compare(base, rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
 
 
-def line(label: str, value: float, missed: list[float], kept: bool | None, finished: bool = False) -> Line:
+def line(label: str, value: float, missed: list[float], kept: bool | None, finished: bool = False) -> ComparisonRow:
     values = {m: [0.5] * len(missed) for m in ("mean_recall", "min_recall", "min_coverage")}
     values["objective_value"] = [value] * len(missed)
-    return Line(label, "goal", finished, values, [kept] * len(missed), [1.0] * len(missed), False, missed)
+    return ComparisonRow(label, "goal", finished, values, [kept] * len(missed), [1.0] * len(missed), False, missed)
 
 
 def test_the_sentence_ranks_by_the_objective_and_its_constraints():

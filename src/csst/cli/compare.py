@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +16,6 @@ from csst.cli.tables import show
 from csst.errors import InputError
 from csst.recipes import Recipe
 from csst.report import comparison_page
-from csst.report.shown import environment_of
 from csst.report.tables import as_csv, as_json, cells, markdown
 from csst.runs.compare import ComparisonRow, Outcome, RunsFailed, compare, lines, parallel
 from csst.runs.folder import Run
@@ -145,20 +144,9 @@ def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[
     folder.write("compare.json", as_json(table, about))
     folder.write("compare.csv", as_csv(table))
     folder.write("compare.md", f"# {base.name}\n\n{said}\n\n{markdown(table)}")
-    runs = {}
+    objectives = {outcome.row.objective for outcome in outcomes}
+    runs: dict[str, str | Path | Mapping[str, Any]] = {}
     for outcome in outcomes:
-        label = (
-            outcome.row.label
-            if len({o.row.objective for o in outcomes}) == 1
-            else f"{outcome.row.label}, {outcome.row.objective}"
-        )
-        first = outcome.metrics[0]
-        runs[label] = {
-            "metrics": first,
-            "journal": Run(outcome.folders[0]).journal(),
-            "labels": list(first["multipliers"]),
-            "recipe": Run(outcome.folders[0]).recipe(),
-            "environment": environment_of(Run(outcome.folders[0])),
-            "folder": outcome.folders[0],
-        }
+        row = outcome.row
+        runs[row.label if len(objectives) == 1 else f"{row.label}, {row.objective}"] = outcome.folders[0]
     folder.write("compare.html", comparison_page(f"Comparison on {base.name}", said, cells(table), runs))

@@ -1,6 +1,6 @@
 """Results to look at: one self-contained HTML page."""
 
-from csst.report.journal import thinned_journal
 from csst.report.page import comparison_page, report_page
+from csst.report.run_view import thin
 
-__all__ = ["comparison_page", "report_page", "thinned_journal"]
+__all__ = ["comparison_page", "report_page", "thin"]

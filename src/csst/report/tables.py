@@ -28,19 +28,19 @@ def cells(lines: Sequence[ComparisonRow]) -> list[list[str]]:
     rows = [[*head, "constraints", *(["used"] if used else []), "seconds", "n"]]
     for line in lines:
         numbers = [f"{line.mean(m):.3f} ± {line.std(m):.3f}" if line.n > 1 else f"{line.mean(m):.3f}" for m in MEASURES]
-        share = [f"{sum(line.used) / len(line.used):.0%}" if line.used else "–"] if used else []
+        fraction = [f"{sum(line.used) / len(line.used):.0%}" if line.used else "–"] if used else []
         seconds = f"{sum(line.seconds) / line.n:.0f}"
         rows.append(
-            [line.name, *([line.objective] if several else []), *numbers, met(line), *share, seconds, str(line.n)]
+            [line.name, *([line.objective] if several else []), *numbers, met(line), *fraction, seconds, str(line.n)]
         )
     return rows
 
 
 def met(line: ComparisonRow) -> str:
     """Whether the constraints hold: yes, no, or how often."""
-    if all(one is None for one in line.met):
+    if all(verdict is None for verdict in line.met):
         return "–"
-    kept = sum(bool(one) for one in line.met)
+    kept = sum(bool(verdict) for verdict in line.met)
     return "met" if kept == line.n else "missed" if not kept else f"met {kept} of {line.n}"
 
 
@@ -53,28 +53,28 @@ def as_csv(lines: Sequence[ComparisonRow]) -> str:
     """One line per row and seed, for spreadsheets and data frames."""
     out = io.StringIO()
     writer = csv.writer(out)
-    head = ["method", "objective", "finished", "measured_on", "run", *MEASURES, "constraints_met", "used", "seconds"]
+    head = ["method", "objective", "adjusted", "measured_on", "run", *MEASURES, "constraints_met", "used", "seconds"]
     writer.writerow(head)
     for line in lines:
-        for at in range(line.n):
-            numbers = [f"{line.values[measure][at]:.6f}" for measure in MEASURES]
-            kept = "" if line.met[at] is None else str(line.met[at]).lower()
-            finished = "posthoc" if line.is_adjusted else ""
-            used = f"{line.used[at]:.6f}" if line.used else ""
-            name = [plain(line.label), plain(line.objective), finished, line.part, at]
-            writer.writerow([*name, *numbers, kept, used, f"{line.seconds[at]:.1f}"])
+        for seed in range(line.n):
+            numbers = [f"{line.values[measure][seed]:.6f}" for measure in MEASURES]
+            kept = "" if line.met[seed] is None else str(line.met[seed]).lower()
+            adjusted = "rule" if line.is_adjusted else ""
+            used = f"{line.used[seed]:.6f}" if line.used else ""
+            name = [plain(line.label), plain(line.objective), adjusted, line.part, seed]
+            writer.writerow([*name, *numbers, kept, used, f"{line.seconds[seed]:.1f}"])
     return out.getvalue()
 
 
 def as_json(lines: Sequence[ComparisonRow], about: dict[str, Any]) -> str:
-    found = []
+    rows = []
     for line in lines:
         numbers = {m: {"mean": line.mean(m), "std": line.std(m), "values": line.values[m]} for m in MEASURES}
-        found.append(
+        rows.append(
             {
                 "method": line.label,
                 "objective": line.objective,
-                "finished": "posthoc" if line.is_adjusted else None,
+                "adjusted": line.is_adjusted,
                 "measured_on": line.part,
                 "n": line.n,
                 **numbers,
@@ -85,4 +85,4 @@ def as_json(lines: Sequence[ComparisonRow], about: dict[str, Any]) -> str:
                 "seconds": line.seconds,
             }
         )
-    return json.dumps({**about, "rows": found}, indent=2)
+    return json.dumps({**about, "rows": rows}, indent=2)

@@ -1,4 +1,4 @@
-"""What a comparison is made of: rows of method, objective and changed settings; the paper's tables as presets."""
+"""What a comparison is made of: rows of method, objective and overrides of settings; the paper's tables as presets."""
 
 from __future__ import annotations
 

@@ -85,10 +85,8 @@ class Batches:
         chosen, views = self._fetch_index(self.unlabeled, task.unlabeled), self.randomness(step, VIEWS_OF_UNLABELED)
         u = task.unlabeled[chosen]
         weak = task.weak(u, views)
-        if isinstance(task.strong, IndexedView):
-            strong = task.strong.of_index(chosen, views)
-        else:
-            strong = task.strong(u, views)
+        view = task.strong
+        strong = view.of_index(chosen, views) if isinstance(view, IndexedView) else view(u, views)
         x, weak, strong = self._tensors(device, x, weak, strong)
         return Batch(x, y, weak, strong, chosen)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from csst.report.curves import by_class
-from csst.report.goals import constrained_coverage, multiplier_labels
+from csst.report.bounds import find_coverage_bounds, label_multipliers
+from csst.report.figures.curves import strip_classes
 
 NAMES = ["cat", "dog", "it's", "rare"]
 COUNTS = [100, 50, 30, 2]
 
 
 def found(objective, names=NAMES, counts=COUNTS):
-    return [(part.label, part.classes, part.low, part.high) for part in constrained_coverage(objective, names, counts)]
+    return [(part.label, part.classes, part.low, part.high) for part in find_coverage_bounds(objective, names, counts)]
 
 
 def test_every_class():
@@ -32,8 +32,11 @@ def test_groups_single_classes_and_both_sides():
     assert found("max accuracy s.t. 0.2 >= each(coverage, head)") == [
         (name, (k,), None, 0.2) for k, name in enumerate(NAMES[:3])
     ]
-    part = constrained_coverage("mean-recall-ht-coverage", NAMES, COUNTS)[0]
-    assert part.value([0.1, 0.2, 0.6, 0.1]) == pytest.approx(0.3)
+    part = find_coverage_bounds("mean-recall-ht-coverage", NAMES, COUNTS)[0]
+    assert part.measure([0.1, 0.2, 0.6, 0.1]) == pytest.approx(0.3)
+    assert part.slack([0.1, 0.2, 0.6, 0.1]) == pytest.approx([0.3 - 0.95 / 4])
+    both = find_coverage_bounds("max accuracy s.t. 0.1 <= coverage['dog'] <= 0.3", NAMES, COUNTS)[0]
+    assert both.slack([0.0, 0.35, 0.0, 0.65]) == pytest.approx([0.25, -0.05])
 
 
 @pytest.mark.parametrize(
@@ -57,13 +60,13 @@ def test_no_code_of_the_user_runs(tmp_path, monkeypatch):
     (tmp_path / "intruder.py").write_text("raise SystemExit('loaded')")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert found("intruder:Goal") == []
-    assert multiplier_labels("intruder:Goal", 3, 3) == ["λ 0", "λ 1", "λ 2"]
+    assert label_multipliers("intruder:Goal", 3, 3) == ["λ 0", "λ 1", "λ 2"]
 
 
 def test_labels_of_multipliers():
-    assert multiplier_labels("min-recall", 3, 3) == ["recall['0']", "recall['1']", "recall['2']"]
-    assert multiplier_labels("min-ht-recall", 3, 2) == ["recall[head]", "recall[tail]"]
-    assert multiplier_labels("min-recall", 3, 2) == ["λ 0", "λ 1"]
-    assert by_class(["recall['a']", "recall['b']"], ["a", "b"]) == (["a", "b"], "recall[class]")
-    assert by_class(["recall['b']", "recall['a']"], ["a", "b"]) == (["recall['b']", "recall['a']"], "")
-    assert by_class(["recall[head]"], ["a", "b"]) == (["recall[head]"], "")
+    assert label_multipliers("min-recall", 3, 3) == ["recall['0']", "recall['1']", "recall['2']"]
+    assert label_multipliers("min-ht-recall", 3, 2) == ["recall[head]", "recall[tail]"]
+    assert label_multipliers("min-recall", 3, 2) == ["λ 0", "λ 1"]
+    assert strip_classes(["recall['a']", "recall['b']"], ["a", "b"]) == (["a", "b"], "recall[class]")
+    assert strip_classes(["recall['b']", "recall['a']"], ["a", "b"]) == (["recall['b']", "recall['a']"], "")
+    assert strip_classes(["recall[head]"], ["a", "b"]) == (["recall[head]"], "")

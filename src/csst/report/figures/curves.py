@@ -1,0 +1,136 @@
+"""Figures over the steps of training: multipliers, recall, coverage, what was used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from csst.report.bounds import CoverageBound
+from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, rank_colors, shorten
+from csst.report.run_view import RunView
+
+#: up to this many lines each has its name; more become a band with the extreme ones drawn
+LINES, EXTREMES = 12, 3
+
+
+def draw_multipliers(run: RunView) -> Drawing:
+    """λ over time."""
+    values = run.curve("multipliers")
+    labels = run.labels if len(run.labels) == values.shape[1] else [f"λ {n}" for n in range(values.shape[1])]
+    names, common = strip_classes(labels, run.class_names)
+    counts = run.class_counts if common else None
+    return _draw_lines(run, values, names, f"multiplier λ{common and ' of '}{common}", counts, is_largest=True)
+
+
+def draw_recall_curves(run: RunView) -> Drawing:
+    """Validation recall of every class over time."""
+    return _draw_lines(run, run.curve("recall"), run.class_names, "validation recall", run.class_counts, limit=1.02)
+
+
+def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
+    """Validation coverage of every constrained class or group over time, with the bounds."""
+    coverage = run.curve("coverage")
+    values = np.stack([coverage[:, list(bound.classes)].mean(1) for bound in bounds], 1)
+    single = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
+    counts = [run.class_counts[c] for c in single] if run.class_counts and len(single) == len(bounds) else None
+    levels = sorted({level for bound in bounds for level in (bound.low, bound.high) if level is not None})
+    return _draw_lines(run, values, [bound.label for bound in bounds], "validation coverage", counts, levels=levels)
+
+
+def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Sequence[str], str]:
+    """Labels that differ in the class only, such as recall['cat'], as class names and recall[class]."""
+    forms = {label.replace(f"['{name}']", "[class]") for label, name in zip(labels, class_names, strict=False)}
+    if len(labels) == len(class_names) and len(forms) == 1 and "[class]" in (form := forms.pop()):
+        return class_names, form
+    return labels, ""
+
+
+def draw_used(run: RunView) -> Drawing | None:
+    """Fraction of pseudo-labels that were used, and of those the fraction that was right where the truth is known."""
+    used, right = run.curve("used"), run.curve("pseudo_accuracy")
+    if np.isnan(used).all():
+        return None
+    is_known = not np.isnan(right).all()
+
+    def paint(figure: Any) -> None:
+        axes = figure.add_subplot()
+        marker = "o" if np.isfinite(used).sum() == 1 else None
+        axes.plot(run.recorded_steps, used, color=ACCENT, marker=marker)
+        if is_known:
+            axes.plot(run.recorded_steps, right, color=RUNS[1], ls="--", marker=marker)
+        _label_steps(axes, run, "fraction", 1.02)
+
+    keys = [Key("line", ACCENT, "pseudo-labels used")]
+    title = "Fraction of pseudo-labels used" + (", and their accuracy" if is_known else "; their truth is not known")
+    alt = f"{title} over the steps; used at the end: {used[np.isfinite(used)][-1]:.2f}"
+    if is_known:
+        keys.append(Key("dash", RUNS[1], "of these correct"))
+        alt += f", of these correct: {right[np.isfinite(right)][-1]:.2f}"
+    return draw(paint, 2.7, alt, title, (*keys, *_selected_key(run)))
+
+
+def _draw_lines(
+    run: RunView,
+    values: Any,
+    names: Sequence[str],
+    quantity: str,
+    counts: Sequence[int] | None,
+    is_largest: bool = False,
+    limit: float | None = None,
+    levels: Sequence[float] = (),
+) -> Drawing:
+    steps, last = run.recorded_steps, values[-1]
+    order = sorted(range(len(names)), key=lambda n: (-last[n] if is_largest else last[n], n))
+    extreme = "largest" if is_largest else "lowest"
+    alt = (
+        f"{quantity} over {len(names)} lines and {steps[-1]} steps; at the end the {extreme} is "
+        f"{shorten(names[order[0]], 60)} with {last[order[0]]:.3f}"
+    )
+    is_few = len(names) <= LINES
+    chosen = range(len(names)) if is_few else order[:EXTREMES]
+    colors = rank_colors(counts, len(names)) if is_few else RUNS[1:4]
+    is_dashed = [is_few and n % 2 == 1 for n in range(len(chosen))]
+
+    def paint(figure: Any) -> None:
+        axes = figure.add_subplot()
+        marker = "o" if len(steps) == 1 else None
+        if not is_few:
+            low, fifth, middle, ninth, high = np.nanquantile(values, (0, 0.1, 0.5, 0.9, 1), axis=1)
+            axes.fill_between(steps, low, high, color=ACCENT, alpha=0.15, lw=0)
+            axes.fill_between(steps, fifth, ninth, color=ACCENT, alpha=0.25, lw=0)
+            axes.plot(steps, middle, color=ACCENT, marker=marker)
+        for n, line in enumerate(chosen):
+            dashes = (0, (4, 1.5)) if is_dashed[n] else "-"
+            axes.plot(steps, values[:, line], color=colors[n], ls=dashes, marker=marker)
+        for level in levels:
+            axes.axhline(level, color=INK, lw=1, ls=(0, (1, 1.5)))
+        _label_steps(axes, run, quantity.split(" of ")[0], limit)
+
+    title = f"{quantity[0].upper()}{quantity[1:]} over the steps"
+    keys = []
+    if not is_few:
+        title += f"; lines: the {EXTREMES} {extreme} at the end"
+        keys += [Key("band", ACCENT, f"all {len(names)}, the middle 80 % darker"), Key("line", ACCENT, "median")]
+    elif counts is not None:
+        title += ", from most labeled examples (blue) to fewest (red)"
+    keys += [
+        Key("dash" if is_dashed[n] else "line", colors[n], shorten(names[line], 40)) for n, line in enumerate(chosen)
+    ]
+    if levels:
+        keys.append(Key("dash", INK, "bound " + " and ".join(f"{level:.4g}" for level in levels[:4])))
+    return draw(paint, 2.9, alt, title, (*keys, *_selected_key(run)))
+
+
+def _label_steps(axes: Any, run: RunView, ylabel: str, limit: float | None) -> None:
+    axes.set_xlabel("step")
+    axes.set_ylabel(ylabel)
+    axes.set_ylim(0, limit)
+    axes.grid(False, axis="x")
+    if run.selected_step is not None:
+        axes.axvline(run.selected_step, color=FAINT, lw=4, zorder=0)
+
+
+def _selected_key(run: RunView) -> list[Key]:
+    return [Key("▌", FAINT, "selected model")] if run.selected_step is not None else []

@@ -1,0 +1,85 @@
+"""Figures of the trade-off: the runs against each other, and what decision rules make of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, run_style, shorten
+from csst.report.run_view import RunView
+
+#: points of a frontier, runs in the figure, and runs in its legend, at most
+POINTS, DRAWN, STYLES = 300, 300, 24
+_HOLLOW = {"fillstyle": "none", "markeredgewidth": 1.5}
+
+
+def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
+    """Mean against min recall of every complete run: filled as trained, hollow after post-hoc adjustment."""
+    runs = runs[:DRAWN]
+    best = max(runs, key=lambda run: run.result.min_recall)
+    alt = (
+        f"Mean recall against min recall on {runs[0].part} of {len(runs)} runs; highest min recall "
+        f"{best.result.min_recall:.2f}: {best.name}"
+    )
+
+    def paint(figure: Any) -> None:
+        axes = figure.add_subplot()
+        for n, run in enumerate(runs):
+            style = {"color": run_style(n).color, "marker": run_style(n).marker, "markersize": 8, "ls": "none"}
+            axes.plot(run.result.mean_recall, run.result.min_recall, **style)
+            if run.adjusted:
+                x = [run.result.mean_recall, run.adjusted.mean_recall]
+                y = [run.result.min_recall, run.adjusted.min_recall]
+                axes.plot(x, y, color=FAINT, lw=1, zorder=1)
+                axes.plot(x[1], y[1], **style, **_HOLLOW)
+        axes.margins(0.12)
+        axes.locator_params(nbins=6)
+        axes.set_xlabel(f"mean recall on {runs[0].part}")
+        axes.set_ylabel("min recall")
+
+    keys = [Key(run_style(n).symbol, run_style(n).color, shorten(run.name, 60)) for n, run in enumerate(runs[:STYLES])]
+    if len(runs) > STYLES:
+        keys.append(Key("…", INK, f"and {len(runs) - STYLES} more, in the same styles again"))
+    if any(run.adjusted for run in runs):
+        keys.append(Key("○", INK, "hollow: after post-hoc adjustment"))
+    return draw(paint, 3.4, alt, "Mean against min recall: the upper right is best", keys)
+
+
+def draw_frontier(run: RunView) -> Drawing | None:
+    """What decision rules attain from this one training on validation: mean against min recall and min coverage.
+
+    The frontier is measured on the examples its rules were fitted on, so the model whose rules they are, the last one,
+    is drawn as it is on validation too.
+    """
+    if not run.frontier:
+        return None
+    points = run.frontier[:: -(-len(run.frontier) // POINTS)]
+    mean_recall = [point.mean_recall for point in points]
+    adjusted = run.adjusted_results.get("validation")
+
+    def paint(figure: Any) -> None:
+        rows = figure.subplots(2, 1, sharex=True)
+        for axes, name in zip(rows, ("min_recall", "min_coverage"), strict=True):
+            style = {"ls": "none", "marker": "s", "color": RUNS[1], "markersize": 7}
+            axes.plot(mean_recall, [getattr(point, name) for point in points], "o", color=ACCENT, markersize=4)
+            if run.unadjusted:
+                axes.plot(run.unadjusted.mean_recall, getattr(run.unadjusted, name), **style)
+            if adjusted:
+                axes.plot(adjusted.mean_recall, getattr(adjusted, name), **style, **_HOLLOW)
+            axes.set_ylabel(name.replace("_", " "))
+            axes.margins(0.08)
+        rows[1].set_xlabel("mean recall on validation")
+
+    keys = [Key("●", ACCENT, "post-hoc rules")]
+    if run.unadjusted:
+        is_trained = run.unadjusted == run.results["validation"]
+        keys.append(Key("■", RUNS[1], "as trained" if is_trained else "the last model without a rule"))
+    if adjusted:
+        keys.append(Key("□", RUNS[1], "its post-hoc adjustment, cross-fitted"))
+    alt = (
+        f"Frontier of post-hoc rules: mean recall from {mean_recall[0]:.2f} to {mean_recall[-1]:.2f}, "
+        f"min recall up to {max(point.min_recall for point in points):.2f}, "
+        f"min coverage up to {max(point.min_coverage for point in points):.3f}"
+    )
+    title = "What post-hoc rules attain from this training, on the validation examples they are fitted on"
+    return draw(paint, 4.2, alt, title, keys)
