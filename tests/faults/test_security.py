@@ -95,7 +95,8 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     x = np.eye(3)[y] * 3 + rng.normal(size=(90, 3))
     np.savez(tmp_path / "data.npz", x=x, y=np.where(np.arange(90) < 60, y, -1), class_names=np.array(FORMULAS[:3]))
     run = str(tmp_path / "run")
-    words = ["train", "array", "--data.path", str(tmp_path / "data.npz"), "--training.steps", "10", "--learner", "network", "--out", run]
+    words = ["train", "array", "--data.path", str(tmp_path / "data.npz"), "--learner", "network", "--out", run]
+    words += ["--training.steps", "10"]
     assert main([*words, "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]) == 0
     np.savez(tmp_path / "new.npz", x=x[:20])
     assert main(["predict", run, str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 0

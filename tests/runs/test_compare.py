@@ -162,11 +162,11 @@ def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "csst + rule" in said
     stored = json.loads(Path("c/compare.json").read_text())
-    assert [(row["method"], row["finished"]) for row in stored["rows"]] == [
-        ("erm", None),
-        ("erm", "posthoc"),
-        ("csst", None),
-        ("csst", "posthoc"),
+    assert [(row["method"], row["adjusted"]) for row in stored["rows"]] == [
+        ("erm", False),
+        ("erm", True),
+        ("csst", False),
+        ("csst", True),
     ]
     run = json.loads(Path("c/csst-min-recall-0/metrics.json").read_text())
     assert stored["rows"][2]["min_recall"]["values"] == [run["test"]["min_recall"]]
