@@ -96,6 +96,7 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     np.savez(tmp_path / "data.npz", x=x, y=np.where(np.arange(90) < 60, y, -1), class_names=np.array(FORMULAS[:3]))
     run = str(tmp_path / "run")
     words = ["train", "array", "--data.path", str(tmp_path / "data.npz"), "--training.steps", "10", "--out", run]
+    words += ["--learner", "network"]
     assert main([*words, "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]) == 0
     np.savez(tmp_path / "new.npz", x=x[:20])
     assert main(["predict", run, str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 0
