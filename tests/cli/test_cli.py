@@ -200,8 +200,8 @@ def test_help_is_instant_because_nothing_heavy_is_imported():
 
 
 def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkeypatch):
-    def show(message, category, *where, **more):  # as Python does, where pytest would keep it to itself
-        sys.stderr.write(warnings.formatwarning(message, category, *where, **more))
+    def show(message, category, filename, lineno, file=None, line=None):  # as Python does; pytest would keep it
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
     monkeypatch.setattr(warnings, "showwarning", show)
     monkeypatch.chdir(tmp_path)

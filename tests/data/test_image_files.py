@@ -569,7 +569,7 @@ def test_workers_end_with_their_files(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
-@pytest.mark.parametrize("end", ["exit", "killed"])
+@pytest.mark.parametrize("end", [pytest.param("exit", marks=pytest.mark.slow), "killed"])
 def test_workers_end_with_the_program(tmp_path, end):
     examples = files(tmp_path / "x", 0)
     (tmp_path / "script.py").write_text(
