@@ -57,11 +57,11 @@ def million_unlabeled(folder: Path) -> str:
 
 def thousand_classes(folder: Path) -> str:
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(1000, 64)).astype(np.float32)
+    centers = rng.normal(size=(1000, 64)).astype(np.float32)
     y = np.r_[np.arange(5000) % 1000, np.full(20_000, -1)]
-    x = centres[np.r_[y[:5000], rng.integers(0, 1000, 20_000)]] + 0.3 * rng.normal(size=(25_000, 64)).astype(np.float32)
+    x = centers[np.r_[y[:5000], rng.integers(0, 1000, 20_000)]] + 0.3 * rng.normal(size=(25_000, 64)).astype(np.float32)
     held = np.arange(5000) % 1000
-    return trained(x, y, folder, 50, x_validation=centres[held], y_validation=held)
+    return trained(x, y, folder, 50, x_validation=centers[held], y_validation=held)
 
 
 def million_lines(folder: Path) -> str:

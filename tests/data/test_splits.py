@@ -80,7 +80,7 @@ GOOD = {"x": np.zeros((6, 2)), "y": np.array([0, 0, 1, 1, -1, -1])}
         ({"y": np.array([0, 0, 1, 1, -2, -1])}, "-1 for unlabeled; found -2"),
         ({"y": np.array([0.5] * 6)}, "integers"),
         ({"y": np.array([-1] * 6)}, "no label at all"),
-        ({"y": np.array([0, 0, 2, 2, -1, -1])}, "class '1' has 0 labeled"),
+        ({"y": np.array([0, 0, 2, 2, -1, -1])}, "classes .'1'. have none in the labeled examples"),
         ({"class_names": np.array(["a"])}, "class_names lists 1"),
         ({"x_validation": np.zeros((2, 2))}, "y_validation is needed"),
         (

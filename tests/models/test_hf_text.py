@@ -110,7 +110,7 @@ def test_padding_is_not_attended_and_has_the_networks_own_number():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_and_neighbours_change_no_logits(folders, kind):
+def test_padding_and_neighbors_change_no_logits(folders, kind):
     model = seeded(folders[kind]).eval()
     texts = [SHORT, "", "the story of two people and their dog was dull", "🙂", "the dog " * 100, "warm"]
     with torch.no_grad():

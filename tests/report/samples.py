@@ -47,7 +47,7 @@ def measured(counts: np.ndarray, bound: float | None) -> dict[str, Any]:
 
 
 def confusion(rng: np.random.Generator, classes: int, skill: float) -> np.ndarray:
-    """100 examples of every class; later classes are recognised less often."""
+    """100 examples of every class; later classes are recognized less often."""
     right = np.clip(100 * skill * np.linspace(1, 0.5, classes) + rng.normal(0, 4, classes), 1, 99).astype(int)
     counts = np.diag(right)
     for row in range(classes):

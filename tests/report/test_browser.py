@@ -106,7 +106,7 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-def test_the_page_is_drawn_fits_and_follows_the_colours(page, tmp_path, width, dark):
+def test_the_page_is_drawn_fits_and_follows_the_colors(page, tmp_path, width, dark):
     found = told(page, LOOK, tmp_path, width, *([DARK] if dark else []))
     assert found["width"] == width
     assert found["figures"] == found["drawn"] == 9

@@ -129,7 +129,7 @@ def test_ids_are_unique_and_every_reference_has_its_target(hostile):
     assert {a or b for a, b in used} == set(ids)
 
 
-def test_figures_follow_the_colours_of_the_page(hostile):
+def test_figures_follow_the_colors_of_the_page(hostile):
     svgs = re.findall(r"<svg.*?</svg>", hostile, re.DOTALL)
     tags = " ".join(re.findall(r"<[^>]*>", " ".join(svgs)))
     assert not re.search(r"#0000[ef]|#000000|#ffffff|fill: white|stroke: black|font: ", tags)

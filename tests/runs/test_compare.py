@@ -19,7 +19,7 @@ from csst.fitted import MODEL, FittedModel
 from csst.recipes import recipe
 from csst.report.tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
-from csst.runs.compare import Line, Outcome, compare, lines
+from csst.runs.compare import ComparisonRow, Outcome, compare, lines
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.results import read_outputs
@@ -30,7 +30,7 @@ from tests.helpers.runs import FAST
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
     seen = []
     chosen = rows(["csl", "csst"], ["min-recall"])
-    first = compare(short, chosen, [0, 1], tmp_path, 1, "posthoc", lambda name, at, of: seen.append((name, at, of)))
+    first = compare(short, chosen, [0, 1], tmp_path, 1, "fit", lambda name, at, of: seen.append((name, at, of)))
     assert [name for name, _, _ in seen] == [
         "csl-min-recall-0",
         "csst-min-recall-0",
@@ -118,7 +118,7 @@ def test_the_table_says_mean_std_and_n():
     two = lines([made, outcome("erm", "max mean(recall)", [numbers(0.1, 0.2, 0.3, [0.1, -0.1])] * 2)])
     assert cells(two)[0][1] == "objective"
     assert [row[5] for row in cells(two)[1:]] == ["–", "–", "missed"]
-    kept = Line(
+    kept = ComparisonRow(
         "a",
         "b",
         False,

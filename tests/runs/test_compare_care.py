@@ -215,12 +215,12 @@ def test_stopped_while_finished_in_another_way_a_run_goes_on(short, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[execute.__module__], "results", stopped)
+        patch.setattr("csst.fitted.pack_outputs", stopped)  # the model is written by then, metrics.json is not
         with pytest.raises(KeyboardInterrupt):
             execute(short, tmp_path, resume=True)
     np.savez(tmp_path / "x.npz", x=np.zeros((1, 2), np.float32))
     assert main(["predict", str(tmp_path), str(tmp_path / "x.npz"), "-o", str(tmp_path / "out.csv")]) == 2
-    assert "has not finished: continue it" in capsys.readouterr().err  # never a model without its rule
+    assert "is not complete: continue it" in capsys.readouterr().err  # never a model without its rule
     assert without_time(execute(finishing, tmp_path, resume=True)) == without_time(known)
 
 

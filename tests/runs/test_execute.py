@@ -51,14 +51,13 @@ def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     """Selection never sees them: scrambled test labels change the test numbers and nothing else."""
     module = sys.modules["csst.runs.execute"]
     execute(QUICK, tmp_path / "one")
-    plain = module.assemble
+    load_task = module.load_task
 
-    def scrambled(r):
-        made = plain(r)
-        made.task = replace(made.task, test=replace(made.task.test, labels=made.task.test.labels.flip(0)))
-        return made
+    def load_scrambled(recipe):
+        task = load_task(recipe)
+        return replace(task, test=replace(task.test, labels=task.test.labels.flip(0)))
 
-    monkeypatch.setattr(module, "assemble", scrambled)
+    monkeypatch.setattr(module, "load_task", load_scrambled)
     execute(QUICK, tmp_path / "two")
     (journal, metrics, state), (journal2, metrics2, state2) = compared(tmp_path / "one"), compared(tmp_path / "two")
     assert journal == journal2

@@ -61,18 +61,18 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
 def test_a_table_with_categories(tmp_path):
     pd = pytest.importorskip("pandas")
     rng, y = np.random.default_rng(0), np.arange(120) % 3
-    frame = pd.DataFrame({"size": rng.normal(size=120), "colour": np.array(["red", "green", "blue"])[y]})
+    frame = pd.DataFrame({"size": rng.normal(size=120), "color": np.array(["red", "green", "blue"])[y]})
     made = quick().fit(frame, hidden(y))
     path, card = made.export(tmp_path / "table.onnx")
     # The card says how the table becomes numbers: do just that, by hand.
     said = card.read_text(encoding="utf-8")
-    assert 'columns in this order: ["size", "colour"]' in said
+    assert 'columns in this order: ["size", "color"]' in said
     assert 'column 1 holds the place, from 0, in ["blue", "green", "red"], and -1 for anything else' in said
-    codes = [["blue", "green", "red"].index(colour) for colour in frame["colour"]]
+    codes = [["blue", "green", "red"].index(color) for color in frame["color"]]
     rows = np.stack([frame["size"], codes], 1).astype(np.float32)
     np.testing.assert_allclose(run_onnx(path, rows)["probabilities"], made.predict_proba(frame), atol=1e-5)
     strange = run_onnx(path, np.array([[0.5, -1]], dtype=np.float32))["probabilities"]
-    other = pd.DataFrame({"size": [0.5], "colour": ["violet"]})
+    other = pd.DataFrame({"size": [0.5], "color": ["violet"]})
     np.testing.assert_allclose(strange, made.predict_proba(other), atol=1e-5)
 
 

@@ -18,7 +18,7 @@ HELP = {
     "name": argparse.SUPPRESS,
     "method": f"csst, {', '.join(METHODS)} or package.module:name",
     "learner": "network; or auto, linear or forest, which take seconds on a table or on embeddings",
-    "objective": "what is maximised, selected on and reported, whatever the method",
+    "objective": "what is maximized, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",

@@ -50,7 +50,7 @@ def main(words: Sequence[str]) -> int:
 def explained(read: Sentence) -> list[str]:
     """The goal, the constraints and where the multipliers live, one line each."""
     worst = read.parts[1]
-    lines = [f"maximises   {render(read.expression)}"]
+    lines = [f"maximizes   {render(read.expression)}"]
     lines += [f"subject to  {render(constraint)}" for constraint in read.constraints]
     where = [f"the simplex over the entries of {render(w.call)}: a worst case" for w in worst]
     where += ["λ ≥ 0, the price of each constraint"] if read.constraints else []

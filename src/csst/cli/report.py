@@ -36,10 +36,10 @@ def default_place(runs: Sequence[str]) -> Path:
 
 def write_page(page: str, out: Path) -> None:
     """Write the page whole or not at all."""
-    neighbour = out.with_name(out.name + ".partial")
+    neighbor = out.with_name(out.name + ".partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        neighbour.write_text(page, encoding="utf-8")
-        os.replace(neighbour, out)
+        neighbor.write_text(page, encoding="utf-8")
+        os.replace(neighbor, out)
     except OSError as error:
         raise InputError(f"the page {out} cannot be written: {error.strerror or error}") from None

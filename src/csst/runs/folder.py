@@ -87,7 +87,7 @@ class Run:
 
     def metrics(self) -> dict[str, Any]:
         if not self.is_complete:
-            raise InputError(f"the run {self.folder} has not is_complete: continue it with csst train ... --resume")
+            raise InputError(f"the run {self.folder} is not complete: continue it with csst train ... --resume")
         return self._read("metrics.json", json.loads, RecursionError)
 
     def _read(self, name: str, parse: Any, wrong: type[Exception]) -> Any:
@@ -199,24 +199,24 @@ class Run:
         return None
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file whole or not at all: to a neighbour first, then renamed over the old one.
+        """Write a file whole or not at all: to a neighbor first, then renamed over the old one.
 
         Of checkpoints the one before is kept as well.
         """
-        target, neighbour = self.path(name), self.path(name + ".partial")
+        target, neighbor = self.path(name), self.path(name + ".partial")
         data = content.encode() if isinstance(content, str) else content
         with self._writing(name):
             try:
-                with neighbour.open("wb") as file:
+                with neighbor.open("wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                 if name == CHECKPOINT and target.is_file() and name not in self.unreadable:
                     os.replace(target, self.path(PREVIOUS))  # a kill before the next line leaves only this one
-                os.replace(neighbour, target)
+                os.replace(neighbor, target)
             except OSError:
                 with suppress(OSError):
-                    neighbour.unlink()
+                    neighbor.unlink()
                 raise
         self.unreadable.discard(name)
 

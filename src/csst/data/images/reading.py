@@ -13,9 +13,10 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,18 @@ def _opened(path: str) -> Image.Image:
         raise InputError("not a PNG, JPEG, WebP, BMP or GIF image") from None
 
 
+@contextmanager
+def _pixel_limit(pixels: int | None) -> Iterator[None]:
+    """Pillow's limit on the size of an image as the caller had set it, which a worker process has not seen."""
+    from PIL import Image
+
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
+
+
 def read(paths: Sequence[str], size: int, pixels: int | None) -> tuple[np.ndarray, dict[int, str]]:
     """Decoded files (N, 3, size, size), and what is wrong with those that cannot be read, by position.
 
@@ -96,9 +109,8 @@ def read(paths: Sequence[str], size: int, pixels: int | None) -> tuple[np.ndarra
     """
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = pixels  # a worker process has not seen what the caller set
     images, bad = np.zeros((len(paths) if size else 0, 3, size, size), dtype=np.uint8), {}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _pixel_limit(pixels):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         for i, path in enumerate(paths):
