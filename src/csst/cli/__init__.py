@@ -31,26 +31,26 @@ VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; a user's mistake is one sentence on stderr and exit code 2."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help"):
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
-        return 0 if words else 2
-    if words[0] in ("-V", "--version"):
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
         print(f"csst {__version__}")
         return 0
     warnings.formatwarning, usual = _warned, warnings.formatwarning
     try:
-        if words[0] not in VERBS:
-            raise InputError(f"unknown command {words[0]!r}{nearest(words[0], VERBS) or '; try csst --help'}")
+        if arguments[0] not in VERBS:
+            raise InputError(f"unknown command {arguments[0]!r}{nearest(arguments[0], VERBS) or '; try csst --help'}")
         with forward_signals():
-            return int(importlib.import_module(f"csst.cli.{words[0]}").main(words[1:]) or 0)
+            return int(importlib.import_module(f"csst.cli.{arguments[0]}").main(arguments[1:]) or 0)
     except InputError as error:
         print(f"csst: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
-            said = getattr(stop, "said", "interrupted")
-            print(f"csst: {said}; {_continued(words)}", file=sys.stderr)
+            sentence = getattr(stop, "said", "interrupted")
+            print(f"csst: {sentence}; {_continued(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
     finally:
         warnings.formatwarning = usual
@@ -63,15 +63,14 @@ def _warned(
     return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
 
 
-def _continued(words: list[str]) -> str:
+def _continued(arguments: list[str]) -> str:
     """How an interrupted command is taken up again."""
-    if words[0] == "train" and "--resume" not in words:
-        words = [*words, "--resume"]
+    if arguments[0] == "train" and "--resume" not in arguments:
+        arguments = [*arguments, "--resume"]
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        return f"continue with: torchrun ... -m {shlex.join(['csst', *words])}"
-    return (
-        f"{'continue' if words[0] in ('train', 'compare', 'demo') else 'repeat'} with: {shlex.join(['csst', *words])}"
-    )
+        return f"continue with: torchrun ... -m {shlex.join(['csst', *arguments])}"
+    verb = "continue" if arguments[0] in ("train", "compare", "demo") else "repeat"
+    return f"{verb} with: {shlex.join(['csst', *arguments])}"
 
 
 def _help() -> str:

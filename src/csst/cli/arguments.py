@@ -34,18 +34,18 @@ class Parser(ArgumentParser):
         raise InputError(" ".join(f"{ex or message}".split()))
 
 
-def recipe_and_rest(words: Sequence[str], parser_of: Any) -> tuple[Recipe, Namespace]:
+def recipe_and_rest(argv: Sequence[str], parser_of: Any) -> tuple[Recipe, Namespace]:
     """The recipe named first (or by --config), changed by the other arguments; and those arguments."""
-    name, rest = _named(list(words))
+    name, rest = _named(list(argv))
     base = recipe(name)
     parser: Parser = parser_of(name, base)
     add_recipe(parser, base)
-    found = parser.parse_args(rest)
-    values = {f.name: found[f.name] for f in fields(base)}
+    args = parser.parse_args(rest)
+    values = {f.name: args[f.name] for f in fields(base)}
     values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
     if values["name"] != base.name:
         raise InputError(f"the configuration is of recipe {values['name']!r}, not {name!r}")
-    return with_overrides(base, values), found
+    return with_overrides(base, values), args
 
 
 def add_recipe(parser: Parser, base: Recipe) -> None:
@@ -61,11 +61,11 @@ def add_recipe(parser: Parser, base: Recipe) -> None:
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
 
 
-def _named(words: list[str]) -> tuple[str, list[str]]:
-    if words and not words[0].startswith("-"):
-        return words[0], words[1:]
-    for at, word in enumerate(words):
-        path = words[at + 1] if word == "--config" and at + 1 < len(words) else word.partition("--config=")[2]
+def _named(argv: list[str]) -> tuple[str, list[str]]:
+    if argv and not argv[0].startswith("-"):
+        return argv[0], argv[1:]
+    for at, word in enumerate(argv):
+        path = argv[at + 1] if word == "--config" and at + 1 < len(argv) else word.partition("--config=")[2]
         if path:
             try:
                 with open(path, encoding="utf-8") as file:
@@ -73,8 +73,8 @@ def _named(words: list[str]) -> tuple[str, list[str]]:
             except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
                 raise InputError(f"the configuration {path} cannot be read: {error}") from None
             if isinstance(values, dict) and isinstance(values.get("name"), str):
-                return values["name"], words
+                return values["name"], argv
             raise InputError(f"{path} does not say which recipe it is of: add 'name: {next(iter(RECIPES))}'")
-    if any(word in ("-h", "--help") for word in words):
-        return next(iter(RECIPES)), words
+    if any(word in ("-h", "--help") for word in argv):
+        return next(iter(RECIPES)), argv
     raise InputError(f"which recipe? csst train RECIPE ..., with one of {', '.join(RECIPES)}")

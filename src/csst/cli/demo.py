@@ -54,11 +54,11 @@ class Row:
         return [self.name, *cells, f"{statistics.mean(self.seconds):.1f}"]
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst demo", description="Compare what learns the rare digits of few labels.")
     parser.add_argument("--out", default="runs/demo", help="where the runs and the report go")
     parser.add_argument("--seeds", type=int, default=3)
-    args = parser.parse_args(words)
+    args = parser.parse_args(argv)
     data = Digits(validation=VALIDATION)
     base = replace(recipe("digits"), data=data, objective=OBJECTIVE, rule="fit")
     tasks = [data.load(seed) for seed in range(args.seeds)]

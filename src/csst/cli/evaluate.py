@@ -14,10 +14,10 @@ from csst.runs.folder import Run
 from csst.runs.learners import load_rows
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst evaluate", description="Measure a finished run's model again.")
     parser.add_argument("run", help="the run's folder")
-    folder = parser.parse_args(words).run
+    folder = parser.parse_args(argv).run
     recipe = from_dict(Run.open(folder).recipe())
     plain = FittedModel.load(folder, "selected")
     stored = plain.metrics

@@ -11,14 +11,14 @@ from csst.export import FORMATS
 from csst.fitted import FittedModel
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "csst export", description="Write a finished run's model, with its decision rule, and a model card beside it."
     )
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--to", default="onnx", help=f"one of {', '.join(FORMATS)}; default onnx")
     parser.add_argument("-o", "--output", required=True, help=f"the file to write: {', '.join(FORMATS.values())}")
-    args = parser.parse_args(words)
+    args = parser.parse_args(argv)
     if Path(args.run).is_file():
         raise InputError(
             f"{args.run} is a file and not a run's folder; a pickled estimator is not read here, because unpickling "

@@ -21,7 +21,7 @@ from csst.runs.results import read_outputs
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "csst frontier",
         description="Show what decision rules attain from one training, estimated from validation and unlabeled "
@@ -30,27 +30,28 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("run", help="the run's folder")
     parser.add_argument("--objective", default="", help="whose constraints are checked; default the run's")
     parser.add_argument("--points", type=int, default=12, help="rows of the table")
-    given = parser.parse_args(words)
-    if given.points < 2:
-        raise InputError(f"--points must be at least 2; found {given.points}")
-    run = Run.open(given.run)
+    args = parser.parse_args(argv)
+    if args.points < 2:
+        raise InputError(f"--points must be at least 2; found {args.points}")
+    run = Run.open(args.run)
     metrics = run.metrics()
-    outputs = read_outputs(given.run)
+    outputs = read_outputs(args.run)
     prior = torch.tensor(metrics["labeled_counts"]).double()
     prior, names = prior / prior.sum(), tuple(metrics["class_names"])
-    goal = read_objective(given.objective or run.recipe()["objective"]).bind(len(names), names).bind_prior(prior)
+    objective = read_objective(args.objective or run.recipe()["objective"]).bind(len(names), names).bind_prior(prior)
     evidence = outputs.evidence(prior, names)
     deployment = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
-    found = trace_frontier(evidence, deployment, goal, outputs.gain.softmax_inverse)
-    table = Table("rule", *COLUMNS, title=f"attainable, {found.unadjusted.estimate.basis}")
-    rows = [("as trained", found.unadjusted), *((f"best for '{goal}'", p) for p in [found.best] if p is not None)]
-    each = max(1, -(-len(found.points) // given.points))
-    for name, point in [*rows, *(("", point) for point in found.points[::each])]:
+    frontier = trace_frontier(evidence, deployment, objective, outputs.gain.softmax_inverse)
+    table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
+    rows = [("as trained", frontier.unadjusted)]
+    rows += [] if frontier.best is None else [(f"best for '{objective}'", frontier.best)]
+    each = max(1, -(-len(frontier.points) // args.points))
+    for name, point in [*rows, *(("", point) for point in frontier.points[::each])]:
         table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
     show(table)
-    print(found.sentence)
+    print(frontier.sentence)
     page = run.path("frontier.html")
-    points = [point.as_dict() for point in found.points]
-    write_page(frontier_page(given.run, points, found.sentence), page)
+    points = [point.as_dict() for point in frontier.points]
+    write_page(frontier_page(args.run, points, frontier.sentence), page)
     print(f"figure: {page}")
     return 0

@@ -15,21 +15,21 @@ from csst.maths.language.tree import render
 from csst.maths.multipliers import Multipliers
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst objective", description="Explain an objective.")
     parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
     parser.add_argument("--prior", help="class shares of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
-    given = parser.parse_args(words)
-    names = given.class_names.split(",") if given.class_names else None
-    read = objective(given.sentence, class_names=names)
+    args = parser.parse_args(argv)
+    names = args.class_names.split(",") if args.class_names else None
+    read = objective(args.sentence, class_names=names)
     print(f"objective   {read}")
     if isinstance(read, Sentence):
         print("\n".join(explained(read)))
-    if given.prior is None:
+    if args.prior is None:
         print("gain        depends on the class shares: give --prior 0.7,0.2,0.1")
         return 0
-    prior = _prior(given.prior)
+    prior = _prior(args.prior)
     game = Multipliers(read, prior)
     start = Confusion.uniform(prior)
     matrix = gain_matrix(game.objective, game.value, start, prior).matrix
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def explained(read: Sentence) -> list[str]:
-    """The goal, the constraints and where the multipliers live, one line each."""
+    """The objective, the constraints and where the multipliers live, one line each."""
     worst = read.parts[1]
     lines = [f"maximizes   {render(read.expression)}"]
     lines += [f"subject to  {render(constraint)}" for constraint in read.constraints]

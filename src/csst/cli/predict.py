@@ -23,7 +23,7 @@ from csst.report.tables import plain
 from csst.runs.folder import Run
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst predict", description="Label new examples with a finished run's model.")
     parser.add_argument("run", help="the run's folder")
     parser.add_argument(
@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("-o", "--output", required=True, help="the CSV file to write")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
-    args = parser.parse_args(words)
+    args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     inputs, names = read_examples(model, from_dict(Run.open(args.run).recipe()), args.input, args.column)
     probs = model.probs(inputs)

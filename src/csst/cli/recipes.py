@@ -10,7 +10,7 @@ from csst.cli.tables import show
 from csst.recipes import RECIPES
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     table = Table("recipe", "what", "objective", "steps")
     for name, make in RECIPES.items():
         made = make()

@@ -11,14 +11,14 @@ from csst.errors import InputError
 from csst.report import report_page
 
 
-def main(words: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst report", description="Write one self-contained HTML page about runs.")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run, finished or not")
     parser.add_argument("-o", "--out", default="", help="the page; default report.html in the run, or beside the runs")
-    given = parser.parse_args(words)
-    out = Path(given.out) if given.out else default_place(given.runs)
-    write_page(report_page(given.runs), out)
-    print(f"report of {len(given.runs)} run{'s' if len(given.runs) > 1 else ''}: {out}")
+    args = parser.parse_args(argv)
+    out = Path(args.out) if args.out else default_place(args.runs)
+    write_page(report_page(args.runs), out)
+    print(f"report of {len(args.runs)} run{'s' if len(args.runs) > 1 else ''}: {out}")
     return 0
 
 

@@ -29,9 +29,9 @@ from csst.theory.words import sentences, shown
 from csst.training.evaluation import compute_logits, count_confusion
 
 
-def main(words: Sequence[str]) -> int:
-    if words and words[0] == "gaussian":
-        return gaussian(words[1:])
+def main(argv: Sequence[str]) -> int:
+    if argv and argv[0] == "gaussian":
+        return gaussian(argv[1:])
     parser = argparse.ArgumentParser(
         "csst theory",
         description="What the paper's theory says about a finished run; csst theory gaussian --help for closed forms.",
@@ -43,26 +43,24 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--examples", type=int, default=1000, help="at most so many of them")
     parser.add_argument("--draws", type=int, default=8, help="strong views of each example")
     parser.add_argument("--neighbors", type=int, default=10, help="k of the nearest-neighbor graph")
-    given = parser.parse_args(words)
-    run = Run.open(given.run)
+    args = parser.parse_args(argv)
+    run = Run.open(args.run)
     metrics, recipe, journal = run.metrics(), from_dict(run.recipe()), run.journal()
     if not recipe.uses_network:
         raise InputError(
-            f"the run {given.run} has no network but {recipe.learner} learners: train with --learner network"
+            f"the run {args.run} has no network but {recipe.learner} learners: train with --learner network"
         )
     trainer = assemble(recipe)
-    task, model = trainer.task, FittedModel.load(given.run, "selected").model
+    task, model = trainer.task, FittedModel.load(args.run, "selected").model
     assert isinstance(model, nn.Module)
     if task.split_hash != metrics["split_hash"]:
         raise InputError(f"the data has changed since the run (split {metrics['split_hash']}, now {task.split_hash})")
-    part = given.on or ("validation" if task.test is None else "test")
+    part = args.on or ("validation" if task.test is None else "test")
     measured = task.validation if part == "validation" else task.test
     if measured is None:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
-    found = diagnose(
-        model, task, measured, weights, given.examples, given.draws, given.neighbors, trainer.engine.device
-    )
+    found = diagnose(model, task, measured, weights, args.examples, args.draws, args.neighbors, trainer.engine.device)
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {found.examples} {part} examples, ± one standard error")
@@ -108,7 +106,7 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     return [*lines, *(f"  ! {said}" for said in found["warnings"])]
 
 
-def gaussian(words: Sequence[str]) -> int:
+def gaussian(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "csst theory gaussian", description="The closed forms for classes N(tau, I/d) with balls of radius r."
     )
@@ -118,13 +116,13 @@ def gaussian(words: Sequence[str]) -> int:
     parser.add_argument("--weights", default="1,1", help="weights of two classes for the boundary, e.g. 4,1")
     parser.add_argument("--separation", type=float, help="distance of their centers; default 3 standard deviations")
     parser.add_argument("--figure", help="write the figure of the moving boundary to this .svg, .png or .pdf file")
-    given = parser.parse_args(words)
-    if not 0 < given.err <= 1:
-        raise InputError(f"--err is a fraction of |w|_1 in (0, 1]; found {given.err}")
-    pair = _pair(given.weights)
-    single = GaussianExpansion.of(given.d, given.r)
-    separation = 3 / given.d**0.5 if given.separation is None else given.separation
-    bayes = two_gaussians(separation, pair, given.d, given.r)
+    args = parser.parse_args(argv)
+    if not 0 < args.err <= 1:
+        raise InputError(f"--err is a fraction of |w|_1 in (0, 1]; found {args.err}")
+    pair = _pair(args.weights)
+    single = GaussianExpansion.of(args.d, args.r)
+    separation = 3 / args.d**0.5 if args.separation is None else args.separation
+    bayes = two_gaussians(separation, pair, args.d, args.r)
     lightest = min(pair)
     print(f"h = 2 r sqrt(d) = {single.h:.4g}")
     mixed = mixture_expansion(single.h, pair)
@@ -132,11 +130,9 @@ def gaussian(words: Sequence[str]) -> int:
         ("one Gaussian (the paper's closed form)", single),
         (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
-        checked = check_assumptions(c, given.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
+        checked = check_assumptions(c, args.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
         print(f"{title}")
-        print(
-            f"  gamma = c({given.err:g}) = {shown(checked.gamma)}; gamma > 3 for err_w < {largest_error(c):.4f} |w|_1"
-        )
+        print(f"  gamma = c({args.err:g}) = {shown(checked.gamma)}; gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
         if checked.hold:
             print(f"  the theorem: err_w <= {checked.promise:.4f} |w|_1 for a perfect, perfectly consistent F*")
         else:
@@ -148,9 +144,9 @@ def gaussian(words: Sequence[str]) -> int:
         "  with this F* the theorem promises an improvement "
         + (f"for err_w(F_pl) from {useful[0]:.4f} to {useful[1]:.4f}" if useful else "for no pseudo-labeler at all")
     )
-    if given.figure:
-        boundary_figure(given.figure, separation, pair, given.d, given.r)
-        print(f"figure in {given.figure}")
+    if args.figure:
+        boundary_figure(args.figure, separation, pair, args.d, args.r)
+        print(f"figure in {args.figure}")
     return 0
 
 

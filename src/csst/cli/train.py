@@ -29,12 +29,12 @@ def parser_of(name: str, base: Recipe) -> Parser:
     return parser
 
 
-def main(words: Sequence[str]) -> int:
-    recipe, found = recipe_and_rest(words, parser_of)
+def main(argv: Sequence[str]) -> int:
+    recipe, args = recipe_and_rest(argv, parser_of)
     refuse_unused_settings(read_recipe(recipe.name), recipe)
-    out = found.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
+    out = args.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     with Progress(recipe.training.steps) as progress:
-        metrics = execute(recipe, out, found.resume, progress.show, found.checkpoint_seconds)
+        metrics = execute(recipe, out, args.resume, progress.show, args.checkpoint_seconds)
     page = Path(out) / "report.html"
     if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
         write_page(report_page([out]), page)

@@ -1,4 +1,4 @@
-"""State the goal, call fit: a scikit-learn classifier for any objective, with unlabeled examples."""
+"""State the objective, call fit: a scikit-learn classifier for any objective, with unlabeled examples."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class CrossFit:
         whole = replace(task, validation=task.labeled)
         self.trainer = Trainer(whole, model(), objective, method, settings, seed)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
-        goal, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
-        self.folds = [Trainer(part, model(), goal, method, settings, seed) for part in parts]
+        bound, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
+        self.folds = [Trainer(part, model(), bound, method, settings, seed) for part in parts]
 
     @property
     def trainers(self) -> list[Trainer]:
