@@ -50,7 +50,8 @@ class Task:
     """Labeled, unlabeled, validation and test examples with weak and strong views.
 
     Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
-    pseudo-labels were right. `make_task` builds one from arrays.
+    pseudo-labels were right. `moments` are mean and deviation of every feature, by which a network standardizes; None
+    takes those of the labeled and unlabeled examples. `make_task` builds one from arrays.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Task:
     unlabeled_truth: Tensor | None = None
     split_hash: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+    moments: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from csst.models.table import usable_deviation
 
 
 class Standardize(nn.Module):
@@ -22,6 +25,12 @@ class Standardize(nn.Module):
         inputs = inputs.float()
         std = inputs.std(0)
         self.mean, self.std = inputs.mean(0), torch.where(std > 1e-12, std, torch.ones_like(std))
+        return self
+
+    def use_moments(self, mean: np.ndarray, std: np.ndarray) -> Standardize:
+        """Take these statistics of every feature; one that hardly varies keeps std 1."""
+        self.mean = torch.as_tensor(mean, dtype=torch.float32)
+        self.std = torch.as_tensor(usable_deviation(mean, std), dtype=torch.float32)
         return self
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,6 +7,11 @@ import torch
 from torch import Tensor, nn
 
 
+def usable_deviation(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """The deviation of every column, 1 where it is below the resolution of float32: rounding, not information."""
+    return np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-12), std, 1.0)
+
+
 class TableInput(nn.Module):
     """Rows of a table → features: numbers standardized, categories one-hot (none of them for -1)."""
 
@@ -28,9 +33,7 @@ class TableInput(nn.Module):
     def fit(self, mean: np.ndarray, std: np.ndarray) -> TableInput:
         """Take the statistics of all columns; a constant column keeps std 1."""
         self.mean = torch.as_tensor(mean[self.numbers], dtype=torch.float32)
-        # Below the resolution of float32 a spread is rounding, not information.
-        spread = np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-12), std, 1.0)
-        self.std = torch.as_tensor(spread[self.numbers], dtype=torch.float32)
+        self.std = torch.as_tensor(usable_deviation(mean, std)[self.numbers], dtype=torch.float32)
         return self
 
     def forward(self, x: Tensor) -> Tensor:

@@ -24,9 +24,6 @@ NETWORK_SETTINGS = (
     "selection.",
     "data.validation",
     "data.views.",
-    "data.weak_noise",
-    "data.strong_noise",
-    "data.strong_corruption",
     "embedding.draws",
     "embedding.noise",
 )

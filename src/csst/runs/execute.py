@@ -200,7 +200,9 @@ def network(recipe: Recipe, task: Task) -> nn.Module:
     """The untrained model of a recipe."""
     model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():
-        if isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
+        if isinstance(module, Standardize) and task.moments is not None:
+            module.use_moments(*task.moments)
+        elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
     return model

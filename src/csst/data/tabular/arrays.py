@@ -12,9 +12,13 @@ from torch import Tensor
 
 from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.array_views import Corrupt, Noise
+from csst.data.tabular.rows import RowParts, make_views
+from csst.data.tabular.tables import statistics
 from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make_task
 from csst.errors import InputError, nearest
 
+#: views of arrays that are no tables: noise in deviations of each feature, features taken from another example
+WEAK_NOISE, STRONG_NOISE, STRONG_CORRUPTION = 0.02, 0.1, 0.2
 KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
 
 
@@ -28,16 +32,10 @@ class Arrays:
     Args:
         path: the .npz file.
         validation: fraction of the labeled examples held out where the file has no validation set.
-        weak_noise: noise of the weak view, in standard deviations of each feature.
-        strong_noise: noise of the strong view.
-        strong_corruption: fraction of the features that the strong view takes from another example.
     """
 
     path: str = ""
     validation: float = 0.2
-    weak_noise: float = 0.02
-    strong_noise: float = 0.1
-    strong_corruption: float = 0.2
 
     def load_rows(self) -> RowTask:
         """The rows of the file; no validation set is cut from them."""
@@ -54,8 +52,6 @@ class Arrays:
             name=Path(self.path).stem,
             validation=self.validation,
             seed=seed,
-            noise=(self.weak_noise, self.strong_noise),
-            corruption=self.strong_corruption,
         )
 
 
@@ -88,8 +84,6 @@ def from_arrays(
     name: str = "arrays",
     validation: float = 0.2,
     seed: int = 0,
-    noise: tuple[float, float] = (0.02, 0.1),
-    corruption: float = 0.2,
     views: tuple[View, View] | None = None,
 ) -> Task:
     """A task from arrays under the names `KEYS`; y == -1 means unlabeled. `views` replaces the weak and strong view."""
@@ -105,9 +99,17 @@ def from_arrays(
         held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
     test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
     rest: Any = rows.unlabeled
-    scale = torch.cat([labeled[0], rest]).float().std(0)
-    weak, strong = views or (Noise(scale, noise[0]), Corrupt(scale, noise[1], corruption))
-    return make_task(name, labeled, rest, held, test, class_names=names, weak=weak, strong=strong)
+    moments = None
+    if labeled[0].ndim == 2:  # a table: as CSSTClassifier has it
+        columns = [0] * labeled[0].shape[1]
+        parts = RowParts(labeled[0].numpy(), labeled[1].numpy(), rest.numpy(), None, names, columns)
+        views, moments = views or make_views(parts, "table"), statistics(parts.measured)
+    elif views is None:
+        scale = torch.cat([labeled[0], rest]).float().std(0)
+        views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
+    return make_task(
+        name, labeled, rest, held, test, class_names=names, weak=views[0], strong=views[1], moments=moments
+    )
 
 
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:

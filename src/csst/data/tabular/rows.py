@@ -81,7 +81,10 @@ class RowParts:
             held = Labeled(as_examples(self.validation[0]), torch.from_numpy(self.validation[1]))
         weak, strong = make_views(self, views) if isinstance(views, str) else views
         unlabeled = as_examples(self.unlabeled)
-        return Task("arrays", self.class_names, labeled, unlabeled, held, None, weak=weak, strong=strong)
+        moments = statistics(self.measured)
+        return Task(
+            "arrays", self.class_names, labeled, unlabeled, held, None, weak=weak, strong=strong, moments=moments
+        )
 
 
 def make_views(rows: RowParts, kind: str) -> tuple[View, View]:
