@@ -81,7 +81,7 @@ def test_every_figure_is_there_and_says_what_it_shows(hostile):
     assert "miss the bound" in one(labels, "Coverage on test against the bound")
     one(labels, "validation coverage over")
     one(labels, "Mean recall against min recall")
-    assert "min recall up to 0.60" in one(labels, "Frontier of post-hoc rules")
+    assert "min recall up to 0.60" in one(labels, "Frontier of decision rules")
     assert all(attrs["role"] == "img" for attrs in Read(hostile).all("svg"))
 
 
@@ -229,7 +229,7 @@ def test_several_runs(tmp_path):
     assert tabulate_differing_settings(read_runs(folders))[1:] == [["method", "erm", "csst"]]
     table = tabulate_runs(read_runs(folders))
     assert table[0] == ["run", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
-    assert [row[0] for row in table[1:]] == ["erm", "erm, post-hoc", "csst"]
+    assert [row[0] for row in table[1:]] == ["erm", "erm + rule", "csst"]
 
 
 def test_many_runs_and_other_classes(tmp_path):

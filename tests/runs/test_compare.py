@@ -1,4 +1,4 @@
-"""Methods side by side: the grid, its presets, its tables; post-hoc adjustment as part of a run."""
+"""Methods side by side: the grid, its presets, its tables; the decision rule as part of a run."""
 
 from __future__ import annotations
 

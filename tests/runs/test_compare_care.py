@@ -124,15 +124,15 @@ def line(label: str, value: float, missed: list[float], kept: bool | None, finis
 
 def test_the_sentence_ranks_by_the_objective_and_its_constraints():
     free = [line("a", 0.2, [0.0], None), line("b", 0.7, [0.0], None, True), line("c", 0.3, [0.0], None)]
-    assert command.sentence(free).startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
-    assert "Measured on the test set." in command.sentence(free)
-    level = command.sentence([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
+    assert command.describe_winner(free).startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
+    assert "Measured on the test set." in command.describe_winner(free)
+    level = command.describe_winner([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
     assert level.startswith("For 'goal', a and b are level (0.000).")
     bound = [line("a", 0.9, [0.1, 0.0], False), line("b", 0.4, [0.0, 0.0], True)]
     assert "b meets the constraints and has the highest value (0.400; next a, 0.900, missing them by 0.050)" in (
-        command.sentence(bound)
+        command.describe_winner(bound)
     )
-    assert "a misses the constraints least, by 0.050 on average (0.900)" in command.sentence(bound[:1])
+    assert "a misses the constraints least, by 0.050 on average (0.900)" in command.describe_winner(bound[:1])
 
 
 def test_a_share_at_its_bound_meets_it():

@@ -13,7 +13,7 @@ COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "o
 
 
 def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
-    """The numbers of every run as trained and after post-hoc adjustment; of a single run on validation too.
+    """The numbers of every run as trained and with the decision rule; of a single run on validation too.
 
     Columns that say nothing, or the same of all runs, are left out.
     """
@@ -27,7 +27,7 @@ def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
         parts = run.results if len(runs) == 1 else {run.part: run.result}
         rows += [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
         if run.adjusted:
-            rows.append([f"{name}, post-hoc", run.part, *_format_result(run.adjusted), "–"])
+            rows.append([f"{name} + rule", run.part, *_format_result(run.adjusted), "–"])
     columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"–"}]
     columns = [column for column in columns if column[0] != "measured on" or len({*column[1:]}) > 1]
     return [list(row) for row in zip(*columns, strict=True)]

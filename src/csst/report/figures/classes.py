@@ -43,7 +43,7 @@ def draw_recall(runs: Sequence[RunView]) -> Drawing:
             for style, run in zip(styles, runs, strict=True)
         ]
     else:
-        keys = [Key("■", RUNS[0], "as trained"), Key("○", INK, "after post-hoc adjustment")] if first.adjusted else []
+        keys = [Key("■", RUNS[0], "as trained"), Key("○", INK, "with the decision rule")] if first.adjusted else []
         if first.result.recall_intervals:
             keys.append(Key("line", INK, f"simultaneous {first.result.level:.0%} confidence intervals"))
     height = 0.75 + classes * (0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs))

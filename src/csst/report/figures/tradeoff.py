@@ -14,7 +14,7 @@ _HOLLOW = {"fillstyle": "none", "markeredgewidth": 1.5}
 
 
 def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
-    """Mean against min recall of every complete run: filled as trained, hollow after post-hoc adjustment."""
+    """Mean against min recall of every complete run: filled as trained, hollow with the decision rule."""
     runs = runs[:DRAWN]
     best = max(runs, key=lambda run: run.result.min_recall)
     alt = (
@@ -41,7 +41,7 @@ def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
     if len(runs) > STYLES:
         keys.append(Key("…", INK, f"and {len(runs) - STYLES} more, in the same styles again"))
     if any(run.adjusted for run in runs):
-        keys.append(Key("○", INK, "hollow: after post-hoc adjustment"))
+        keys.append(Key("○", INK, "hollow: with the decision rule"))
     return draw(paint, 3.4, alt, "Mean against min recall: the upper right is best", keys)
 
 
@@ -70,16 +70,16 @@ def draw_frontier(run: RunView) -> Drawing | None:
             axes.margins(0.08)
         rows[1].set_xlabel("mean recall on validation")
 
-    keys = [Key("●", ACCENT, "post-hoc rules")]
+    keys = [Key("●", ACCENT, "decision rules")]
     if run.unadjusted:
         is_trained = run.unadjusted == run.results["validation"]
         keys.append(Key("■", RUNS[1], "as trained" if is_trained else "the last model without a rule"))
     if adjusted:
-        keys.append(Key("□", RUNS[1], "its post-hoc adjustment, cross-fitted"))
+        keys.append(Key("□", RUNS[1], "its decision rule, cross-fitted"))
     alt = (
-        f"Frontier of post-hoc rules: mean recall from {mean_recall[0]:.2f} to {mean_recall[-1]:.2f}, "
+        f"Frontier of decision rules: mean recall from {mean_recall[0]:.2f} to {mean_recall[-1]:.2f}, "
         f"min recall up to {max(point.min_recall for point in points):.2f}, "
         f"min coverage up to {max(point.min_coverage for point in points):.3f}"
     )
-    title = "What post-hoc rules attain from this training, on the validation examples they are fitted on"
+    title = "What decision rules attain from this training, on the validation examples they are fitted on"
     return draw(paint, 4.2, alt, title, keys)
