@@ -212,3 +212,10 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     assert warned[0].startswith("csst: the unlabeled data looks differently balanced")
     assert "UserWarning" not in said
     assert "results(" not in said
+
+
+def test_groups_in_brackets_are_shown(tmp_path, monkeypatch, capsys):
+    """To Rich, [head] would be markup."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "toy", *FAST, "--objective", "max min(recall[head], recall[tail])", "--out", "a"]) == 0
+    assert "for 'max min(recall[head], recall[tail])'" in " ".join(capsys.readouterr().out.split())

@@ -18,7 +18,7 @@ from csst.maths.multipliers import Multipliers
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst objective", description="Explain an objective.")
     parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
-    parser.add_argument("--prior", help="class shares of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
+    parser.add_argument("--prior", help="class fractions of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
     args = parser.parse_args(argv)
     names = args.class_names.split(",") if args.class_names else None
@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     if isinstance(read, Sentence):
         print("\n".join(explained(read)))
     if args.prior is None:
-        print("gain        depends on the class shares: give --prior 0.7,0.2,0.1")
+        print("gain        depends on the class fractions: give --prior 0.7,0.2,0.1")
         return 0
     prior = _prior(args.prior)
     game = Multipliers(read, prior)
@@ -57,7 +57,7 @@ def explained(read: Sentence) -> list[str]:
     lines.append(
         f"λ lives in  {' × '.join(where) if where else 'nothing: no worst case and no constraint, so no multipliers'}"
     )
-    lines.append(f"derived at  the {'training' if read.metric_prior == 'train' else 'evaluation'} data's class shares")
+    lines.append(f"derived at  the {'training' if read.metric_prior == 'train' else 'evaluation'} data's class fractions")
     return lines
 
 

@@ -28,7 +28,7 @@ class Progress:
                 TextColumn("step"),
                 MofNCompleteColumn(),
                 BarColumn(bar_width=20),
-                TextColumn("{task.fields[line]}"),
+                TextColumn("{task.fields[line]}", markup=False),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
             )

@@ -29,4 +29,5 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
 
 
 def show(table: Table) -> None:
-    Console(width=None if Console().is_terminal else 110).print(table)
+    """Print a table; [head] and [tail] in an objective are words and not markup."""
+    Console(width=None if Console().is_terminal else 110, markup=False).print(table)
