@@ -124,8 +124,9 @@ def line(label: str, value: float, missed: list[float], kept: bool | None, finis
 
 def test_the_sentence_ranks_by_the_objective_and_its_constraints():
     free = [line("a", 0.2, [0.0], None), line("b", 0.7, [0.0], None, True), line("c", 0.3, [0.0], None)]
-    assert command.describe_winner(free).startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
-    assert "Measured on the test set." in command.describe_winner(free)
+    sentence = command.describe_winner(free)
+    assert sentence.startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
+    assert "Measured on the test set." in sentence
     level = command.describe_winner([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
     assert level.startswith("For 'goal', a and b are level (0.000).")
     bound = [line("a", 0.9, [0.1, 0.0], False), line("b", 0.4, [0.0, 0.0], True)]

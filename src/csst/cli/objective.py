@@ -57,7 +57,8 @@ def explained(read: Sentence) -> list[str]:
     lines.append(
         f"λ lives in  {' × '.join(where) if where else 'nothing: no worst case and no constraint, so no multipliers'}"
     )
-    lines.append(f"derived at  the {'training' if read.metric_prior == 'train' else 'evaluation'} data's class fractions")
+    data = "training" if read.metric_prior == "train" else "evaluation"
+    lines.append(f"derived at  the {data} data's class fractions")
     return lines
 
 
