@@ -208,8 +208,8 @@ class FittedModel:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
         """
-        run = Run.open(folder)
-        recipe, metrics = from_dict(run.recipe()), run.metrics()
+        run, recipe = Run.open(folder), read_recipe(folder)
+        metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
         objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
@@ -255,6 +255,18 @@ class FittedModel:
         if self.details is None:
             raise InputError("this model was loaded from a folder, which keeps numbers but not how it was fitted")
         return self.details
+
+
+def read_recipe(folder: str | Path) -> Recipe:
+    """The recipe of a run; one of another version of csst gets a sentence."""
+    run = Run.open(folder)
+    try:
+        return from_dict(run.recipe())
+    except InputError as error:
+        raise InputError(
+            f"the settings of the run {folder} do not fit this version of csst ({error}): use the one that its "
+            "environment.json names, or train again in another folder"
+        ) from None
 
 
 def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:

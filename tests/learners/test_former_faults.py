@@ -123,3 +123,15 @@ def test_evaluate_knows_the_objective_of_the_run(tmp_path):
     X, y = gaussians(60)
     array_run(tmp_path, "max mean(recall[tail])", x=X, y=y, x_test=X, y_test=y)
     assert main(["evaluate", str(tmp_path / "run")]) == 0
+
+
+def test_a_run_of_another_version_gets_a_sentence(tmp_path, capsys):
+    X, y = gaussians(60)
+    array_run(tmp_path, x=X, y=y)
+    recipe_file = tmp_path / "run" / "recipe.yaml"
+    recipe_file.write_text(recipe_file.read_text().replace("rule: none", "finish: none"))
+    np.savez(tmp_path / "new.npz", x=X)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 2
+    assert "do not fit this version of csst (there is no setting finish" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "train again in another folder" in capsys.readouterr().err

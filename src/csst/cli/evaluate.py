@@ -8,9 +8,8 @@ from typing import Any
 
 from csst.cli.tables import metrics_table, show
 from csst.errors import InputError
-from csst.fitted import FittedModel
-from csst.recipes import Recipe, from_dict
-from csst.runs.folder import Run
+from csst.fitted import FittedModel, read_recipe
+from csst.recipes import Recipe
 from csst.runs.learners import load_rows
 
 
@@ -18,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst evaluate", description="Measure a finished run's model again.")
     parser.add_argument("run", help="the run's folder")
     folder = parser.parse_args(argv).run
-    recipe = from_dict(Run.open(folder).recipe())
+    recipe = read_recipe(folder)
     plain = FittedModel.load(folder, "selected")
     stored = plain.metrics
     examples = load_examples(recipe, stored["split_hash"])

@@ -17,10 +17,9 @@ from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.fitted import FittedModel
-from csst.recipes import Recipe, from_dict
+from csst.fitted import FittedModel, read_recipe
+from csst.recipes import Recipe
 from csst.report.tables import plain
-from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
-    inputs, names = read_examples(model, from_dict(Run.open(args.run).recipe()), args.input, args.column)
+    inputs, names = read_examples(model, read_recipe(args.run), args.input, args.column)
     probs = model.probs(inputs)
     labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()
     shown = (probs if model.rule is None else model.rule.posterior(probs)).tolist()

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitted import FittedModel
+from csst.fitted import FittedModel, read_recipe
 from csst.maths.confusion import Confusion
 from csst.maths.gain import gain_matrix
-from csst.recipes import from_dict
 from csst.runs.execute import assemble
 from csst.runs.folder import Run
 from csst.statistics.calibration import fit_calibration
@@ -45,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--neighbors", type=int, default=10, help="k of the nearest-neighbor graph")
     args = parser.parse_args(argv)
     run = Run.open(args.run)
-    metrics, recipe, journal = run.metrics(), from_dict(run.recipe()), run.journal()
+    metrics, recipe, journal = run.metrics(), read_recipe(args.run), run.journal()
     if not recipe.uses_network:
         raise InputError(
             f"the run {args.run} has no network but {recipe.learner} learners: train with --learner network"

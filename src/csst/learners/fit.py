@@ -22,7 +22,6 @@ class MembersFit:
 
     portfolio: Portfolio
     fitted: FittedRule
-    method: str = "learners"
     notes: list[str] = field(default_factory=list)
 
 
