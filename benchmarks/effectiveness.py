@@ -57,7 +57,8 @@ def verdict(table: list[ComparisonRow], measure: str) -> str:
         return "Not enough runs for a verdict."
     other = max(baselines, key=lambda x: x.mean(measure))
     ahead = ours.mean(measure) - other.mean(measure)
-    said = f"With a rule, CSST has {ours.mean(measure):.3f} and the best baseline, {other.label}, {other.mean(measure):.3f}"
+    said = f"With a rule, CSST has {ours.mean(measure):.3f} and the best baseline, "
+    said += f"{other.label}, {other.mean(measure):.3f}"
     if any(ours.missed):
         said += f" (bounds missed by {sum(ours.missed) / ours.n:.3f} and {sum(other.missed) / other.n:.3f} on average)"
     if ours.n < 2:
