@@ -1,8 +1,8 @@
 """Settings for digits with a decision rule, chosen on validation: python benchmarks/tuning.py [--write]
 
 The weight of the unlabeled loss for FixMatch and CSST, and for CSST how the multipliers start and move. A setting is
-judged by the value of its model with the rule, cross-fitted on validation; the test columns show whether that was a good
-choice and decide nothing. Finished runs in --out are kept. Writes benchmarks/results/tuning.md.
+judged by the value of its model with the rule, cross-fitted on validation; the test columns show whether that was a
+good choice and decide nothing. Finished runs in --out are kept. Writes benchmarks/results/tuning.md.
 """
 
 from __future__ import annotations
