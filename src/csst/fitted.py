@@ -35,9 +35,9 @@ from csst.models import build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, FittedRule, rule_from_dict
+from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
 from csst.runs.folder import Run
-from csst.runs.results import Outputs, describe_fit, pack_outputs
+from csst.runs.results import KeptEvidence, Outputs, describe_fit, pack_outputs
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import compute_logits, summarize_counts
 
@@ -201,20 +201,24 @@ class FittedModel:
         return metrics
 
     @classmethod
-    def load(cls, folder: str | Path, weights: Weights | None = None) -> FittedModel:
+    def load(cls, folder: str | Path, weights: Weights | None = None, objective: str = "") -> FittedModel:
         """The model of a complete run, from its folder alone.
 
         Args:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
+            objective: another sentence than the run's; its rule is fitted on the examples whose scores the run kept.
         """
         run, recipe = Run.open(folder), read_recipe(folder)
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
+        wanted = read_objective(objective or recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
+        if objective:
+            kept_scores = KeptEvidence.read(folder)
+            rule = fit_point(kept_scores.evidence, kept_scores.prior, wanted, kept_scores.undo).rule
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
         model: nn.Module | Portfolio
         if recipe.uses_network:
@@ -231,7 +235,7 @@ class FittedModel:
             model = unpack(content, str(run.path(MODEL)))
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
-        return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+        return cls(model, rule, wanted, names, spec, recipe.training.evaluation_batch, metrics)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
