@@ -35,9 +35,9 @@ from csst.models import build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, FittedRule, rule_from_dict
+from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
 from csst.runs.folder import Run
-from csst.runs.results import Outputs, describe_fit, pack_outputs
+from csst.runs.results import KeptEvidence, Outputs, describe_fit, pack_outputs
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import compute_logits, summarize_counts
 
@@ -204,13 +204,18 @@ class FittedModel:
 
     @classmethod
     def load(
-        cls, folder: str | Path, weights: Weights | None = None, make: Callable[[], nn.Module] | None = None
+        cls,
+        folder: str | Path,
+        weights: Weights | None = None,
+        objective: str = "",
+        make: Callable[[], nn.Module] | None = None,
     ) -> FittedModel:
         """The model of a complete run, from its folder alone; or one that `save` wrote.
 
         Args:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
+            objective: another sentence than the run's; its rule is fitted on the examples whose scores the run kept.
             make: makes an untrained network, for one fitted in Python: no recipe in the folder tells which it is.
         """
         run = Run(folder)
@@ -218,10 +223,13 @@ class FittedModel:
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        text = metrics["objective"] if recipe is None else recipe.objective
-        objective = read_objective(text).bind(len(names), names).bind_prior(counts / counts.sum())
+        text = objective or (metrics["objective"] if recipe is None else recipe.objective)
+        wanted = read_objective(text).bind(len(names), names).bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
+        if objective:
+            kept_scores = KeptEvidence.read(folder)
+            rule = fit_point(kept_scores.evidence, kept_scores.prior, wanted, kept_scores.undo).rule
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
         model: nn.Module | Portfolio
         if "members" in metrics:
@@ -238,10 +246,10 @@ class FittedModel:
             model.eval()
         if recipe is None:
             spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
-            return cls(model, rule, objective, names, spec, metrics=metrics)
+            return cls(model, rule, wanted, names, spec, metrics=metrics)
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
-        return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+        return cls(model, rule, wanted, names, spec, recipe.training.evaluation_batch, metrics)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
