@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from csst.data.embeddings import Embedding
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.files import ImageFolder
 from csst.models import Model
 from csst.recipes.recipe import Recipe
-from csst.settings import Dual, Hardware, Training
+from csst.settings import Dual, Hardware, Selection, Training
 
 # BatchNorm's running statistics and the average must catch up within a thousand steps, not a million.
 _MOMENTUM = 0.05
@@ -54,10 +56,11 @@ def cifar10_lt_encoder() -> Recipe:
         ImageArrays(classes=10, labeled=1000, unlabeled=4000, imbalance=100, validation=25),
         encoder="hf:google/efficientnet-b0",
         frozen=True,
-        embedding=Embedding(views=2, draws=4, batch=256),
+        embedding=Embedding(views=2, draws=4, components=384, batch=256),
         model=Model("mlp", hidden=256, depth=1),
         training=Training(1500, 64, 256, lr=0.03, ema=0.99),
-        dual=_DUAL,
+        dual=replace(_DUAL, rates="pooled"),  # 25 labels per class alone would steer by noise, and select by it
+        selection=Selection(keep="last"),
         hardware=Hardware(threads=1),
     )
 
