@@ -29,7 +29,6 @@ from csst.learners.portfolio import Portfolio
 from csst.learners.store import pack, unpack
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
-from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import build
 from csst.models.encoders import encoder
@@ -212,7 +211,7 @@ class FittedModel:
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
+        objective = recipe.bind_objective(names).bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))

@@ -11,7 +11,7 @@ from rich.table import Table
 from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
-from csst.maths.language import objective as read_objective
+from csst.fitted import read_recipe
 from csst.report.frontier import frontier_page
 from csst.rules import trace_frontier
 from csst.rules.fit import read_deployment_prior
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     outputs = read_outputs(args.run)
     prior = torch.tensor(metrics["labeled_counts"]).double()
     prior, names = prior / prior.sum(), tuple(metrics["class_names"])
-    objective = read_objective(args.objective or run.recipe()["objective"]).bind(len(names), names).bind_prior(prior)
+    objective = read_recipe(args.run).bind_objective(names, args.objective).bind_prior(prior)
     evidence = outputs.evidence(prior, names)
     deployment = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
     frontier = trace_frontier(evidence, deployment, objective, outputs.gain.softmax_inverse)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from csst.cli import is_main_process
 from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
@@ -35,9 +35,10 @@ def main(argv: Sequence[str]) -> int:
     out = args.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     with Progress(recipe.training.steps) as progress:
         metrics = execute(recipe, out, args.resume, progress.show, args.checkpoint_seconds)
+    if not is_main_process():
+        return 0
     page = Path(out) / "report.html"
-    if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
-        write_page(report_page([out]), page)
+    write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")

@@ -25,7 +25,7 @@ from csst.data.task import Examples, Labeled, Task, identity_view
 from csst.errors import InputError
 
 CHUNK = 2048  # examples in memory at once
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+_COLUMNS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def locate_cache(folder: str = "") -> Path:
@@ -115,7 +115,7 @@ class Embedder:
     def __call__(self, inputs: Examples, what: str, view: Callable[[Any], Any] | None = None) -> Tensor:
         """The vectors (N, width), float32, of the examples or of a view of them."""
         vectors = []
-        console = Console(stderr=True)
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task(f"embedding {what}", total=len(inputs))
             for index in torch.arange(len(inputs)).split(CHUNK):
