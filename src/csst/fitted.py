@@ -29,6 +29,7 @@ from csst.learners.portfolio import Portfolio
 from csst.learners.store import pack, unpack
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import build
 from csst.models.encoders import encoder
