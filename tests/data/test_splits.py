@@ -14,7 +14,7 @@ from csst.statistics.shift import estimate_prior
 
 
 def test_the_exponential_long_tail_is_cifar10s():
-    """n_i = floor(5000 · 100^(-i/9)) is the 12,406-image split of CIFAR10-LT."""
+    """Paper, fig:intra-fid: n_i = floor(5000 · 100^(-i/9)) is the 12,406-image split of CIFAR10-LT."""
     counts = long_tail_counts(5000, 100, 10)
     assert sum(counts) == 12406
     assert counts[0] == 5000
