@@ -33,11 +33,11 @@ from csst.theory.expansion import (
     Expansion,
     GaussianExpansion,
     StepExpansion,
+    exact_expansion,
     from_pair,
     largest_error,
     mixture_expansion,
 )
-from csst.theory.finite import FiniteSpace, exact_expansion
 from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
 from csst.theory.margin import all_layer_margin, layers_of, margin_curve, margin_histogram, view_margin
@@ -49,7 +49,6 @@ __all__ = [
     "Consistency",
     "DualityGap",
     "Expansion",
-    "FiniteSpace",
     "GaussianExpansion",
     "StepExpansion",
     "all_layer_margin",
