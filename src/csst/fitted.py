@@ -207,7 +207,6 @@ class FittedModel:
         cls,
         folder: str | Path,
         weights: Weights | None = None,
-        objective: str = "",
         make: Callable[[], nn.Module] | None = None,
     ) -> FittedModel:
         """The model of a complete run, from its folder alone; or one that `save` wrote.

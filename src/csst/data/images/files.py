@@ -1,7 +1,7 @@
 """Your own images on disk: class folders, a flat folder of unlabeled images, or a CSV of paths and labels.
 
 Every file is checked before training begins. A small set is decoded once into memory, a large one is read as it is
-used, by worker processes if wanted (`ImageFiles`).
+used, by several threads if wanted (`ImageFiles`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ImageFolder:
         imbalance: first over last class of that long tail.
         size: side of the square images, in pixels.
         skip_bad: leave out images that cannot be read, and count them, rather than stop.
-        workers: processes that read images; 0 reads in the training process.
+        workers: threads that read images ahead; 0 reads them when they are needed.
         in_memory_megabytes: a set that decodes to at most this many megabytes is kept in memory.
     """
 
