@@ -1,4 +1,4 @@
-"""Gamma, the bounds' formulas, the assumptions, the break-even, and the paper's remaining examples."""
+"""Gamma, the bounds' formulas, the assumptions, and the paper's remaining examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from csst.theory import (
     GaussianExpansion,
     bayes_bounds,
     boundary,
-    break_even,
     check_assumptions,
     error_fraction,
     from_pair,
@@ -73,17 +72,6 @@ def test_generalization_bound():
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
     with pytest.raises(InputError, match="thresholds > 0"):
         generalization_bound(5.0, 0.1, 0.05, 0.2, 0, 0, [1.0], n, (0.0, 0.2), W)
-
-
-def test_break_even():
-    """Theorem 1 promises exactly the labeler's own error at the break-even, and less above it."""
-    for g, star, R in ((3.5, 0.01, 0.002), (8.0, 0.02, 0.0), (math.inf, 0.01, 0.01)):
-        at = break_even(g, star, R)
-        assert theorem_bound(g, at, star, R) == pytest.approx(at)
-        assert theorem_bound(g, 2 * at, star, R) < 2 * at
-        assert theorem_bound(g, at / 2, star, R) > at / 2
-    assert break_even(3.0, 0.01, 0.0) == math.inf
-    assert break_even(4.0, 0.0, 0.0) == 0.0
 
 
 def test_useful_errors():

@@ -12,7 +12,7 @@ from torch import nn
 
 from csst.errors import InputError
 from csst.models import mlp
-from csst.theory import all_layer_margin, layers_of, margin_curve, margin_histogram, view_margin
+from csst.theory import all_layer_margin, layers_of, margin_curve, view_margin
 from csst.theory.margin import disturbed
 
 
@@ -145,14 +145,11 @@ def test_margin_over_views():
     assert (wider == 0).sum() > (found == 0).sum()
 
 
-def test_curves_and_histograms():
+def test_curves():
     """Paper, rw-finite-bd and lw-finite-bd: E[1(m <= t)] with 1/n, or with the masses of P_w."""
     margins = torch.tensor([0.0, 0.1, 0.2, math.inf], dtype=torch.float64)
     assert margin_curve(margins, [0.0, 0.1, 0.15, 5.0]).tolist() == [0.25, 0.5, 0.5, 0.75]
     masses = torch.tensor([0.4, 0.3, 0.2, 0.1])
     assert margin_curve(margins, 0.1, masses).tolist() == pytest.approx([0.7])
-    fractions, edges = margin_histogram(margins, bins=2, masses=masses)
-    assert fractions.tolist() == pytest.approx([0.4, 0.5])
-    assert edges.tolist() == pytest.approx([0.0, 0.1, 0.2])
     with pytest.raises(InputError, match="one mass"):
         margin_curve(margins, 0.1, masses[:2])

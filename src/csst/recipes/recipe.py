@@ -27,6 +27,7 @@ NETWORK_SETTINGS = (
     "data.validation",
     "data.views.",
     "embedding.draws",
+    "embedding.views",
     "embedding.noise",
 )
 

@@ -1,4 +1,4 @@
-"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalization bound.
+"""What the theory promises: gamma, the lemma, Theorem 1 and the generalization bound.
 
 Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
 written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
@@ -124,18 +124,6 @@ def generalization_bound(
     disagreement = total * (margin_share + slope / first + rest)
     consistency = total * (view_margin_share + slope / second + rest)
     return classifier_bound(gamma, disagreement, consistency, consistency_star, err_pl, err_star)
-
-
-def break_even(gamma: float, err_star: float, consistency_star: float) -> float:
-    """The err_w(F_pl) above which Theorem 1 promises less error than F_pl has, at a given gamma; infinite up to 3.
-
-    [(gamma+1) err_w(F*) + 4 gamma R_{B,w}(F*)] / (gamma - 3)
-    """
-    if not gamma > GAMMA:
-        return math.inf
-    if gamma == math.inf:
-        return err_star + 4 * consistency_star
-    return ((gamma + 1) * err_star + 4 * gamma * consistency_star) / (gamma - GAMMA)
 
 
 def useful_errors(c: Expansion, err_star: float, consistency_star: float, weights: Any) -> tuple[float, float] | None:

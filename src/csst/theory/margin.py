@@ -100,14 +100,6 @@ def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None)
     return np.array([mass[values <= t].sum() for t in np.atleast_1d(np.asarray(thresholds, float))])
 
 
-def margin_histogram(margins: Tensor, bins: int = 30, masses: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The fraction of examples in each bin and the edges of the bins; infinite margins are left out."""
-    values, mass = _weighted(margins, masses)
-    finite = np.isfinite(values)
-    fractions, edges = np.histogram(values[finite], bins, weights=mass[finite])
-    return fractions, edges
-
-
 def disturbed(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Tensor:
     """Phi(x, xi): the scores with every layer's output disturbed in proportion to the norm of its input."""
     h = x
