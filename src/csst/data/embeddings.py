@@ -259,7 +259,7 @@ def announce(task: Task, embedder: Embedder) -> None:
     plain = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
     size = (2 * vectors + 4 * plain) * width / 1e6
     where = "memory" if store.path is None else str(store.path)
-    Console(stderr=True, soft_wrap=True).print(
+    Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
         f"embedding {plain} images and {vectors} views of them ({weak} weak, {strong} strong of each): at most "
         f"{size:.0f} MB in {where}, which holds {len(store)} vectors already; stopped, it goes on where it was",
         highlight=False,
