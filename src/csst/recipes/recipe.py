@@ -15,7 +15,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices
 
 #: settings that only training a network heeds, by how their names begin
 NETWORK_SETTINGS = (
@@ -100,8 +100,7 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.rule not in ("none", "fit"):
-            raise InputError(f"rule must be none or fit; found {self.rule!r}")
+        check_choices(self, "")
         if self.learner not in LEARNERS:
             raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
         words = ("validation", "labeled", "unlabeled", "uniform")

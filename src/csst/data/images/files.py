@@ -17,7 +17,7 @@ from torch import Tensor
 from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import Split, long_tail, split_hash, split_held_out, stratified_pair
+from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
@@ -169,6 +169,6 @@ class ImageFolder:
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:
             return Split(rest, unlabeled, validation, test)
-        tail_counts = self.labeled, self.unlabeled, self.imbalance
-        tail = long_tail(labels[rest], *tail_counts, labeled_fraction=self.labeled_fraction, seed=seed)
+        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
+        tail = long_tail(labels[rest], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)
