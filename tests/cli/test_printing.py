@@ -122,9 +122,8 @@ def terminal(monkeypatch):
 def test_the_live_line_and_what_is_printed_below_it(terminal):
     record = SimpleNamespace(step=1, recall=[0.1], value=0.2, slack=[], used=None, multipliers=[1.0])
     record.examples_per_second = None
-    trainer = SimpleNamespace(
-        task=SimpleNamespace(class_names=[":cat:"]), multipliers=SimpleNamespace(labels=["recall[head]"])
-    )
+    names, labels = SimpleNamespace(class_names=[":cat:"]), SimpleNamespace(labels=["recall[head]"])
+    trainer = SimpleNamespace(task=names, multipliers=labels, is_complete=False)
     screen = terminal()
     with Progress(10) as progress:
         progress.show(trainer, record)
