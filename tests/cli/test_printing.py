@@ -26,7 +26,8 @@ ODD = "max min(recall[head], recall[tail]) s.t. coverage[':cat:'] >= 0.1 [/] [bo
 def calls(name):
     """(file, call) for every call of a function with this name in the source."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if f"{name}(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == name:
                 yield path.relative_to(SOURCE).as_posix(), node
 
