@@ -17,7 +17,7 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting import conclude
 from csst.learners.network import Network
-from csst.models import Standardize, build
+from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
@@ -207,4 +207,4 @@ def network(recipe: Recipe, task: Task) -> nn.Module:
         elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
-    return model
+    return model if task.projection is None else Projected(model, *task.projection)
