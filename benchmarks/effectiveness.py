@@ -3,7 +3,7 @@
     python benchmarks/effectiveness.py --data-dir DIR [--write]
 
 DIR holds fashion_mnist.npz and cifar10_pool.npz; without it only digits is run. Every method is reported as trained and
-finished by post-hoc adjustment; only test numbers are compared. Core methods run with --seeds seeds, the further
+with a decision rule; only test numbers are compared. Core methods run with --seeds seeds, the further
 baselines with --further-seeds. The budget is printed first; finished runs in --out are not repeated, so it can be
 stopped and continued. Image runs take 1,200 steps of 32 + 2 × 64 images at half size on one thread each, about 100 s.
 Writes benchmarks/results/effectiveness.md and docs/explanation/effectiveness.md.
@@ -34,7 +34,7 @@ SECONDS = {"digits": 8, "fashion-lt-small": 45, "cifar10-lt-small": 45}
 def base_of(name: str, data_dir: Path | None) -> Recipe:
     base = recipe(name)
     base = replace(base, selftraining=replace(base.selftraining, unlabeled_weight=0.3))
-    if not FILES[name]:  # what validation chose for finished models, benchmarks/tuning.py
+    if not FILES[name]:  # what validation chose for models with a rule, benchmarks/tuning.py
         return replace(base, dual=replace(base.dual, step_size=0.1))
     data = replace(base.data, path=str((data_dir or Path()) / FILES[name]))  # type: ignore[type-var]
     # Many small steps on small images, and a slow game that starts at G = I: the fitted rule goes the rest of the way.
@@ -45,21 +45,20 @@ def base_of(name: str, data_dir: Path | None) -> Recipe:
 
 
 def verdict(table: list[ComparisonRow], measure: str) -> str:
-    """Is CSST, finished, ahead of the best finished baseline by more than one standard error?
+    """Is CSST, with a rule, ahead of the best baseline with a rule by more than one standard error?
 
     Only rows with all seeds take part: a single lucky seed is no best baseline.
     """
-    finished = [line for line in table if line.is_adjusted]
-    full = [line for line in finished if line.n == max(one.n for one in finished)]
+    adjusted = [line for line in table if line.is_adjusted]
+    full = [line for line in adjusted if line.n == max(other.n for other in adjusted)]
     ours = next((line for line in full if line.label == "csst-fixmatch"), None)
     baselines = [line for line in full if not line.label.startswith("csst")]
     if ours is None or not baselines:
         return "Not enough runs for a verdict."
     other = max(baselines, key=lambda x: x.mean(measure))
     ahead = ours.mean(measure) - other.mean(measure)
-    said = (
-        f"Finished, CSST has {ours.mean(measure):.3f} and the best baseline, {other.label}, {other.mean(measure):.3f}"
-    )
+    said = f"With a rule, CSST has {ours.mean(measure):.3f} and the best baseline, "
+    said += f"{other.label}, {other.mean(measure):.3f}"
     if any(ours.missed):
         said += f" (bounds missed by {sum(ours.missed) / ours.n:.3f} and {sum(other.missed) / other.n:.3f} on average)"
     if ours.n < 2:

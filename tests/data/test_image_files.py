@@ -224,6 +224,15 @@ def test_a_skipped_image_does_not_shift_the_others(tmp_path, memory):
     assert sorted(seen) == sorted({(i, c) for c in range(2) for i in range(10)} - {(1, 0)})
 
 
+@pytest.mark.parametrize("megabytes", [512, 0], ids=["in memory", "as files"])
+def test_an_image_replaced_under_its_name_is_another_split(tmp_path, megabytes):
+    root = class_folders(tmp_path)
+    source = ImageFolder(root, size=8, in_memory_megabytes=megabytes)
+    before = source.load(0).split_hash
+    photograph(77).save(tmp_path / "ant" / "003.jpg")
+    assert source.load(0).split_hash != before
+
+
 def test_memory_and_files_give_the_same_task(tmp_path):
     root = class_folders(tmp_path / "set")
     memory = ImageFolder(root, **FLAT).load(4)

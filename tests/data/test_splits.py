@@ -152,6 +152,12 @@ def test_bad_files_get_a_sentence(tmp_path):
             read_npz(str(tmp_path / name), ("x", "y", "y_validation"), ("x",))
 
 
+def test_the_toys_best_value_is_computed_once_for_all_seeds(monkeypatch):
+    first = Toy(test=10).load(0).facts
+    monkeypatch.setattr(Gaussians, "minimax", lambda self: pytest.fail("computed again"))
+    assert Toy(test=20).load(1).facts == first
+
+
 def test_the_toys_minimax_value_is_a_saddle_point():
     """No weights give a larger worst recall, and at the optimum all recalls are equal."""
     source = Gaussians((-1.9, 1.9, 0.0))

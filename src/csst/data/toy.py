@@ -8,6 +8,7 @@ toy-overlap  the same, so close together that pseudo-labels are often wrong
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -65,6 +66,12 @@ class Gaussians:
         return best
 
 
+@cache
+def best_min_recall(source: Gaussians) -> float:
+    """The largest possible worst-class recall; a fifth of a second the first time, and at once for every other seed."""
+    return source.minimax()[0]
+
+
 SPACINGS = {"toy": 1.9, "toy-overlap": 1.0}
 
 
@@ -119,5 +126,5 @@ class Toy:
             strong=Noise(scale, 0.25),
             unlabeled_truth=torch.from_numpy(truth),
             split_hash=split_hash(*labeled, unlabeled, *validation, *test),
-            facts={"best possible min recall": source.minimax()[0]},
+            facts={"best possible min recall": best_min_recall(source)},
         )

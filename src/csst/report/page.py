@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from csst.report.bounds import find_coverage_bounds
+from csst.report.explorer import build_explorer
 from csst.report.figures.classes import TOGETHER, draw_coverage, draw_recall
 from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves, draw_used
 from csst.report.figures.matrix import draw_confusion
@@ -93,6 +94,7 @@ def _render_page(
             }
             for run in runs[:detailed]
         ],
+        explorer=build_explorer(runs[0]) if is_alone else None,
         differing=tabulate_differing_settings(runs[:detailed]) if not is_alone else [],
     )
 

@@ -50,13 +50,16 @@ class Run:
     def create(cls, folder: str | Path, recipe: dict[str, Any]) -> Run:
         """A new folder."""
         run = cls(folder)
-        try:
-            run.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"the run's folder {folder} cannot be written: {error}") from None
+        run.make_folder()
         run.write("environment.json", json.dumps(environment(), indent=2))
         run.describe(recipe)
         return run
+
+    def make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"the run's folder {self.folder} cannot be written: {error}") from None
 
     def describe(self, recipe: dict[str, Any]) -> None:
         self.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))

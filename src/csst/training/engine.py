@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -126,6 +127,19 @@ class Engine:
 
             return forward, optimizer
         return self.fabric.setup(compiled, optimizer, move_to_device=False)
+
+    @contextlib.contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Torch's global generators seeded inside, and afterwards as the caller had them."""
+        if self.device.type != "cpu":
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            # torch.manual_seed would also record the stack, for the day when CUDA is first used: at every step.
+            torch.default_generator.manual_seed(seed)
+            yield
 
     def backward(self, loss: Tensor) -> None:
         self.fabric.backward(loss)

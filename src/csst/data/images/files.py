@@ -6,6 +6,7 @@ used, by worker processes if wanted (`ImageFiles`).
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,11 @@ from csst.maths.confusion import refuse_empty_classes
 __all__ = ["ImageFiles", "ImageFolder"]
 
 SHOWN = 20  # bad images named in an error
+
+
+def hash_files(paths: list[str]) -> np.ndarray:
+    """A checksum of every file's bytes, (N,)."""
+    return np.array([zlib.crc32(Path(path).read_bytes()) for path in paths], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ class ImageFolder:
             strong=Strong(padding=self.size // 8),
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
-            split_hash=split_hash(np.array(files.names), labels, *parts),
+            # Of the files themselves: an image that was replaced under its name is another split.
+            split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
             facts={"bad images skipped": skipped} if self.skip_bad else {},
         )
 
