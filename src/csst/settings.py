@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from csst.errors import InputError
+from csst.errors import InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Training:
     batchnorm: Literal["separate", "joint"] = "separate"
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
         _within(self, 0, 1, "momentum", "ema")
         _within(self, 0, float("inf"), "weight_decay", "warmup")
@@ -81,7 +81,7 @@ class SelfTrainingSettings:
     crest_temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
         _within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
         _positive(self, "darp_every", "crest_generations")
@@ -110,7 +110,7 @@ class Dual:
     rates: Literal["validation", "pooled"] = "validation"
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "steps_per_update")
         _within(self, 0, float("inf"), "step_size")
 
@@ -130,7 +130,7 @@ class Selection:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _within(self, 0, float("inf"), "tolerance", "patience")
 
 
@@ -166,7 +166,7 @@ class Hardware:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "devices", "nodes", "accumulate")
         _within(self, 0, float("inf"), "clip", "threads")
 
@@ -196,14 +196,18 @@ def _within(settings: Any, low: float, high: float, *names: str) -> None:
             )
 
 
-def _check_choices(settings: Any) -> None:
-    """Refuse a word that the `Literal` of a field does not list."""
+def check_choices(settings: Any, where: str | None = None) -> None:
+    """Refuse a word that the `Literal` of a field does not list, with the nearest that it does.
+
+    Args:
+        settings: a dataclass.
+        where: what comes before a field's name on the command line; None for the group of `Settings`.
+    """
     for name, hint in get_type_hints(type(settings)).items():
-        words = get_args(hint) if get_origin(hint) is Literal else ()
-        if words and getattr(settings, name) not in words:
-            raise InputError(
-                f"{_path(settings, name)} must be one of {', '.join(words)}; found {getattr(settings, name)!r}"
-            )
+        words, value = get_args(hint) if get_origin(hint) is Literal else (), getattr(settings, name)
+        if words and value not in words:
+            place = _path(settings, name) if where is None else f"{where}{name}"
+            raise InputError(f"{place} must be one of {', '.join(words)}; found {value!r}{nearest(str(value), words)}")
 
 
 def _path(settings: Any, name: str) -> str:

@@ -261,7 +261,7 @@ def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
 
 
 def test_finish_is_checked(short):
-    with pytest.raises(InputError, match="rule must be none or fit"):
+    with pytest.raises(InputError, match="rule must be one of none, fit"):
         replace(short, rule="later")
 
 

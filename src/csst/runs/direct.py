@@ -14,7 +14,6 @@ from csst.data.tabular.tables import is_sparse
 from csst.data.task import RowTask
 from csst.errors import InputError
 from csst.maths.confusion import confusion_counts
-from csst.maths.language import objective as read_objective
 from csst.recipes.recipe import Recipe
 from csst.runs.folder import Run
 from csst.runs.learners import as_parts, embed_rows
@@ -42,9 +41,8 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
     seconds = time.perf_counter() - start
     names = rows.class_names
     per_class = np.bincount(labels, minlength=len(names))
-    objective = read_objective(recipe.objective).bind(len(names), names)
     prior = np.bincount(parts.labels, minlength=len(names)) / len(parts.labels)  # of the task, for its head and tail
-    objective = objective.bind_prior(torch.from_numpy(prior))
+    objective = recipe.bind_objective(names).bind_prior(torch.from_numpy(prior))
     predicted = np.asarray(predict(parts.test[0]), dtype=np.int64)
     metrics = {
         "method": recipe.method,

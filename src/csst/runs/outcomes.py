@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from csst.errors import InputError
+from csst.fitted import read_recipe
 from csst.maths.confusion import Confusion, head_tail
-from csst.maths.language import objective as read_objective
+from csst.recipes.recipe import read_group
 from csst.rules.candidates import NAMES, all_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
 from csst.runs.folder import Run
@@ -161,7 +162,7 @@ def _with_rule(outcome: Outcome) -> Iterator[tuple[Path, dict[str, Any]]]:
 def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every candidate for a run's rule on what the run kept, as metrics.json would have it."""
     kept, outputs, names = KeptEvidence.read(folder), read_outputs(folder), tuple(metrics["class_names"])
-    objective = kept.bind(read_objective(metrics["objective"]), names)
+    objective = kept.bind(read_recipe(folder).bind_objective(names), names)
     smooth = SmoothObjective(objective, kept.prior, sharpness(kept.evidence))
     for candidate in all_candidates(smooth, kept.evidence):
         rule = candidate.as_rule(kept.evidence.train_prior, kept.undo)
@@ -179,7 +180,7 @@ def _make_row(outcome: Outcome, rule: str, parts: list[dict[str, Any]]) -> Compa
     for metrics, folder, numbers in zip(outcome.metrics, outcome.folders, parts, strict=True):
         shown = numbers[part]
         if is_grouped:
-            shown = {**shown, **_measure_groups(shown, metrics["labeled_counts"])}
+            shown = {**shown, **_measure_groups(shown, _read_groups(folder, metrics))}
         results.append(
             SeedResult(
                 metrics["seed"],
@@ -211,11 +212,21 @@ def read_hardware(folder: Path, uses_gpu: bool = True) -> str:
     return f"{known['processor']}, {threads} thread{'s' if threads != 1 else ''}" if known else ""
 
 
-def _measure_groups(numbers: dict[str, Any], labeled_counts: list[int]) -> dict[str, float]:
+def _read_groups(folder: Path, metrics: dict[str, Any]) -> list[list[int]]:
+    """The classes of head and tail: the recipe's, where it names them."""
+    counts = torch.tensor(metrics["labeled_counts"]).double()
+    groups = head_tail(counts / counts.sum())
+    named = read_recipe(folder).groups if Run.exists(folder) else {}
+    for name in groups.keys() & named.keys():
+        members = read_group(named[name], metrics["class_names"])
+        groups[name] = [c if isinstance(c, int) else metrics["class_names"].index(c) for c in members]
+    return list(groups.values())
+
+
+def _measure_groups(numbers: dict[str, Any], groups: list[list[int]]) -> dict[str, float]:
     """The worse of head and tail, as the paper's tables for many classes show."""
-    groups = head_tail(torch.tensor(labeled_counts).double() / sum(labeled_counts))
     c = Confusion.from_counts(torch.tensor(numbers["confusion"]))
     return {
-        "min_recall": min(float(c.recall[members].mean()) for members in groups.values()),
-        "min_coverage": min(float(c.coverage[members].mean()) for members in groups.values()),
+        "min_recall": min(float(c.recall[members].mean()) for members in groups),
+        "min_coverage": min(float(c.coverage[members].mean()) for members in groups),
     }

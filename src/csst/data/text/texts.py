@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import hold_out, long_tail, split_held_out
+from csst.data.splits import Tail, hold_out, long_tail, split_held_out
 from csst.data.task import Labeled, RowTask, Task
 from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
@@ -172,8 +172,8 @@ class LongTailTexts:
         fresh = np.flatnonzero([text not in known for text in _list_texts(held_out)])
         if not len(fresh):
             raise InputError(f"every text of {test_path} is a training text too: give others with --data.test_path")
-        sizes = self.labeled, self.unlabeled, self.imbalance
-        cut = long_tail(pool.labels.numpy(), *sizes, labeled_fraction=self.labeled_fraction, seed=seed)
+        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
+        cut = long_tail(pool.labels.numpy(), *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         first, second = split_held_out(held_out.labels.numpy()[fresh], seed, names, self.validation, self.test)
         unlabeled = _select(pool, cut.unlabeled)
         return make_texts(
