@@ -113,12 +113,19 @@ def execute(
         seconds=seconds,
         split_hash=trainer.task.split_hash,
         facts=trainer.task.facts,
+        unlabeled_true_counts=count_truth(trainer.task),
         warnings=list(detector.notes.values()),
     )
     if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
+
+
+def count_truth(task: Task) -> list[int] | None:
+    """Unlabeled examples of every class, where the truth is known: for pictures of the data alone."""
+    truth = task.unlabeled_truth
+    return None if truth is None else torch.bincount(truth, minlength=task.classes).tolist()
 
 
 def _same_end(run: Run, recipe: Recipe) -> bool:
