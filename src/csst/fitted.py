@@ -168,7 +168,7 @@ class FittedModel:
         details = self.full_details
         if not isinstance(self.model, Portfolio):
             return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
-        names = " + ".join(member.name for member in self.model.members)
+        names = " + ".join(self.model.names)
         left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
         return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
 
