@@ -210,7 +210,7 @@ class Fitting:
     cache: str = ""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "folds")
 
 
