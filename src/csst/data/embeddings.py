@@ -28,7 +28,7 @@ from csst.errors import InputError
 
 CHUNK = 2048  # examples in memory at once
 VIEW_TYPE = "<f2"  # views of images are kept in half precision
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+_COLUMNS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def locate_cache(folder: str = "") -> Path:
@@ -118,7 +118,7 @@ class Embedder:
 
     def _embed_all(self, inputs: Examples, what: str, embed: Callable[..., np.ndarray]) -> Tensor:
         vectors = []
-        console = Console(stderr=True)
+        console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
             shown = bar.add_task(f"embedding {what}", total=len(inputs))
             for index in torch.arange(len(inputs)).split(CHUNK):
@@ -263,7 +263,7 @@ def announce(task: Task, embedder: Embedder) -> None:
     plain = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
     size = (2 * vectors + 4 * plain) * width / 1e6
     where = "memory" if store.path is None else str(store.path)
-    Console(stderr=True, soft_wrap=True).print(
+    Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
         f"embedding {plain} images and {vectors} views of them ({weak} weak, {strong} strong of each): at most "
         f"{size:.0f} MB in {where}, which holds {len(store)} vectors already; stopped, it goes on where it was",
         highlight=False,

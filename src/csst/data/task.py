@@ -159,6 +159,12 @@ def as_labels(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def hash_parts(unlabeled: Tensor, *parts: Labeled | None) -> str:
+    """A short fingerprint of the content of tensors: labeled parts in their order, then the unlabeled inputs."""
+    content = [np.asarray(values) for part in parts if part is not None for values in (part.inputs, part.labels)]
+    return split_hash(*content, unlabeled.numpy())
+
+
 def make_task(
     name: str,
     labeled: tuple[Any, Any],
@@ -179,6 +185,5 @@ def make_task(
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
     if class_names is None:
         class_names = tuple(str(c) for c in range(int(max(p.labels.max() for p in parts.values() if len(p))) + 1))
-    arrays = [np.asarray(a) for p in parts.values() for a in (p.inputs, p.labels)] + [inputs.numpy()]
-    more.setdefault("split_hash", split_hash(*arrays))
+    more.setdefault("split_hash", hash_parts(inputs, *parts.values()))
     return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **more)
