@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
-from csst.rules.smooth import SmoothObjective, make_unchecked
+from csst.rules.smooth import SmoothObjective
 from csst.statistics.calibration import Calibration
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import decide_rates

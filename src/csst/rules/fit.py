@@ -19,13 +19,14 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.maths.confusion import make_unchecked
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.candidates import Candidate, all_candidates, sharpness
 from csst.rules.rule import DecisionRule, undo_gain
-from csst.rules.smooth import SmoothObjective, make_unchecked
+from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
-from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
@@ -76,7 +75,7 @@ class SmoothObjective:
     @cached_property
     def by_margins(self) -> bool:
         """Whether recall and coverage say all that the objective reads: true of every sentence."""
-        return isinstance(self.objective, Sentence)
+        return self.objective.reads_margins
 
     @cached_property
     def affine(self) -> Affine | None:
@@ -266,21 +265,3 @@ class SmoothObjective:
 def soft_minimum(values: Tensor, beta: float) -> Tensor:
     """-(1/beta) log mean exp(-beta v)."""
     return -(torch.logsumexp(-beta * values, 0) - float(np.log(len(values)))) / beta
-
-
-def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
-    """A confusion of rates known to be right: the checks look at every value and take their time."""
-    c = Confusion.__new__(Confusion)
-    vars(c).update(rates=rates, prior=prior)
-    return c
-
-
-def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
-    """A confusion with this recall and coverage, through which alone each metric of the language reads it.
-
-    The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
-    """
-    square = (len(prior), len(prior))
-    c = make_unchecked(recall.expand(square), prior)
-    vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
-    return c
