@@ -40,7 +40,7 @@ from csst.training.trainer import Trainer
 METHODS, FOLLOWS_OBJECTIVE = ("erm", "csl", "fixmatch", "csst"), ("csl", "csst")
 #: the class that constraints name, and the bounds on it: recall, precision, both, precision beside a worst case
 NAMED = {"digits": (8, 0.8, 0.8, (0.8, 0.5), 0.7), "fashion": (3, 0.7, 0.7, (0.7, 0.6), 0.6)}
-STEPS, VALIDATION, TOLERANCE = 500, 25, 1e-9
+STEPS, VALIDATION, TOLERANCE = 400, 25, 1e-9
 RESULTS = Path(__file__).parent / "results"
 
 Line = dict[str, Any]
