@@ -31,7 +31,7 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models import build
+from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
@@ -234,6 +234,9 @@ class FittedModel:
             model = unpack(content, str(run.path(MODEL)))
         else:
             model = make_network(folder, recipe, shape, len(names)) if make is None else make()
+            wide = metrics.get("facts", {}).get("embedding_width")
+            if recipe is not None and recipe.frozen and shape != (wide,):
+                model, shape = Projected(model, torch.zeros(wide), torch.zeros(wide, *shape)), (wide,)
             kept = "last." if has_rule else "selected."
             stored = {k[len(kept) :]: v for k, v in load_tensors(content).items() if k.startswith(kept)}
             try:

@@ -57,11 +57,12 @@ class SelfTrainingSettings:
         tau: pseudo-labels with KL(norm(G^T p) || p_m) <= tau are used by csst methods.
         confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
+        unlabeled_prior: class balance of the unlabeled examples, which pseudo-labels and their loss follow: labeled
+            (that of the labels), or estimated at every multiplier update from validation and unlabeled examples.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
         darp_delta: a class keeps its darp_delta * (expected count) most probable entries when refined; 0 keeps all.
-        darp_prior: class fractions to refine to: labeled (those of the labeled examples) or estimated from predictions.
         crest_generations: trainings from scratch of crest methods; training.steps is split among them.
         crest_alpha: class l gives the fraction (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
         crest_temperature: the power of the prior that crest+ aligns to falls from 1 to this over the generations.
@@ -71,11 +72,11 @@ class SelfTrainingSettings:
     tau: float = 0.05
     confidence: float = 0.95
     temperature: float = 0.4
+    unlabeled_prior: Literal["labeled", "estimated"] = "labeled"
     annealing: Literal["off", "linear", "log", "exp"] = "off"
     darp_warmup: float = 0.4
     darp_every: int = 10
     darp_delta: float = 2.0
-    darp_prior: Literal["labeled", "estimated"] = "labeled"
     crest_generations: int = 3
     crest_alpha: float = 1 / 3
     crest_temperature: float = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from csst.errors import InputError
 from csst.theory import (
     GaussianExpansion,
+    MarginSample,
     bayes_bounds,
     boundary,
     check_assumptions,
@@ -65,13 +67,14 @@ def test_generalization_bound():
     L = total * (0.1 + C / (t1 * math.sqrt(n)) + zeta)
     R = total * (0.05 + C / (t2 * math.sqrt(n)) + zeta)
     expected = 1.5 * L + 2.5 * R - 0.2 + 2 * 0.03 + 2.5 * 0.01
-    found = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], n, (t1, t2), W, delta)
+    sample = MarginSample(0.1, 0.05, (t1, t2), n, (1.0, 2.0))
+    found = generalization_bound(5.0, sample, (0.2, 0.03), 0.01, W, delta)
     assert found == pytest.approx(expected)
     # with endless data only the fractions are left, and it is the bound of any classifier
-    endless = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], 10**14, (t1, t2), W, delta)
+    endless = generalization_bound(5.0, replace(sample, examples=10**14), (0.2, 0.03), 0.01, W, delta)
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
     with pytest.raises(InputError, match="thresholds > 0"):
-        generalization_bound(5.0, 0.1, 0.05, 0.2, 0, 0, [1.0], n, (0.0, 0.2), W)
+        generalization_bound(5.0, replace(sample, thresholds=(0.0, 0.2)), (0.2, 0.0), 0.0, W)
 
 
 def test_useful_errors():

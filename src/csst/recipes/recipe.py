@@ -28,6 +28,7 @@ NETWORK_SETTINGS = (
     "data.views.",
     "embedding.draws",
     "embedding.views",
+    "embedding.components",
     "embedding.noise",
 )
 

@@ -5,6 +5,7 @@ What can and what cannot be concluded from them: docs/explanation/theory.md.
 
 from csst.theory.bounds import (
     Assumptions,
+    MarginSample,
     check_assumptions,
     classifier_bound,
     error_fraction,
@@ -15,7 +16,7 @@ from csst.theory.bounds import (
     theoretical_objective,
     useful_errors,
 )
-from csst.theory.consistency import Consistency, weighted_consistency_error
+from csst.theory.consistency import Consistency, Neighborhood, weighted_consistency_error
 from csst.theory.dual import DualityGap, average_multipliers, dual_diagnostics, duality_gap
 from csst.theory.errors import (
     class_fractions,
@@ -38,7 +39,7 @@ from csst.theory.expansion import (
 )
 from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
-from csst.theory.margin import all_layer_margin, layers_of, margin_curve, view_margin
+from csst.theory.margin import MarginSearch, all_layer_margin, layers_of, margin_curve, view_margin
 
 __all__ = [
     "Assumptions",
@@ -48,6 +49,9 @@ __all__ = [
     "DualityGap",
     "Expansion",
     "GaussianExpansion",
+    "MarginSample",
+    "MarginSearch",
+    "Neighborhood",
     "StepExpansion",
     "all_layer_margin",
     "average_multipliers",
