@@ -104,8 +104,8 @@ def fit_learners(
 ) -> FittedModel:
     """Learners on rows, averaged, with their decision rule."""
     has_embeddings = inputs is not None and inputs.is_embedded
-    found = fit_members(rows, learner, objective, deployment_prior, has_embeddings, seed)
-    rule, portfolio = found.fitted, found.portfolio
+    members = fit_members(rows, learner, objective, deployment_prior, has_embeddings, seed)
+    rule, portfolio = members.fitted, members.portfolio
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
     if rows.test is not None:
@@ -129,7 +129,7 @@ def fit_learners(
         about,
         torch.from_numpy(portfolio.prior),
         rows.unlabeled.shape[0],
-        tuple(found.notes),
+        tuple(members.notes),
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
     return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)

@@ -113,7 +113,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     """A fitted rule for metrics.json: what it is expected to give, its test numbers, and what rules could trade off."""
     objective, prior = fitted.objective, fitted.estimate.confusion.prior.numpy()
     drawn = trace_frontier(fitted.evidence, prior, objective, fitted.rule.undo)
-    found = {
+    described = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
         "validation": {
@@ -125,8 +125,8 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
         "frontier_sentence": drawn.sentence,
     }
     if "test" in outputs.parts:
-        found["test"] = measured(outputs.counts("test", fitted), objective)
-    return found
+        described["test"] = measured(outputs.counts("test", fitted), objective)
+    return described
 
 
 def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dict[str, Any], str | None]:
