@@ -195,16 +195,17 @@ def list_cells(sets: list[str], seeds: list[int]) -> Iterator[tuple[str, int, st
 TITLES = {"erm": "ERM", "csl": "CSL", "fixmatch": "FixMatch", "csst": "CSST"}
 INTRO = """# Objectives beyond the paper's
 
-Measured by `benchmarks/objectives.py`: an MLP, {steps} steps, λ every 20 steps (ω = 0.25 decaying linearly), 25 validation
-labels per class, balanced test sets; a seed draws the rows, the weights and which classes are rare. digits: 30 labels of
-the most frequent class, ρ = 10. fashion: 64 principal components of Fashion-MNIST's pixels, 300 labels and 2,400 unlabeled
-rows of the most frequent class, ρ = 100. Cells: mean value on test of the model at the end of training, as trained → with
-the decision rule; in brackets, for sentences with constraints, on how many seeds all of them were met on test with the
-rule. ERM and FixMatch are trained once per seed and get a rule for every objective.
+Measured by `benchmarks/objectives.py`: an MLP, {steps} steps, λ every 20 steps (ω = 0.25 decaying linearly), 25
+validation labels per class, balanced test sets; a seed draws the rows, the weights and which classes are rare.
+digits: 30 labels of the most frequent class, ρ = 10. fashion: 64 principal components of Fashion-MNIST's
+pixels, 300 labels and 2,400 unlabeled rows of the most frequent class, ρ = 100. Cells: mean value on test of
+the model at the end of training, as trained → with the decision rule; in brackets, for sentences with
+constraints, on how many seeds all of them were met on test with the rule. ERM and FixMatch are trained once per
+seed and get a rule for every objective.
 
-The last column is the target: CSST with the rule has the highest mean value or is within one paired standard error of it,
-and meets the constraints at least as often as any other method with its rule. Values of sentences with constraints are
-compared over all seeds, met or not. Cells that were not measured are left out.
+The last column is the target: CSST with the rule has the highest mean value or is within one paired standard
+error of it, and meets the constraints at least as often as any other method with its rule. Values of sentences
+with constraints are compared over all seeds, met or not. Cells that were not measured are left out.
 """
 
 
