@@ -21,8 +21,8 @@ from csst.statistics.rates import RateEstimate
 
 #: draws behind an expectation and an interval; fewer where there are many classes
 DRAWS, FEW_DRAWS, MANY_CLASSES = 400, 60, 100
-#: draws for an expectation are as if from twice the labels, those for intervals as if from half of them
-EXPECTING, DOUBTING = 2.0, 0.5
+#: draws for an expectation are as if from the labels there are, those for intervals as if from half of them
+EXPECTING, DOUBTING = 1.0, 0.5
 #: a high end beyond this is 1
 NEARLY_ONE = 0.995
 
@@ -88,11 +88,11 @@ def estimate_intervals(objective: Objective, estimate: RateEstimate, level: floa
     drawn = list(estimate.draw(number_of_draws(estimate), DOUBTING))
     lowest = expected_minimum(estimate)
     recalls = draw_recalls(estimate, recall, DOUBTING, rng)
-    coverages = np.stack([one.coverage.numpy() for one in drawn])
-    precisions = np.stack([one.precision.numpy() for one in drawn])
+    coverages = np.stack([confusion.coverage.numpy() for confusion in drawn])
+    precisions = np.stack([confusion.precision.numpy() for confusion in drawn])
     coverage, precision = c.coverage.numpy(), c.precision.numpy()
     slack = objective.slack(c).numpy()
-    slacks = np.stack([objective.slack(one).numpy() for one in drawn])
+    slacks = np.stack([objective.slack(confusion).numpy() for confusion in drawn])
     low_recall = interval_from_draws(recall, recalls, lowest, level)
     low_coverage = interval_from_draws(coverage, coverages, float(coverage.min()), level)
     return {

@@ -123,9 +123,9 @@ class Trainer:
         labeled, parts = self.batches.shard(self.batches.labeled.peek()), self.settings.hardware.accumulate
         batch = self.batches.draw(self.step, self.engine.device)
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.random.fork_rng(), self.running_means.track_batch(self.step, labeled, batch.index):
-            # Dropout, too, depends on seed, step and rank only, and the caller's generator is left alone.
-            torch.manual_seed(self.batches.randomness(self.step, DROPOUT).initial_seed())
+        # Dropout, too, depends on seed, step and rank only.
+        seed = self.batches.randomness(self.step, DROPOUT).initial_seed()
+        with self.engine.seeded(seed), self.running_means.track_batch(self.step, labeled, batch.index):
             for number in range(parts):
                 with self.engine.without_sync(self.forward, number < parts - 1):
                     loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
