@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -204,13 +204,18 @@ class FittedModel:
 
     @classmethod
     def load(
-        cls, folder: str | Path, weights: Weights | None = None, make: Callable[[], nn.Module] | None = None
+        cls,
+        folder: str | Path,
+        weights: Weights | None = None,
+        objective: str = "",
+        make: Callable[[], nn.Module] | None = None,
     ) -> FittedModel:
         """The model of a complete run, from its folder alone; or one that `save` wrote.
 
         Args:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
+            objective: another sentence than the run's; its rule is fitted on the examples whose scores the run kept.
             make: makes an untrained network, for one fitted in Python: no recipe in the folder tells which it is.
         """
         run = Run(folder)
@@ -218,10 +223,16 @@ class FittedModel:
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        text = metrics["objective"] if recipe is None else recipe.objective
-        objective = read_objective(text).bind(len(names), names).bind_prior(counts / counts.sum())
+        if recipe is None:
+            wanted = read_objective(objective or metrics["objective"]).bind(len(names), names)
+        else:
+            wanted = recipe.bind_objective(names, objective)
+        wanted = wanted.bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
+        if objective:
+            kept_scores = KeptEvidence.read(folder)
+            rule = fit_point(kept_scores.evidence, kept_scores.prior, wanted, kept_scores.undo).rule
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
         model: nn.Module | Portfolio
         if "members" in metrics:
@@ -238,21 +249,10 @@ class FittedModel:
             model.eval()
         if recipe is None:
             spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
-            return cls(model, rule, objective, names, spec, metrics=metrics)
+            return cls(model, rule, wanted, names, spec, metrics=metrics)
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
-        return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
-
-    def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
-        """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
-
-        Args:
-            folder: of the run that this model was loaded from.
-            objective: a sentence or a short name.
-        """
-        kept = KeptEvidence.read(folder)
-        wanted = kept.bind(read_objective(objective), self.class_names)
-        return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
+        return cls(model, rule, wanted, names, spec, recipe.training.evaluation_batch, metrics)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""

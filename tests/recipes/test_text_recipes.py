@@ -340,7 +340,7 @@ def test_a_frozen_image_network(tmp_path, capsys):
 
 
 def test_the_papers_table_is_in_the_recipes():
-    """tau, weight, batches, learning rate, dual step, steps before an update, confidence, weight decay, rho."""
+    """Paper, tab:hyperparams: tau, weight, batches, lr, dual step, steps per update, confidence, weight decay, rho."""
     table = {
         "imdb-lt-10": (0.1, 0.1, 32, 128, 1e-5, 0.5, 50, 0.9, 1e-2, 10),
         "imdb-lt-100": (0.1, 0.1, 32, 128, 1e-5, 0.5, 50, 0.9, 1e-2, 100),

@@ -23,6 +23,7 @@ HELP = {
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
+    "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
 
@@ -57,6 +58,8 @@ def add_recipe(parser: Parser, base: Recipe) -> None:
             parser.set_defaults({f"{f.name}.{key}": v for key, v in asdict(value).items()})
         elif isinstance(value, bool):
             parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=HELP[f.name])
+        elif isinstance(value, dict):
+            parser.add_argument(f"--{f.name}", type=dict[str, Any], default=value, help=HELP[f.name])
         else:
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
 

@@ -16,6 +16,7 @@ from dataclasses import asdict
 
 import torch
 
+from csst.cli.tables import plain_console
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
@@ -84,11 +85,10 @@ def _translate(trip: RoundTrip, todo: list[Item], total: int, cache: Translation
 def _show_progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
     """A live bar on a terminal, plain lines elsewhere."""
     if sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("translations"), MofNCompleteColumn(), BarColumn(bar_width=30), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True)) as live:
+        with Progress(*columns, console=plain_console(stderr=True)) as live:
             bar = live.add_task("augment", total=total, completed=done)
             yield lambda count: live.advance(bar, count)
         return

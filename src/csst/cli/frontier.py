@@ -10,7 +10,7 @@ from rich.table import Table
 from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
-from csst.maths.language import objective as read_objective
+from csst.fitted import read_recipe
 from csst.report.frontier import frontier_page
 from csst.rules import trace_frontier
 from csst.runs.folder import Run
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     run = Run.open(args.run)
     metrics = run.metrics()
     names, kept = tuple(metrics["class_names"]), KeptEvidence.read(args.run)
-    objective = kept.bind(read_objective(args.objective or run.recipe()["objective"]), names)
+    objective = kept.bind(read_recipe(args.run).bind_objective(names, args.objective), names)
     frontier = trace_frontier(kept.evidence, kept.prior, objective, kept.undo)
     table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
     rows = [("as trained", frontier.unadjusted)]

@@ -6,6 +6,7 @@ import sys
 import time
 from types import TracebackType
 
+from csst.cli.tables import plain_console
 from csst.training.records import Record
 from csst.training.trainer import Trainer
 
@@ -20,7 +21,6 @@ class Progress:
         self.first: tuple[int, float] | None = None
         self.next_line = 0
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
@@ -30,7 +30,7 @@ class Progress:
                 BarColumn(bar_width=20),
                 TextColumn("{task.fields[line]}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=plain_console(stderr=True),
             )
             self.task = self.live.add_task("train", total=steps, line="")
 

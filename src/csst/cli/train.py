@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
+from csst.cli import is_main_process
 from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         )
     with Progress(recipe.training.steps) as progress, ExitStack() as stack:
         watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
-        if args.log and os.environ.get("RANK", "0") == "0":
+        if args.log and is_main_process():
             watchers.append(stack.enter_context(TensorBoard(logs)))
             print(f"look at it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
 
@@ -63,9 +63,10 @@ def main(argv: Sequence[str]) -> int:
                 each(trainer, record)
 
         metrics = execute(recipe, out, args.resume, watch, args.checkpoint_seconds)
+    if not is_main_process():
+        return 0
     page = Path(out) / "report.html"
-    if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
-        write_page(report_page([out]), page)
+    write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")

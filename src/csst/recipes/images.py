@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from csst.data.embeddings import Embedding
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.files import ImageFolder
 from csst.models import Model
 from csst.recipes.recipe import Recipe
-from csst.settings import Dual, Training
+from csst.settings import Dual, Hardware, Training
 
 # BatchNorm's running statistics and the average must catch up within a thousand steps, not a million.
 _MOMENTUM = 0.05
@@ -38,6 +39,26 @@ def cifar10_lt_small() -> Recipe:
         model=Model("wrn-10-1", batchnorm_momentum=_MOMENTUM),
         training=Training(1200, 64, 256, lr=0.03, ema=0.99),
         dual=_DUAL,
+    )
+
+
+def cifar10_lt_encoder() -> Recipe:
+    """CIFAR10-LT, rho = 100, a head on a frozen encoder: csst train cifar10-lt-encoder --data.path FILE --encoder NAME
+
+    Views are embedded once (--embedding.views weak and --embedding.draws strong ones of each training image), so that
+    training takes a minute. Encoders: hf:NAME_OR_FOLDER, or package.module:function such as the EfficientNet-lite0 of
+    examples/efficientnet_lite.py.
+    """
+    return Recipe(
+        "cifar10-lt-encoder",
+        ImageArrays(classes=10, labeled=1000, unlabeled=4000, imbalance=100, validation=25),
+        encoder="hf:google/efficientnet-b0",
+        frozen=True,
+        embedding=Embedding(views=2, draws=4, batch=256),
+        model=Model("mlp", hidden=256, depth=1),
+        training=Training(1500, 64, 256, lr=0.03, ema=0.99),
+        dual=_DUAL,
+        hardware=Hardware(threads=1),
     )
 
 

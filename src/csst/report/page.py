@@ -108,7 +108,8 @@ def _draw_run(run: RunView, is_alone: bool, has_recall: bool) -> list[Drawing]:
         drawings.append(draw_confusion(run))
     if run.journal:
         drawings += [draw_multipliers(run) if run.labels else None, draw_recall_curves(run), draw_used(run)]
-    bounds = find_coverage_bounds(run.objective, run.class_names, run.class_counts) if run.result.recall else []
+    about = (run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    bounds = find_coverage_bounds(*about) if run.result.recall else []
     if bounds:
         drawings += [draw_coverage(run, bounds), draw_coverage_curves(run, bounds) if run.journal else None]
     if is_alone and run.adjusted:

@@ -19,6 +19,7 @@ from csst.fitting import conclude
 from csst.learners.network import Network
 from csst.models import Standardize, build
 from csst.models.encoders import encoder
+from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners
@@ -40,6 +41,7 @@ def execute(
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
     """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
+    recipe = with_absolute_paths(recipe)  # what the folder keeps must be true wherever it is read
     old = find_resumable_run(recipe, folder, resume)
     if old is not None and old.is_complete and _same_end(old, recipe):
         return old.metrics()
@@ -153,7 +155,7 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
 def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
     """Where a run's settings differ from these; what comes after training may."""
     after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
-    return differences({**known, **after}, recipe.as_dict())
+    return differences(absolute_paths({**known, **after}), absolute_paths(recipe.as_dict()))
 
 
 def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
@@ -186,7 +188,7 @@ def begin_training(recipe: Recipe) -> Generations:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
     learner = Network(lambda: network(recipe, task), recipe.method, recipe.settings)
-    training = learner.start(task, recipe.objective, recipe.seed)
+    training = learner.start(task, recipe.bind_objective(task.class_names), recipe.seed)
     assert isinstance(training, Generations)
     return training
 

@@ -35,6 +35,7 @@ class ImageArrays:
         source: what the path is; auto decides by its look.
         classes: how many classes the data must have; 0 takes what is there.
         labeled: labeled images of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the most frequent class.
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
@@ -55,6 +56,7 @@ class ImageArrays:
     validation: int = 0
     test: int = 0
     padding: int = 4
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         data, names, name = self._read()
@@ -83,6 +85,7 @@ class ImageArrays:
             self.imbalance,
             unlabeled_imbalance=self.unlabeled_imbalance,
             unlabeled_reversed=self.unlabeled_reversed,
+            labeled_fraction=self.labeled_fraction,
             seed=seed,
         )
         validation, test = split_held_out(y["y_test"], seed, names, self.validation, self.test)
