@@ -59,7 +59,7 @@ def run_page(text: str, folder: Path, change: Callable[[str], str] = lambda prog
     Args:
         text: the page.
         folder: where it runs.
-        change: makes a Python program shorter, for a quick test.
+        change: makes a program or a command shorter, for a quick test.
     """
     session: dict[str, Any] = {"__name__": "__main__"}
     said = ""
@@ -72,7 +72,7 @@ def run_page(text: str, folder: Path, change: Callable[[str], str] = lambda prog
             elif block.kind == "text":
                 yield Printed(block.body, said, block.start, block.end)
             else:
-                commands = [line[2:] for line in block.body.splitlines() if line.startswith("$ ")]
+                commands = [change(line[2:]) for line in block.body.splitlines() if line.startswith("$ ")]
                 shown = "".join(f"$ {command}\n{run_command(command)}" for command in commands)
                 yield Printed(block.body, shown, block.start, block.end)
 
@@ -106,7 +106,7 @@ def capture(action: Callable[[], object]) -> str:
 
 def differ(expected: str, actual: str) -> str:
     """How two outputs differ, in words; empty where they say the same, with numbers that machines may round apart."""
-    rows = [[line.split() for line in text.splitlines() if line.strip()] for text in (expected, actual)]
+    rows = [[line.split() for line in drop_seconds(text) if line.strip()] for text in (expected, actual)]
     if len(rows[0]) != len(rows[1]):
         return f"{len(rows[0])} lines on the page, {len(rows[1])} printed:\n{actual}"
     for before, after in zip(*rows, strict=True):
@@ -118,6 +118,20 @@ def differ(expected: str, actual: str) -> str:
             if abs(a - b) > 0.05 + 0.1 * abs(a):
                 return f"{a} on the page, {b} printed: {lines[1]!r}"
     return ""
+
+
+def drop_seconds(text: str) -> list[str]:
+    """The lines of an output without the column of a table that says how long something took."""
+    lines, column = [], None
+    for line in text.splitlines():
+        cells = re.split("[┃│]", line)
+        names = [cell.strip() for cell in cells]
+        if "seconds" in names:
+            column = names.index("seconds")
+        elif len(cells) == 1:
+            column = None if line.startswith("└") else column
+        lines.append("│".join(cell for n, cell in enumerate(cells) if n != column or len(cells) == 1))
+    return lines
 
 
 def as_number(text: str) -> float:

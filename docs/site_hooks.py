@@ -41,7 +41,7 @@ def write_settings() -> str:
 
     parts = [
         "# Settings",
-        "Generated from the dataclasses. Each is an argument of `csst train` (`--training.steps 500`), a line of a YAML "
+        "From the dataclasses. Each is an argument of `csst train` (`--training.steps 500`), a line of a YAML "
         "file (`--config`, written by `--print_config`) and a field in Python. Defaults of a recipe may differ: "
         "`csst train RECIPE --help` shows them.",
         "## The recipe itself",
