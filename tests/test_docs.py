@@ -208,3 +208,24 @@ def test_every_sentence_of_the_language_reference_parses():
             csst.objective(sentence)
     for alias, sentence in csst.ALIASES.items():
         assert f"| `{alias}` | `{sentence}` |" in text
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    """The cells of all tables of a page, without stars."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return [[cell.strip().replace("*", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_tables_of_the_readme_are_those_that_were_measured():
+    readme = {row[0]: row[1:] for row in read_rows(ROOT / "README.md")}
+    rows = {row[0]: row for row in read_rows(ROOT / "benchmarks/results/versus.md") if len(row) == 6}
+    for column, name in enumerate(readme[""]):
+        shown = [float(readme[key][column]) for key in readme if key.startswith(("`CSST", "best other"))]
+        measured = [float(rows[name][n].split()[0]) for n in (1, 3)]
+        assert shown == [pytest.approx(value, abs=0.0051) for value in measured], name
+    text = (ROOT / "docs/explanation/effectiveness.md").read_text(encoding="utf-8")
+    section = text.split("## fashion-lt-small, min-recall")[1].split("## ")[0]
+    for column, method in enumerate(("erm", "fixmatch", "la", "csst-fixmatch")):
+        for key, name in (("as trained", method), ("with the decision rule", rf"{method} \+ (?:rule|post-hoc)")):
+            measured = re.search(rf"^\| {name} \| [^|]+ \| ([\d.]+)", section, re.MULTILINE)[1]
+            assert float(readme[key][column]) == pytest.approx(float(measured), abs=0.0051), (key, method)
