@@ -137,7 +137,8 @@ def test_generated_pages_have_every_setting_command_and_name():
     )
     for group in Settings.__dataclass_fields__:
         for name in getattr(Settings(), group).__dataclass_fields__:
-            assert f"| `{group}.{name}` | `{getattr(getattr(Settings(), group), name)}` |" in settings
+            default = getattr(getattr(Settings(), group), name)
+            assert f"| `{group}.{name}` | {'–' if default == '' else f'`{default}`'} |" in settings
     assert "optimizer steps in all" in settings
     for verb in VERBS:
         assert f"usage: csst {verb}" in commands or verb == "recipes"

@@ -232,7 +232,7 @@ def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeyp
     kept = KeptEvidence.read("run")
     labels = {}
     for point in (metrics["adjusted"]["trades"]["ways"]["lowest recall"][i] for i in (0, -1)):
-        fitted = FittedModel.load("run", objective=point["sentence"])
+        fitted = FittedModel.load("run").with_objective("run", point["sentence"])
         again = fit_point(kept.evidence, kept.prior, fitted.objective, kept.undo)
         assert again.estimate.confusion.recall.tolist() == pytest.approx(point["recall"], abs=1e-4)
         assert again.mean_recall == pytest.approx(point["mean_recall"], abs=1e-9)

@@ -34,6 +34,13 @@ def folders(tmp_path):
     return here, there
 
 
+@pytest.fixture
+def without_pages(monkeypatch):
+    """Runs without a report, at which these tests do not look."""
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
+
+
+@pytest.mark.usefixtures("without_pages")
 def test_a_run_with_a_relative_path_is_used_from_any_folder(folders, monkeypatch, capsys):
     here, there = folders
     train = ["train", "array", *STEPS, "--checkpoint_seconds", "0"]
@@ -53,6 +60,7 @@ def test_a_run_with_a_relative_path_is_used_from_any_folder(folders, monkeypatch
     assert "data.path" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_pages")
 def test_so_is_one_of_learners_without_a_network(folders, monkeypatch):
     here, there = folders
     monkeypatch.chdir(here)
@@ -61,6 +69,7 @@ def test_so_is_one_of_learners_without_a_network(folders, monkeypatch):
     assert main(["evaluate", "../here/run"]) == 0
 
 
+@pytest.mark.usefixtures("without_pages")
 def test_a_relative_path_of_an_older_run_is_the_same_where_it_began(folders, monkeypatch):
     here, _ = folders
     monkeypatch.chdir(here)

@@ -26,7 +26,8 @@ ODD = "max min(recall[head], recall[tail]) s.t. coverage[':cat:'] >= 0.1 [/] [bo
 def calls(name):
     """(file, call) for every call of a function with this name in the source."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if f"{name}(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == name:
                 yield path.relative_to(SOURCE).as_posix(), node
 
@@ -122,9 +123,8 @@ def terminal(monkeypatch):
 def test_the_live_line_and_what_is_printed_below_it(terminal):
     record = SimpleNamespace(step=1, recall=[0.1], value=0.2, slack=[], used=None, multipliers=[1.0])
     record.examples_per_second = None
-    trainer = SimpleNamespace(
-        task=SimpleNamespace(class_names=[":cat:"]), multipliers=SimpleNamespace(labels=["recall[head]"])
-    )
+    names, labels = SimpleNamespace(class_names=[":cat:"]), SimpleNamespace(labels=["recall[head]"])
+    trainer = SimpleNamespace(task=names, multipliers=labels, is_complete=False)
     screen = terminal()
     with Progress(10) as progress:
         progress.show(trainer, record)

@@ -10,11 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 
 from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.views import OPERATIONS, SeededDraws, Strong, Weak
 from csst.data.prepared_views import WeakViews, mark_rows, view_keys
+from csst.fitted import FittedModel
+from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
@@ -209,3 +212,48 @@ def test_a_head_trained_from_stored_views_resumes_to_the_bit():
     resumed = execute(made, "parts", resume=True)
     assert resumed["test"] == whole["test"]
     assert resumed["checksums"] == whole["checksums"]
+
+
+# ── Principal components ──
+
+
+def test_components_are_those_of_the_training_images():
+    plain = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2)))
+    out = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=5)))
+    known = torch.cat([plain.labeled.inputs, plain.unlabeled]).numpy()
+    reference = PCA(5, svd_solver="full").fit(known)
+    ours = torch.cat([out.labeled.inputs, out.unlabeled]).numpy()
+    signs = np.sign((ours * reference.transform(known)).sum(0))
+    np.testing.assert_allclose(ours, reference.transform(known) * signs, atol=1e-3)
+    np.testing.assert_allclose(out.test.inputs, reference.transform(plain.test.inputs) * signs, atol=1e-3)
+    for mine, wide in ((out.strong.vectors, plain.strong.vectors), (out.weak.views, plain.weak.views)):
+        expected = reference.transform(wide.flatten(0, 1).float().numpy()) * signs
+        np.testing.assert_allclose(mine.flatten(0, 1).float(), expected, atol=0.3)  # float16
+    drawn = out.weak(out.labeled.inputs, torch.Generator().manual_seed(0))
+    assert not torch.equal(drawn, out.labeled.inputs)  # views are found again by the projected vectors
+    assert out.facts["embedding_width"] == 12
+    assert len(set(out.moments[1])) == 1  # one scale for all
+    assert out.moments[1][0] == pytest.approx(ours.std(), rel=1e-3)
+    same = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=12)))
+    assert same.projection is None
+
+
+def test_a_model_on_components_takes_images_and_is_exported_whole(tmp_path):
+    task(80)
+    base = recipe("cifar10-lt-encoder")
+    data = replace(base.data, path="photos.npz", classes=2, labeled=8, unlabeled=24, imbalance=2, validation=10)
+    made = replace(
+        base,
+        data=replace(data, padding=2),
+        encoder=f"{__name__}:encode",
+        embedding=replace(base.embedding, components=5),
+        training=replace(base.training, steps=20, labeled_batch=8, unlabeled_batch=16),
+        rule="fit",
+    )
+    metrics = execute(made, "run")
+    assert metrics["input_shape"] == [5]
+    fitted = FittedModel.load("run")
+    test = made.data.load(0).test
+    counts = confusion_counts(test.labels, fitted.predict(test.inputs), 2)
+    assert counts.tolist() == metrics["adjusted"]["test"]["confusion"]
+    assert fitted.as_exportable().example.shape == (3, 12)  # what the encoder gives

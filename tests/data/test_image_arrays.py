@@ -278,6 +278,11 @@ def test_wrong_npz(tmp_path, changed, options, message):
         ImageArrays(str(tmp_path / "a.npz"), **{**SMALL, **options}).load(0)
 
 
+def test_a_misspelled_source_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match=r"data\.source must be one of auto, .*; did you mean 'pickles'"):
+        ImageArrays("x", source="pickle")
+
+
 def test_wrong_paths(tmp_path):
     for path, message in (
         ("", "need a path"),

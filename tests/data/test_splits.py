@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import csst
-from csst.data import Digits, Gaussians, Toy, from_arrays, hold_out, long_tail, long_tail_counts
+from csst.data import Digits, Gaussians, Tail, Toy, from_arrays, hold_out, long_tail, long_tail_counts
 from csst.data.tabular.arrays import read_npz
 from csst.statistics.evidence import Evidence
 from csst.statistics.shift import estimate_prior
@@ -27,7 +27,7 @@ def test_the_exponential_long_tail_is_cifar10s():
 
 def test_a_long_tailed_split_has_the_counts_asked_for_and_no_example_twice():
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
-    split = long_tail(labels, 40, 80, 8, unlabeled_imbalance=4, unlabeled_reversed=True, validation=10, test=15, seed=3)
+    split = long_tail(labels, Tail(40, 8), Tail(80, 4, is_reversed=True), validation=10, test=15, seed=3)
     assert np.bincount(labels[split.labeled]).tolist() == long_tail_counts(40, 8, 5)
     assert np.bincount(labels[split.unlabeled]).tolist() == long_tail_counts(80, 4, 5, reverse=True)
     assert np.bincount(labels[split.validation]).tolist() == [10] * 5
@@ -40,7 +40,9 @@ def test_a_long_tailed_split_has_the_counts_asked_for_and_no_example_twice():
 def test_another_amount_of_labels_leaves_the_other_parts_as_they_are(fraction):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
     cut = {"validation": 10, "test": 15, "seed": 3}
-    whole, other = (long_tail(labels, 40, 80, 8, labeled_fraction=part, **cut) for part in (1.0, fraction))
+    whole, other = (
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=part, **cut) for part in (1.0, fraction)
+    )
     for name in ("unlabeled", "validation", "test"):
         assert getattr(whole, name).tolist() == getattr(other, name).tolist()
     counts = [max(1, round(fraction * count)) for count in long_tail_counts(40, 8, 5)]
@@ -50,9 +52,9 @@ def test_another_amount_of_labels_leaves_the_other_parts_as_they_are(fraction):
     every = np.concatenate([other.labeled, other.unlabeled, other.validation, other.test])
     assert len(np.unique(every)) == len(every)
     with pytest.raises(csst.InputError, match="labeled_fraction must be positive"):
-        long_tail(labels, 40, 80, 8, labeled_fraction=0.0)
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=0.0)
     with pytest.raises(csst.InputError, match=r"needs 280 .*\(40 labeled, 80 unlabeled, 160 more labels\)"):
-        long_tail(labels, 40, 80, 8, labeled_fraction=5.0)
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=5.0)
 
 
 @pytest.mark.parametrize("source", [Digits(labeled=16), Toy(labeled=40, unlabeled=60, validation=5, test=5)])
@@ -79,7 +81,7 @@ def test_the_seed_names_the_split():
 
 def test_a_pool_that_is_too_small_is_refused():
     with pytest.raises(csst.InputError, match="needs 120 examples of class 0"):
-        long_tail(np.repeat([0, 1], 100), 40, 80, 2)
+        long_tail(np.repeat([0, 1], 100), Tail(40, 2), Tail(80, 2))
     with pytest.raises(csst.InputError, match="imbalance"):
         long_tail_counts(10, 0.5, 3)
 

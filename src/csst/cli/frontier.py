@@ -10,7 +10,7 @@ from rich.table import Table
 from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
-from csst.fitted import read_recipe
+from csst.fitted import FittedModel
 from csst.report.frontier import frontier_page
 from csst.rules import trace_frontier
 from csst.runs.folder import Run
@@ -31,10 +31,10 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.points < 2:
         raise InputError(f"--points must be at least 2; found {args.points}")
-    run = Run.open(args.run)
-    metrics = run.metrics()
-    names, kept = tuple(metrics["class_names"]), KeptEvidence.read(args.run)
-    objective = kept.bind(read_recipe(args.run).bind_objective(names, args.objective), names)
+    fitted, kept = FittedModel.load(Run.open(args.run).folder), KeptEvidence.read(args.run)
+    if args.objective:
+        fitted = fitted.with_objective(args.run, args.objective)
+    objective = fitted.objective
     frontier = trace_frontier(kept.evidence, kept.prior, objective, kept.undo)
     table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
     rows = [("as trained", frontier.unadjusted)]
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
     show(table)
     print(frontier.sentence)
-    page = run.path("frontier.html")
+    page = Run(args.run).path("frontier.html")
     points = [point.as_dict() for point in frontier.points]
     write_page(frontier_page(args.run, points, frontier.sentence, describe_trades(frontier)), page)
     print(f"figure, and the points to move along: {page}")

@@ -39,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
         help="decide for another sentence than the run's, by a rule fitted now on the examples whose scores it kept",
     )
     args = parser.parse_args(argv)
-    model = FittedModel.load(args.run, objective=args.objective)
+    model = FittedModel.load(args.run)
+    model = model.with_objective(args.run, args.objective) if args.objective else model
     inputs, names = read_examples(model, read_recipe(args.run), args.input, args.column)
     probs = model.probs(inputs)
     labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()

@@ -18,7 +18,7 @@ from csst.runs.execute import assemble
 from csst.runs.folder import Run
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
-from csst.theory.diagnosis import diagnose
+from csst.theory.diagnosis import Effort, diagnose
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
 from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
@@ -59,7 +59,8 @@ def main(argv: Sequence[str]) -> int:
     if measured is None:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
-    found = diagnose(model, task, measured, weights, args.examples, args.draws, args.neighbors, trainer.engine.device)
+    model = model.to(trainer.engine.device)
+    found = diagnose(model, task, measured, weights, Effort(args.examples, args.draws, args.neighbors))
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {found.examples} {part} examples, ± one standard error")

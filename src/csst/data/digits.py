@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.data.splits import long_tail
+from csst.data.splits import Tail, long_tail
 from csst.data.tabular.array_views import ShiftAndErase
 from csst.data.task import Task, make_task
 
@@ -41,13 +41,11 @@ class Digits:
 
         images, labels = load_digits(return_X_y=True)
         pictures = torch.from_numpy(images.reshape(-1, 8, 8) / 16).float()
+        imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
         split = long_tail(
             labels,
-            self.labeled,
-            self.unlabeled,
-            self.imbalance,
-            unlabeled_imbalance=self.unlabeled_imbalance,
-            unlabeled_reversed=self.unlabeled_reversed,
+            Tail(self.labeled, self.imbalance),
+            Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
             labeled_fraction=self.labeled_fraction,
             validation=self.validation,
             test=self.test,

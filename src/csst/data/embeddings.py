@@ -21,7 +21,7 @@ from torch import Tensor
 
 from csst.data.content_store import ContentStore
 from csst.data.images.views import SeededDraws
-from csst.data.prepared_views import Prepared, StorableView, WeakViews, view_keys
+from csst.data.prepared_views import Prepared, StorableView, WeakViews, project, view_keys
 from csst.data.sampling import stream
 from csst.data.task import Examples, Labeled, Task, View, identity_view
 from csst.errors import InputError
@@ -56,6 +56,8 @@ class Embedding:
         max_length: tokens of a text that are read; longer ones are cut.
         draws: strong views of each unlabeled example that are embedded; training draws from them.
         views: weak views of each training image that are embedded; training draws from them and the image itself.
+        components: principal components that are kept of the vectors of images, fitted on the training images; 0 keeps
+            the vectors as they are.
         noise: noise of the strong view beside that, in standard deviations of each feature.
         batch: examples per forward pass of the encoder.
         cache: folder of the embeddings; default $CSST_CACHE or the user's cache folder.
@@ -64,6 +66,7 @@ class Embedding:
     max_length: int = 256
     draws: int = 2
     views: int = 2
+    components: int = 0
     noise: float = 0.0
     batch: int = 64
     cache: str = ""
@@ -216,7 +219,7 @@ def embedded(task: Task, embedder: Embedder) -> Task:
     weak = embed_weak_views(task, embedder, torch.cat([labeled.inputs, unlabeled]))  # type: ignore[list-item]
     draws = [drawn(draw) for draw in range(settings.draws)] if len(unlabeled) else []
     spread = unlabeled.std(0, correction=0) if len(unlabeled) else torch.zeros(width)
-    return replace(
+    vectors = replace(
         task,
         labeled=labeled,
         unlabeled=unlabeled,
@@ -226,6 +229,7 @@ def embedded(task: Task, embedder: Embedder) -> Task:
         strong=Prepared(torch.stack(draws or [unlabeled]), spread, settings.noise),
         facts={**task.facts, "encoder": embedder.fingerprint, "embedding_width": width},
     )
+    return project(vectors, settings.components) if 0 < settings.components < width else vectors
 
 
 def embed_weak_views(task: Task, embedder: Embedder, plain: Tensor) -> View:
@@ -259,7 +263,7 @@ def announce(task: Task, embedder: Embedder) -> None:
     plain = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
     size = (2 * vectors + 4 * plain) * width / 1e6
     where = "memory" if store.path is None else str(store.path)
-    Console(stderr=True, soft_wrap=True).print(
+    Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
         f"embedding {plain} images and {vectors} views of them ({weak} weak, {strong} strong of each): at most "
         f"{size:.0f} MB in {where}, which holds {len(store)} vectors already; stopped, it goes on where it was",
         highlight=False,

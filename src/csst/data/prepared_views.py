@@ -7,13 +7,15 @@ its vector is kept under a key of these three and found again by every run.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from csst.data.images.views import SeededDraws
+from csst.data.task import Labeled, Task
 
 
 @runtime_checkable
@@ -93,3 +95,40 @@ def view_keys(contents: list[bytes], view: StorableView, draw: int) -> list[byte
     """16 bytes for one view of each image with these contents: the key of its vector and the seed of its draws."""
     name = f"{view.fingerprint}-{draw}".encode()
     return [hashlib.sha256(content + name).digest()[:16] for content in contents]
+
+
+def project(task: Task, components: int) -> Task:
+    """The embedded task on the principal components of its training examples.
+
+    All components are scaled by one number, not each by its own: those of small variance are mostly noise, and few
+    labels cannot tell.
+    """
+    known = torch.cat([task.labeled.inputs, task.unlabeled])  # type: ignore[list-item]
+    center = known.mean(0)
+    centered = (known - center).double()
+    directions = torch.linalg.eigh(centered.T @ centered).eigenvectors.flip(1)[:, :components]
+    signs = directions.gather(0, directions.abs().argmax(0, keepdim=True)).sign()  # which side is up is arbitrary
+    basis = (directions * signs).float().contiguous()
+
+    def apply(vectors: Tensor) -> Tensor:
+        return ((vectors.float() - center) @ basis).to(vectors.dtype)
+
+    def part(labeled: Labeled) -> Labeled:
+        return Labeled(apply(labeled.inputs), labeled.labels)  # type: ignore[arg-type]
+
+    labeled, unlabeled = part(task.labeled), apply(task.unlabeled)  # type: ignore[arg-type]
+    plain = torch.cat([labeled.inputs, unlabeled])  # type: ignore[list-item]
+    deviation = float(plain.double().square().mean().sqrt())
+    strong, weak = task.strong, task.weak
+    assert isinstance(strong, Prepared)
+    return replace(
+        task,
+        labeled=labeled,
+        unlabeled=unlabeled,
+        validation=part(task.validation),
+        test=None if task.test is None else part(task.test),
+        weak=WeakViews(plain, apply(weak.views)) if isinstance(weak, WeakViews) else weak,
+        strong=Prepared(apply(strong.vectors), unlabeled.std(0, correction=0), strong.noise),
+        moments=(np.zeros(components), np.full(components, deviation)),
+        projection=(center, basis),
+    )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from types import UnionType
-from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from csst.data.embeddings import Embedding
 from csst.data.task import Task
@@ -15,7 +14,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices, override
 
 #: settings that only training a network heeds, by how their names begin
 NETWORK_SETTINGS = (
@@ -28,6 +27,7 @@ NETWORK_SETTINGS = (
     "data.views.",
     "embedding.draws",
     "embedding.views",
+    "embedding.components",
     "embedding.noise",
 )
 
@@ -100,8 +100,7 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.rule not in ("none", "fit"):
-            raise InputError(f"rule must be none or fit; found {self.rule!r}")
+        check_choices(self, "")
         if self.learner not in LEARNERS:
             raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
         words = ("validation", "labeled", "unlabeled", "uniform")
@@ -149,34 +148,7 @@ def read_group(members: Any, class_names: Sequence[str]) -> list[int | str]:
 
 def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
     """The recipe with these (nested) values; an unknown name is an error."""
-    return _override(recipe, values, where)
-
-
-def _override(old: Any, values: dict[str, Any], where: str) -> Any:
-    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
-    kinds = get_type_hints(type(old))
-    for name, value in values.items():
-        if name not in known:
-            raise InputError(f"there is no setting {where}{name}{nearest(str(name), known)}")
-        nested = is_dataclass(known[name])
-        if nested and not isinstance(value, dict):
-            raise InputError(f"{where}{name} is a group of settings; found {value!r}")
-        if not nested and not _fits(value, kinds[name]):
-            wanted = getattr(kinds[name], "__name__", str(kinds[name]))
-            raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
-        new[name] = _override(known[name], value, f"{where}{name}.") if nested else value
-    return replace(old, **new)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value from a file has a setting's type; whole numbers are numbers, and True and False are not."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
-    if get_origin(kind) is Literal:  # which word it is, the settings themselves check
-        return any(isinstance(value, type(each)) for each in get_args(kind))
-    if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    return isinstance(value, kind) if isinstance(kind, type) and get_origin(kind) is None else True
+    return override(recipe, values, where)
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], where: str = "") -> list[str]:

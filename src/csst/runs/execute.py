@@ -17,7 +17,7 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting import conclude
 from csst.learners.network import Network
-from csst.models import Standardize, build
+from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
@@ -113,12 +113,19 @@ def execute(
         seconds=seconds,
         split_hash=trainer.task.split_hash,
         facts=trainer.task.facts,
+        unlabeled_true_counts=count_truth(trainer.task),
         warnings=list(detector.notes.values()),
     )
     if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
+
+
+def count_truth(task: Task) -> list[int] | None:
+    """Unlabeled examples of every class, where the truth is known: for pictures of the data alone."""
+    truth = task.unlabeled_truth
+    return None if truth is None else torch.bincount(truth, minlength=task.classes).tolist()
 
 
 def _same_end(run: Run, recipe: Recipe) -> bool:
@@ -207,4 +214,4 @@ def network(recipe: Recipe, task: Task) -> nn.Module:
         elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
-    return model
+    return model if task.projection is None else Projected(model, *task.projection)

@@ -167,7 +167,7 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
         return balance, None
     return balance, (
         f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
-        "compare prior.labeled and prior.unlabeled_estimate"
+        "compare prior.labeled and prior.unlabeled_estimate; selftraining.unlabeled_prior says which is learned from"
     )
 
 

@@ -1,7 +1,7 @@
 """Your own images on disk: class folders, a flat folder of unlabeled images, or a CSV of paths and labels.
 
 Every file is checked before training begins. A small set is decoded once into memory, a large one is read as it is
-used, by worker processes if wanted (`ImageFiles`).
+used, by several threads if wanted (`ImageFiles`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import Split, long_tail, split_hash, split_held_out, stratified_pair
+from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
@@ -51,7 +51,7 @@ class ImageFolder:
         imbalance: first over last class of that long tail.
         size: side of the square images, in pixels.
         skip_bad: leave out images that cannot be read, and count them, rather than stop.
-        workers: processes that read images; 0 reads in the training process.
+        workers: threads that read images ahead; 0 reads them when they are needed.
         in_memory_megabytes: a set that decodes to at most this many megabytes is kept in memory.
     """
 
@@ -169,6 +169,6 @@ class ImageFolder:
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:
             return Split(rest, unlabeled, validation, test)
-        tail_counts = self.labeled, self.unlabeled, self.imbalance
-        tail = long_tail(labels[rest], *tail_counts, labeled_fraction=self.labeled_fraction, seed=seed)
+        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
+        tail = long_tail(labels[rest], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)
