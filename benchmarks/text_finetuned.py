@@ -21,6 +21,8 @@ from csst.settings import Dual, Hardware, SelfTrainingSettings
 
 METHODS = ("erm", "csst-uda", "uda")
 RESULTS = Path(__file__).parent / "results"
+#: what follows it in the page is written by hand
+MARK = "<!-- by hand -->"
 COLUMNS = "| method | seed | raw: mean recall | min recall | rule: mean recall | min recall | step | hours |"
 HEAD = """# IMDb with the encoder fine-tuned
 
@@ -71,6 +73,9 @@ def read_frozen_rows(rho: int) -> list[str]:
 
 
 def write_page(args: argparse.Namespace) -> None:
+    """The tables anew, above what the page says about them."""
+    page = RESULTS / "text_finetuned.md"
+    said = page.read_text().partition(MARK)[2] if page.is_file() else ""
     lines = [HEAD.format(steps=args.steps)]
     for rho in (10, 100):
         rows = []
@@ -83,9 +88,7 @@ def write_page(args: argparse.Namespace) -> None:
             lines += [COLUMNS]
             lines += ["|---|---|---|---|---|---|---|---|", *rows, ""]
             lines += [f"## rho = {rho}, frozen, from [text.md](text.md)", "", *read_frozen_rows(rho), ""]
-    notes = RESULTS / "text_finetuned.notes.md"
-    lines += [notes.read_text()] if notes.is_file() else []
-    (RESULTS / "text_finetuned.md").write_text("\n".join(lines))
+    page.write_text("\n".join([*lines, MARK]) + (said or "\n"))
 
 
 def main() -> None:

@@ -110,8 +110,8 @@ def fit_learners(
 ) -> FittedModel:
     """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
     is_embedded = inputs is not None and inputs.is_embedded
-    learned = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
-    rule, portfolio = learned.fitted, learned.portfolio
+    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
+    rule, portfolio = members.fitted, members.portfolio
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
     if rows.test is not None:
@@ -135,7 +135,7 @@ def fit_learners(
         about,
         torch.from_numpy(portfolio.prior),
         rows.unlabeled.shape[0],
-        tuple(learned.notes),
+        tuple(members.notes),
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
     return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)

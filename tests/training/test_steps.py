@@ -76,12 +76,15 @@ def test_whole_numbers_are_copied_and_not_averaged():
     assert counts.item() == 8
 
 
-def test_parts_of_a_batch_are_synchronized_once_at_the_end():
-    made = trainer("erm", "accuracy", replace(SMALL, hardware=Hardware(accumulate=4)))
-    asked, usual = [], made.engine.without_sync
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_parts_of_a_batch_are_synchronized_once_at_the_end(parts):
+    made = trainer("erm", "accuracy", replace(SMALL, hardware=Hardware(accumulate=parts)))
+    asked, sizes, usual = [], [], made.engine.without_sync
     made.engine.without_sync = lambda model, enabled: asked.append(enabled) or usual(model, enabled)
+    made.model.register_forward_hook(lambda module, inputs, out: sizes.append(len(out)))
     made.train_step()
-    assert asked == [True, True, True, False]
+    assert asked == [True] * (parts - 1) + [False]
+    assert sizes == [16 // parts] * parts
 
 
 def test_every_update_compares_multipliers_and_gain_over_processes():

@@ -95,8 +95,8 @@ def execute(
     except Interrupted as stop:
         if saved_at != trainer.step:
             checkpoint()
-        said = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
-        raise Interrupted(stop.number, said) from None
+        sentence = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
+        raise Interrupted(stop.number, sentence) from None
     except Diverged as error:
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
