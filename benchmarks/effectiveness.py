@@ -3,7 +3,7 @@
     python benchmarks/effectiveness.py --data-dir DIR [--write]
 
 DIR holds fashion_mnist.npz and cifar10_pool.npz; without it only digits is run. Every method is reported as trained and
-finished by post-hoc adjustment; only test numbers are compared. Core methods run with --seeds seeds, the further
+with a decision rule; only test numbers are compared. Core methods run with --seeds seeds, the further
 baselines with --further-seeds. The budget is printed first; finished runs in --out are not repeated, so it can be
 stopped and continued. Image runs take 1,200 steps of 32 + 2 × 64 images at half size on one thread each, about 100 s.
 Writes benchmarks/results/effectiveness.md and docs/explanation/effectiveness.md.
@@ -20,8 +20,9 @@ from pathlib import Path
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
 from csst.report.tables import markdown
-from csst.runs.compare import ComparisonRow, Outcome, compare, lines, parallel, run_folder
-from csst.runs.rows import Row, rows
+from csst.runs.compare import compare, count_parallel_runs, run_folder
+from csst.runs.outcomes import ComparisonRow, Outcome, tabulate
+from csst.runs.rows import Row, make_rows
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")
@@ -34,7 +35,7 @@ SECONDS = {"digits": 8, "fashion-lt-small": 45, "cifar10-lt-small": 45}
 def base_of(name: str, data_dir: Path | None) -> Recipe:
     base = recipe(name)
     base = replace(base, selftraining=replace(base.selftraining, unlabeled_weight=0.3))
-    if not FILES[name]:  # what validation chose for finished models, benchmarks/tuning.py
+    if not FILES[name]:  # what validation chose for models with a rule, benchmarks/tuning.py
         return replace(base, dual=replace(base.dual, step_size=0.1))
     data = replace(base.data, path=str((data_dir or Path()) / FILES[name]))  # type: ignore[type-var]
     # Many small steps on small images, and a slow game that starts at G = I: the fitted rule goes the rest of the way.
@@ -45,23 +46,22 @@ def base_of(name: str, data_dir: Path | None) -> Recipe:
 
 
 def verdict(table: list[ComparisonRow], measure: str) -> str:
-    """Is CSST, finished, ahead of the best finished baseline by more than one standard error?
+    """Is CSST, with a rule, ahead of the best baseline with a rule by more than one standard error?
 
     Only rows with all seeds take part: a single lucky seed is no best baseline.
     """
-    finished = [line for line in table if line.is_adjusted]
-    full = [line for line in finished if line.n == max(one.n for one in finished)]
-    ours = next((line for line in full if line.label == "csst-fixmatch"), None)
-    baselines = [line for line in full if not line.label.startswith("csst")]
+    adjusted = [line for line in table if line.rule]
+    full = [line for line in adjusted if line.n == max(other.n for other in adjusted)]
+    ours = next((line for line in full if line.row.label == "csst-fixmatch"), None)
+    baselines = [line for line in full if not line.row.label.startswith("csst")]
     if ours is None or not baselines:
         return "Not enough runs for a verdict."
     other = max(baselines, key=lambda x: x.mean(measure))
     ahead = ours.mean(measure) - other.mean(measure)
-    said = (
-        f"Finished, CSST has {ours.mean(measure):.3f} and the best baseline, {other.label}, {other.mean(measure):.3f}"
-    )
-    if any(ours.missed):
-        said += f" (bounds missed by {sum(ours.missed) / ours.n:.3f} and {sum(other.missed) / other.n:.3f} on average)"
+    said = f"With a rule, CSST has {ours.mean(measure):.3f} and the best baseline, "
+    said += f"{other.row.label}, {other.mean(measure):.3f}"
+    if ours.missed:
+        said += f" (bounds missed by {ours.missed:.3f} and {other.missed:.3f} on average)"
     if ours.n < 2:
         return f"{said}: {ahead:+.3f}, from one seed, so without a standard error."
     error = sqrt(ours.std(measure) ** 2 / ours.n + other.std(measure) ** 2 / other.n)
@@ -102,15 +102,15 @@ def main() -> None:
         for objective in objectives:
             found, out = [], given.out / name
             for words, seeds in ((methods, given.seeds), (FURTHER, given.further_seeds)):
-                chosen = rows(words, [objective])
+                chosen = make_rows(words, [objective])
                 if given.only_finished:
                     found += there(base, chosen, range(seeds), out)
                 elif seeds:
-                    jobs = given.jobs or parallel(base)
+                    jobs = given.jobs or count_parallel_runs(base)
                     found += compare(base, chosen, range(seeds), out, jobs, "fit", Clock())
             if not found:
                 continue
-            table = lines(found)
+            table = tabulate(found)
             missing = each // len(objectives) - sum(len(outcome.metrics) for outcome in found)
             measure = "min_recall" if objective == "min-recall" else "mean_recall"
             title = f"## {name}, {objective}\n\n{base.training.steps} steps of {base.training.labeled_batch} + 2 × "

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--methods", default="fixmatch,csst")
     given = parser.parse_args()
-    lines = ["# Image recipes on a CPU", "", "Objective `max min(recall)`, test set, no post-hoc adjustment.", ""]
+    lines = ["# Image recipes on a CPU", "", "Objective `max min(recall)`, test set, no decision rule.", ""]
     for name, file in FILES.items():
         base = recipe(name)
         base = replace(base, data=replace(base.data, path=str(given.data_dir / file)))  # type: ignore[type-var]

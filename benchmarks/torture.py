@@ -25,9 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 
 import csst.runs.folder as runs
 from csst.errors import InputError
@@ -158,56 +156,13 @@ def kills(base: Path, whole: tuple[Any, ...], seconds: float, tries: int, place:
     return f"SIGKILL {place}", tries, survived
 
 
-# ── Data workers ──
-
-
-def killed_workers(base: Path, tries: int) -> Fault:
-    made, survived = pictures(base / "images"), 0
-    forked(trained, made, base / "images-whole").join()  # this process must not start the server of workers itself
-    whole = outcome(base / "images-whole")
-    for number in range(tries):
-        folder, at = base / f"worker-{number}", random.randrange(0, made.training.steps, made.dual.steps_per_update)
-
-        def kill(trainer: Any, record: Any, at: int = at) -> None:
-            if record.step == at:
-                os.kill(random.choice(multiprocessing.active_children()).pid, signal.SIGKILL)  # type: ignore[arg-type]
-
-        said = base / f"{folder.name}.said"
-        child = forked(trained, made, folder, kill, said)
-        child.join()
-        told = child.exitcode == 2 and "worker process" in said.read_text()
-        survived += told and resumed(made, folder, whole)
-    return "SIGKILL of a data worker", tries, survived
-
-
-def pictures(folder: Path) -> Recipe:
-    rng = np.random.default_rng(0)
-    for label in range(3):
-        (folder / f"class{label}").mkdir(parents=True)
-        for number in range(24):
-            pixels = np.clip(rng.normal(60 + 60 * label, 40, (16, 16, 3)), 0, 255).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / f"class{label}" / f"{number}.png")
-    made = recipe("folder")
-    data = replace(
-        made.data, path=str(folder), size=16, workers=1, in_memory_megabytes=0, labeled=8, unlabeled=8, held_out=0.3
-    )
-    return replace(
-        made,
-        data=data,
-        model=replace(made.model, name="wrn-10-1"),
-        training=replace(made.training, steps=12, labeled_batch=4, unlabeled_batch=8),
-        dual=replace(made.dual, steps_per_update=3),
-        hardware=replace(made.hardware, threads=1),
-    )
-
-
 # ── Signals, through the command itself ──
 
 
 def signals(base: Path, verb: str, number: signal.Signals, tries: int) -> Fault:
     survived, words = 0, [verb, "toy", *WORDS, "--training.steps", "1500"]
     words += ["--checkpoint_seconds", "1000"] if verb == "train" else ["--methods", "csst,erm", "--seeds", "1"]
-    words += [] if verb == "train" else ["--jobs", "2", "--no_rule"]
+    words += [] if verb == "train" else ["--jobs", "2", "--rules", "none"]
     runs_in = [""] if verb == "train" else ["csst-min-recall-0", "erm-min-recall-0"]
     whole = base / f"whole-{verb}"
     if not whole.exists():
@@ -384,7 +339,6 @@ def main() -> None:
         shares = [given.kills - 3 * (given.kills // 5), *[given.kills // 5] * 3]
         for place, tries in zip(("at a random moment", *inside), shares, strict=True):
             done(kills(base, whole, seconds, tries, place))
-        done(killed_workers(base, few))
         for number in (signal.SIGTERM, signal.SIGINT):
             done(signals(base, "train", number, few))
             done(signals(base, "compare", number, max(1, few // 2)))

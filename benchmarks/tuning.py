@@ -1,8 +1,8 @@
-"""Settings for digits with post-hoc adjustment, chosen on validation: python benchmarks/tuning.py [--write]
+"""Settings for digits with a decision rule, chosen on validation: python benchmarks/tuning.py [--write]
 
 The weight of the unlabeled loss for FixMatch and CSST, and for CSST how the multipliers start and move. A setting is
-judged by the value of its finished model, cross-fitted on validation; the test columns show whether that was a good
-choice and decide nothing. Finished runs in --out are kept. Writes benchmarks/results/tuning.md.
+judged by the value of its model with the rule, cross-fitted on validation; the test columns show whether that was a
+good choice and decide nothing. Finished runs in --out are kept. Writes benchmarks/results/tuning.md.
 """
 
 from __future__ import annotations
@@ -67,9 +67,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     seeds = [int(seed) for seed in given.seeds.split(",")]
     print(f"{len(SETTINGS) * len(seeds)} runs of about 10 seconds", file=sys.stderr)
-    lines = ["# Settings for digits with post-hoc adjustment", "", f"Seeds {given.seeds.replace(',', ', ')},"]
+    lines = ["# Settings for digits with a decision rule", "", f"Seeds {given.seeds.replace(',', ', ')},"]
     lines[-1] += " objective `max min(recall)`, mean ± std. The first column of numbers decides, the others do not."
-    lines += ["", "| method | weight | λ⁰ | ω | cross-fitted on validation | test min, finished | test mean, finished "]
+    lines += [
+        "",
+        "| method | weight | λ⁰ | ω | cross-fitted on validation | test min, with the rule | test mean, with the rule ",
+    ]
     lines[-1] += "| test min, as trained | test mean, as trained | n |"
     lines += ["|---" * 10 + "|"]
     for setting in SETTINGS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,13 +31,13 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models import build
+from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, FittedRule, rule_from_dict
+from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
 from csst.runs.folder import Run
-from csst.runs.results import Outputs, describe_fit, pack_outputs
+from csst.runs.results import KeptEvidence, Outputs, describe_fit, pack_outputs
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import compute_logits, summarize_counts
 
@@ -184,12 +184,14 @@ class FittedModel:
             "class_names": list(self.class_names),
             "kind": self.inputs.kind,
             "input_shape": list(self.inputs.shape),
+            "is_embedded": self.inputs.is_embedded,
         }
         return describe_fit(details, self.objective, self.class_names, {**shared, **details.about, **about})
 
     def save(self, folder: str | Path, **about: Any) -> dict[str, Any]:
         """Write the model, its outputs and metrics.json into a run's folder; what metrics.json holds."""
         run, details = Run(folder), self.full_details
+        run.make_folder()
         run.path("metrics.json").unlink(missing_ok=True)  # model and numbers never contradict each other
         content = pack(self.model) if isinstance(self.model, Portfolio) else pack_tensors(details.weights)
         digest = run.write_checked(MODEL, content)
@@ -201,37 +203,65 @@ class FittedModel:
         return metrics
 
     @classmethod
-    def load(cls, folder: str | Path, weights: Weights | None = None) -> FittedModel:
-        """The model of a complete run, from its folder alone.
+    def load(
+        cls,
+        folder: str | Path,
+        weights: Weights | None = None,
+        make: Callable[[], nn.Module] | None = None,
+    ) -> FittedModel:
+        """The model of a complete run, from its folder alone; or one that `save` wrote.
 
         Args:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
+            make: makes an untrained network, for one fitted in Python: no recipe in the folder tells which it is.
         """
-        run, recipe = Run.open(folder), read_recipe(folder)
+        run = Run(folder)
+        recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        objective = read_objective(recipe.objective).bind(len(names), names).bind_prior(counts / counts.sum())
+        if recipe is None:
+            objective = read_objective(metrics["objective"]).bind(len(names), names)
+        else:
+            objective = recipe.bind_objective(names)
+        objective = objective.bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
         model: nn.Module | Portfolio
-        if recipe.uses_network:
-            model = build(recipe.network, shape, len(names), recipe.seed)
-            stored = load_tensors(content)
+        if "members" in metrics:
+            model = unpack(content, str(run.path(MODEL)))
+        else:
+            model = make_network(folder, recipe, shape, len(names)) if make is None else make()
+            wide = metrics.get("facts", {}).get("embedding_width")
+            if recipe is not None and recipe.frozen and shape != (wide,):
+                model, shape = Projected(model, torch.zeros(wide), torch.zeros(wide, *shape)), (wide,)
             kept = "last." if has_rule else "selected."
+            stored = {k[len(kept) :]: v for k, v in load_tensors(content).items() if k.startswith(kept)}
             try:
-                model.load_state_dict({k[len(kept) :]: v for k, v in stored.items() if k.startswith(kept)})
+                model.load_state_dict(stored)
             except RuntimeError as error:
                 reason = " ".join(str(error).split())[:200]
                 raise InputError(f"the weights of the run {folder} do not fit its network any more: {reason}") from None
             model.eval()
-        else:
-            model = unpack(content, str(run.path(MODEL)))
+        if recipe is None:
+            spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
+            return cls(model, rule, objective, names, spec, metrics=metrics)
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
         return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+
+    def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
+        """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
+
+        Args:
+            folder: of the run that this model was loaded from.
+            objective: a sentence or a short name.
+        """
+        kept = KeptEvidence.read(folder)
+        wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective), self.class_names)
+        return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
@@ -269,6 +299,16 @@ def read_recipe(folder: str | Path) -> Recipe:
         ) from None
 
 
+def make_network(folder: str | Path, recipe: Recipe | None, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The untrained network of a run."""
+    if recipe is None:
+        raise InputError(
+            f"{folder} has no recipe.yaml, which says what its network is: give FittedModel.load the function that "
+            "makes an untrained one, make=..."
+        )
+    return build(recipe.network, shape, classes, recipe.seed)
+
+
 def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
     """What the card of a run's model says of the run."""
     if not metrics:
@@ -276,8 +316,8 @@ def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
     numbers = metrics["adjusted"] if has_rule else metrics
     parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
     return {
-        "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics['recipe']}",
-        "data_hash": metrics["split_hash"],
+        "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics.get('recipe', 'none')}",
+        "data_hash": metrics.get("split_hash", "unknown"),
         "measured": {
             part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
             for part, shown in parts

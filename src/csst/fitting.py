@@ -37,6 +37,8 @@ from csst.training.trainer import Trainer
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
 UNLABELED_ROWS = 5000
+#: of examples that are not tensors in memory (texts, image files): each goes through a whole fine-tuned network
+UNLABELED_RAW_ROWS = 2000
 
 OnRecord = Callable[[Generations | CrossFit, Record], None]
 
@@ -110,8 +112,8 @@ def fit_learners(
 ) -> FittedModel:
     """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
     is_embedded = inputs is not None and inputs.is_embedded
-    learned = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
-    rule, portfolio = learned.fitted, learned.portfolio
+    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
+    rule, portfolio = members.fitted, members.portfolio
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
     if rows.test is not None:
@@ -135,7 +137,7 @@ def fit_learners(
         about,
         torch.from_numpy(portfolio.prior),
         rows.unlabeled.shape[0],
-        tuple(learned.notes),
+        tuple(members.notes),
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
     return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)
@@ -161,7 +163,8 @@ def conclude(
         seed: see `fit`.
     """
     batch, device = runner.settings.training.evaluation_batch, runner.engine.device
-    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:UNLABELED_ROWS].sort().values
+    most = UNLABELED_ROWS if isinstance(task.unlabeled, Tensor) else UNLABELED_RAW_ROWS
+    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:most].sort().values
     gain, names, train_prior = runner.multipliers.gain, task.class_names, task.train_prior
 
     def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
@@ -188,7 +191,9 @@ def conclude(
     if last is not None:
         used = copy.deepcopy(selected)
         used.load_state_dict(last)
-        adjusted_outputs = score(used, "last", gain)
+        same_gain = torch.equal(outputs.gain.entries.cpu(), gain.entries.cpu())
+        is_selected = runner.best.step == runner.step and same_gain and not isinstance(runner, CrossFit)
+        adjusted_outputs = outputs if is_selected else score(used, "last", gain)
         evidence = adjusted_outputs.evidence(train_prior, names)
         prior = read_deployment_prior(wanted, evidence)
         adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)

@@ -43,7 +43,7 @@ class Training:
     batchnorm: Literal["separate", "joint"] = "separate"
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
         _within(self, 0, 1, "momentum", "ema")
         _within(self, 0, float("inf"), "weight_decay", "warmup")
@@ -58,11 +58,12 @@ class SelfTrainingSettings:
         tau: pseudo-labels with KL(norm(G^T p) || p_m) <= tau are used by csst methods.
         confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
+        unlabeled_prior: class balance of the unlabeled examples, which pseudo-labels and their loss follow: labeled
+            (that of the labels), or estimated at every multiplier update from validation and unlabeled examples.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
         darp_delta: a class keeps its darp_delta * (expected count) most probable entries when refined; 0 keeps all.
-        darp_prior: class fractions to refine to: labeled (those of the labeled examples) or estimated from predictions.
         crest_generations: trainings from scratch of crest methods; training.steps is split among them.
         crest_alpha: class l gives the fraction (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
         crest_temperature: the power of the prior that crest+ aligns to falls from 1 to this over the generations.
@@ -72,17 +73,17 @@ class SelfTrainingSettings:
     tau: float = 0.05
     confidence: float = 0.95
     temperature: float = 0.4
+    unlabeled_prior: Literal["labeled", "estimated"] = "labeled"
     annealing: Literal["off", "linear", "log", "exp"] = "off"
     darp_warmup: float = 0.4
     darp_every: int = 10
     darp_delta: float = 2.0
-    darp_prior: Literal["labeled", "estimated"] = "labeled"
     crest_generations: int = 3
     crest_alpha: float = 1 / 3
     crest_temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
         _within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
         _positive(self, "darp_every", "crest_generations")
@@ -111,7 +112,7 @@ class Dual:
     rates: Literal["validation", "pooled"] = "validation"
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "steps_per_update")
         _within(self, 0, float("inf"), "step_size")
 
@@ -131,7 +132,7 @@ class Selection:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _within(self, 0, float("inf"), "tolerance", "patience")
 
 
@@ -167,7 +168,7 @@ class Hardware:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "devices", "nodes", "accumulate")
         _within(self, 0, float("inf"), "clip", "threads")
 
@@ -211,7 +212,7 @@ class Fitting:
     cache: str = ""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        check_choices(self)
         _positive(self, "folds")
         _within(self, 0, 20, "rounds")
 
@@ -272,14 +273,18 @@ def _within(settings: Any, low: float, high: float, *names: str) -> None:
             )
 
 
-def _check_choices(settings: Any) -> None:
-    """Refuse a word that the `Literal` of a field does not list."""
+def check_choices(settings: Any, where: str | None = None) -> None:
+    """Refuse a word that the `Literal` of a field does not list, with the nearest that it does.
+
+    Args:
+        settings: a dataclass.
+        where: what comes before a field's name on the command line; None for the group of `Settings`.
+    """
     for name, hint in get_type_hints(type(settings)).items():
-        words = get_args(hint) if get_origin(hint) is Literal else ()
-        if words and getattr(settings, name) not in words:
-            raise InputError(
-                f"{_path(settings, name)} must be one of {', '.join(words)}; found {getattr(settings, name)!r}"
-            )
+        words, value = get_args(hint) if get_origin(hint) is Literal else (), getattr(settings, name)
+        if words and value not in words:
+            place = _path(settings, name) if where is None else f"{where}{name}"
+            raise InputError(f"{place} must be one of {', '.join(words)}; found {value!r}{nearest(str(value), words)}")
 
 
 def _path(settings: Any, name: str) -> str:

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from csst.data.content_store import ContentStore
-from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, hash_contents, locate_cache
-from csst.data.task import Labeled, Task, make_task
-from csst.data.text.texts import Texts, make_texts
+from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents, locate_cache
+from csst.data.prepared_views import Prepared
+from csst.data.task import Labeled, RowTask, Task, make_task
+from csst.data.text.texts import Texts, add_views
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 from tests.helpers.tiny_models import reviews
@@ -257,7 +258,8 @@ def text_task(unlabeled: list[str] | None = None, strong: str = "dropout") -> Ta
     y = torch.tensor([int(label == "good") for label in labels])
     parts = [Labeled(Texts(texts[at::3]), y[at::3]) for at in range(3)]
     unlabeled = reviews(6, 6, seed=1)[0] if unlabeled is None else unlabeled
-    return make_texts("t", ("bad", "good"), parts[0], Texts(unlabeled), parts[1], parts[2], TextViews(strong, 0.5))
+    rows = RowTask("t", ("bad", "good"), parts[0], Texts(unlabeled), parts[1], parts[2], "text", "")
+    return add_views(rows, TextViews(strong, 0.5))
 
 
 class Bag(Counting):

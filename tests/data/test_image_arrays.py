@@ -77,6 +77,9 @@ SMALL = {"labeled": 8, "unlabeled": 10, "imbalance": 4.0}
 def test_the_hash_is_of_the_pixels_and_labels_that_are_used(tmp_path):
     labels = np.tile(np.arange(3), 30)
     same = ImageArrays(npz(tmp_path / "a.npz"), **SMALL).load(0)
+    fewer = ImageArrays(npz(tmp_path / "a.npz"), **SMALL, labeled_fraction=0.5).load(0)
+    assert torch.equal(fewer.unlabeled, same.unlabeled)
+    assert len(fewer.labeled) < len(same.labeled)
     assert ImageArrays(npz(tmp_path / "b.npz"), **SMALL).load(0).split_hash == same.split_hash
     for part, changed in (("train", pixels(labels, 3, 12)), ("test", pixels(np.tile(np.arange(3), 6), 3, 12, seed=1))):
         changed[:, 5, 5] ^= 1  # one pixel of every image
@@ -273,6 +276,11 @@ def test_wrong_npz(tmp_path, changed, options, message):
     np.savez(tmp_path / "a.npz", **{k: v for k, v in {**arrays, **changed}.items() if v is not None})
     with pytest.raises(InputError, match=message):
         ImageArrays(str(tmp_path / "a.npz"), **{**SMALL, **options}).load(0)
+
+
+def test_a_misspelled_source_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match=r"data\.source must be one of auto, .*; did you mean 'pickles'"):
+        ImageArrays("x", source="pickle")
 
 
 def test_wrong_paths(tmp_path):

@@ -1,16 +1,11 @@
-"""Images from disk: real JPEG and PNG files of every kind, damaged ones, hostile ones, and worker processes."""
+"""Images from disk: real JPEG and PNG files of every kind, damaged ones, hostile ones, and threads that read ahead."""
 
 from __future__ import annotations
 
 import functools
-import gc
-import multiprocessing
 import os
 import pickle
-import signal
-import subprocess
 import sys
-import time
 import warnings
 
 import numpy as np
@@ -18,7 +13,7 @@ import pytest
 import torch
 
 from csst.data.images.files import ImageFiles, ImageFolder
-from csst.data.images.reading import AHEAD, decode, read
+from csst.data.images.reading import AHEAD, Readers, decode
 from csst.errors import InputError
 
 Image = pytest.importorskip("PIL.Image")
@@ -54,20 +49,6 @@ def class_folders(root, classes=("ant", "bee", "cat"), each=10, suffix=".jpg", s
             seed = start + 1000 * c + i
             (photograph if i % 2 else shape)(seed).save(root / name / f"{i:03d}{suffix}")
     return str(root)
-
-
-def children():
-    return {child.pid for child in multiprocessing.active_children()}
-
-
-def gone(pids, seconds=10):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        alive = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-        if not (alive if os.path.isdir("/proc") else children() & set(pids)):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 FLAT = {"size": 16}
@@ -155,7 +136,7 @@ def test_exif_turns_the_image(tmp_path):
 
 def test_a_broken_exif_block_does_not_lose_the_image(tmp_path):
     shape(1).save(tmp_path / "a.jpg", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff\xff\xff")
-    assert read([str(tmp_path / "a.jpg")], 8, None)[1] == {}
+    assert Readers().read([str(tmp_path / "a.jpg")], 8)[1] == {}
 
 
 # ── A folder ──
@@ -224,6 +205,15 @@ def test_a_skipped_image_does_not_shift_the_others(tmp_path, memory):
     assert sorted(seen) == sorted({(i, c) for c in range(2) for i in range(10)} - {(1, 0)})
 
 
+@pytest.mark.parametrize("megabytes", [512, 0], ids=["in memory", "as files"])
+def test_an_image_replaced_under_its_name_is_another_split(tmp_path, megabytes):
+    root = class_folders(tmp_path)
+    source = ImageFolder(root, size=8, in_memory_megabytes=megabytes)
+    before = source.load(0).split_hash
+    photograph(77).save(tmp_path / "ant" / "003.jpg")
+    assert source.load(0).split_hash != before
+
+
 def test_memory_and_files_give_the_same_task(tmp_path):
     root = class_folders(tmp_path / "set")
     memory = ImageFolder(root, **FLAT).load(4)
@@ -248,6 +238,10 @@ def test_long_tail_from_folders_and_a_test_folder(tmp_path):
     assert torch.bincount(task.test.labels).tolist() == [2, 2, 3]
     assert min(colors(task.test.inputs))[0] >= 200
     assert not set(colors(task.labeled.inputs)) & set(colors(task.unlabeled))
+    sizes = {"labeled": 8, "unlabeled": 16, "imbalance": 4}
+    fewer = ImageFolder(root, test_path=held, **sizes, labeled_fraction=0.5, **FLAT).load(0)
+    assert torch.equal(fewer.unlabeled_truth, task.unlabeled_truth)
+    assert len(fewer.labeled) < len(task.labeled)
     other = ImageFolder(root, test_path=held, labeled=8, unlabeled=16, imbalance=4, **FLAT).load(1)
     assert colors(other.labeled.inputs) != colors(task.labeled.inputs)
     free = colored(tmp_path / "free", {"x": 5}, red=100)
@@ -479,7 +473,7 @@ def test_postscript_is_never_run(tmp_path):
 
 
 def test_a_hundred_classes_through_workers(tmp_path):
-    before, names = children(), [f"n{c:08d}" for c in range(100)]
+    names = [f"n{c:08d}" for c in range(100)]
     root = class_folders(tmp_path / "train", names, each=3)
     free = tmp_path / "free"
     free.mkdir()
@@ -502,7 +496,6 @@ def test_a_hundred_classes_through_workers(tmp_path):
     assert torch.equal(task.labeled.inputs[torch.arange(64)], plain.labeled.inputs[torch.arange(64)])
     everything = torch.arange(100)
     assert torch.equal(task.validation.inputs[everything], plain.validation.inputs[everything])
-    assert len(children() - before) == 2
 
 
 def files(tmp_path, workers, count=12):
@@ -520,7 +513,7 @@ def test_prefetch_reads_ahead(tmp_path):
     index = torch.tensor([7, 1, 7])
     ahead.prefetch(index)
     ahead.prefetch(index)
-    for job in ahead._ahead[index.numpy().tobytes()]:
+    for job in ahead._ahead[index.numpy().tobytes()][1]:
         job.result()
     for path in ahead.paths:
         os.unlink(path)
@@ -537,63 +530,11 @@ def test_reading_ahead_is_bounded(tmp_path):
     assert torch.equal(ahead[torch.tensor([0])], files(tmp_path, 0)[torch.tensor([0])])
 
 
-def test_a_killed_worker_is_an_error_and_not_a_hang(tmp_path):
-    before = children()
-    examples = files(tmp_path, 2)
-    expected = examples[torch.arange(12)]
-    examples.prefetch(torch.arange(5))
-    for pid in children() - before:
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(0.2)
-    started = time.monotonic()
-    with pytest.raises(InputError, match=r"a worker process that reads images died .* use fewer workers, or 0"):
-        examples[torch.arange(12)]
-    assert time.monotonic() - started < 20
-    assert torch.equal(examples[torch.arange(12)], expected)  # and the next attempt starts new ones
-
-
-def test_workers_end_with_their_files(tmp_path):
-    before = children()
-    examples = files(tmp_path, 2)
-    examples.prefetch(torch.arange(12))
-    examples[torch.arange(4)]
-    own = children() - before
-    assert len(own) == 2
-    part = examples.part(np.array([3, 4]))
-    del examples
-    gc.collect()
-    assert len(part[torch.arange(2)]) == 2  # a part keeps them
-    del part
-    gc.collect()
-    assert gone(own)
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
-@pytest.mark.parametrize("end", [pytest.param("exit", marks=pytest.mark.slow), "killed"])
-def test_workers_end_with_the_program(tmp_path, end):
-    examples = files(tmp_path / "x", 0)
-    (tmp_path / "script.py").write_text(
-        "import multiprocessing, os, signal, sys, torch\n"
-        "from csst.data.images.files import ImageFiles\n"
-        "if __name__ == '__main__':\n"
-        f"    files = ImageFiles({examples.paths!r}, 16, 2)\n"
-        "    files.prefetch(torch.arange(3))\n"
-        "    print(len(files[torch.arange(12)]), *(c.pid for c in multiprocessing.active_children()), flush=True)\n"
-        f"    {'os.kill(os.getpid(), signal.SIGKILL)' if end == 'killed' else 'sys.exit(0)'}\n"
-    )
-    run = subprocess.run([sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, text=True, timeout=60)
-    count, *pids = map(int, run.stdout.split())
-    assert count == 12
-    assert len(pids) == 2
-    assert gone(pids)
-
-
-def test_files_can_be_pickled_without_their_workers(tmp_path):
+def test_files_can_be_pickled(tmp_path):
     examples = files(tmp_path, 1)
     expected = examples[torch.arange(3)]
     copy = pickle.loads(pickle.dumps(examples))
     assert copy.readers.workers == 1
-    assert copy.readers._pool is None
     assert torch.equal(copy[torch.arange(3)], expected)
 
 

@@ -114,7 +114,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path, via, calls, capsys):
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("translations 8/32"):  # the first two groups are made, and at least the first is saved
+        if line.startswith("translations  8/32"):  # the first two groups are made, and at least the first is saved
             break
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -1,8 +1,9 @@
-"""Gamma, the bounds' formulas, the assumptions, the break-even, and the paper's remaining examples."""
+"""Gamma, the bounds' formulas, the assumptions, and the paper's remaining examples."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import torch
 from csst.errors import InputError
 from csst.theory import (
     GaussianExpansion,
+    MarginSample,
     bayes_bounds,
     boundary,
-    break_even,
     check_assumptions,
     error_fraction,
     from_pair,
@@ -66,24 +67,14 @@ def test_generalization_bound():
     L = total * (0.1 + C / (t1 * math.sqrt(n)) + zeta)
     R = total * (0.05 + C / (t2 * math.sqrt(n)) + zeta)
     expected = 1.5 * L + 2.5 * R - 0.2 + 2 * 0.03 + 2.5 * 0.01
-    found = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], n, (t1, t2), W, delta)
+    sample = MarginSample(0.1, 0.05, (t1, t2), n, (1.0, 2.0))
+    found = generalization_bound(5.0, sample, (0.2, 0.03), 0.01, W, delta)
     assert found == pytest.approx(expected)
     # with endless data only the fractions are left, and it is the bound of any classifier
-    endless = generalization_bound(5.0, 0.1, 0.05, 0.2, 0.03, 0.01, [1.0, 2.0], 10**14, (t1, t2), W, delta)
+    endless = generalization_bound(5.0, replace(sample, examples=10**14), (0.2, 0.03), 0.01, W, delta)
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
     with pytest.raises(InputError, match="thresholds > 0"):
-        generalization_bound(5.0, 0.1, 0.05, 0.2, 0, 0, [1.0], n, (0.0, 0.2), W)
-
-
-def test_break_even():
-    """Theorem 1 promises exactly the labeler's own error at the break-even, and less above it."""
-    for g, star, R in ((3.5, 0.01, 0.002), (8.0, 0.02, 0.0), (math.inf, 0.01, 0.01)):
-        at = break_even(g, star, R)
-        assert theorem_bound(g, at, star, R) == pytest.approx(at)
-        assert theorem_bound(g, 2 * at, star, R) < 2 * at
-        assert theorem_bound(g, at / 2, star, R) > at / 2
-    assert break_even(3.0, 0.01, 0.0) == math.inf
-    assert break_even(4.0, 0.0, 0.0) == 0.0
+        generalization_bound(5.0, replace(sample, thresholds=(0.0, 0.2)), (0.2, 0.0), 0.0, W)
 
 
 def test_useful_errors():

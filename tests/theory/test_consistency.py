@@ -12,8 +12,8 @@ from csst.data import Toy
 from csst.data.tabular.array_views import Noise
 from csst.data.task import identity_view
 from csst.errors import InputError
-from csst.theory import two_gaussians, weighted_consistency_error
-from csst.theory.consistency import attacked, floats
+from csst.theory import Neighborhood, two_gaussians, weighted_consistency_error
+from csst.theory.consistency import as_floats, attack
 from csst.theory.features import features, features_of_views
 
 
@@ -27,19 +27,20 @@ def half(x, generator):
     return x + 0.5
 
 
-def test_views_by_loops():
+def test_views_by_loops(monkeypatch):
     """Paper, Sec. 3.2, R_{B,w}: sum_ij w_ij P_i(some view is classified otherwise), by plain loops."""
     model = linear([[0.0], [1.0]], [0.0, 0.0])
     x, y = torch.tensor([[-2.0], [-0.3], [-0.1], [0.2], [-0.4], [3.0]]).double(), torch.tensor([0, 0, 0, 1, 1, 1])
     w = [[0.5, 0.1], [0.0, 0.4]]
     crosses = [-0.5 < float(v) <= 0 for v in x]
     expected = 0.6 * sum(crosses[:3]) / 3 + 0.4 * sum(crosses[3:]) / 3
-    found = weighted_consistency_error(model, x, y, w, half, draws=1)
+    found = weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1))
     assert found.value == pytest.approx(expected)
     assert found.rates == pytest.approx((2 / 3, 1 / 3))
     assert found.standard_error == pytest.approx(math.sqrt(0.6**2 * 2 / 27 + 0.4**2 * 2 / 27))
     # in batches it is the same
-    assert weighted_consistency_error(model, x, y, w, half, draws=1, batch=2).value == pytest.approx(expected)
+    monkeypatch.setattr("csst.theory.consistency.BATCH", 2)
+    assert weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1)).value == pytest.approx(expected)
 
 
 def test_more_draws_find_more():
@@ -48,7 +49,7 @@ def test_more_draws_find_more():
     model = linear([[-1.9, 0.0], [1.9, 0.0], [0.0, 0.0]], [-1.8, -1.8, 0.0]).float()
     x, y = task.validation.inputs, task.validation.labels
     values = [
-        weighted_consistency_error(model, x, y, torch.eye(3) / 3, Noise(torch.ones(2), 0.3), draws=n).value
+        weighted_consistency_error(model, x, y, torch.eye(3) / 3, Neighborhood(Noise(torch.ones(2), 0.3), n)).value
         for n in (1, 4, 16)
     ]
     assert 0 < values[0] < 0.8 * values[1] < values[1] < 0.8 * values[2] < 0.8
@@ -68,7 +69,7 @@ def test_ball_around_a_linear_classifier():
                 gap = scores[row, label[row]] - scores[row, j]
                 apart = (model.weight[label[row]] - model.weight[j]).norm().detach()
                 distance[row] = min(float(distance[row]), float(gap / apart))
-    found, worst = attacked(model, x, label, radius)
+    found, worst = attack(model, x, label, radius)
     clear = (distance - radius).abs() > 0.01
     assert ((found != label) == (distance < radius))[clear].all()
     assert clear.sum() > 250
@@ -85,7 +86,9 @@ def test_balls_match_the_closed_form():
     x[:, 0] += apart * y
     # log w_i - d/2 |x - tau_i|^2, less what both share
     model = linear([[0.0] * 4, [d * apart, 0.0, 0.0, 0.0]], [math.log(0.7), math.log(0.3) - d / 2 * apart**2])
-    found = weighted_consistency_error(model, x, y, torch.diag(torch.tensor(weights)), identity_view, 1, radius=r)
+    found = weighted_consistency_error(
+        model, x, y, torch.diag(torch.tensor(weights)), Neighborhood(identity_view, 1, radius=r)
+    )
     assert found.value == pytest.approx(two_gaussians(apart, weights, d, r).consistency, abs=4 * found.standard_error)
     assert found.value > 0.08
 
@@ -99,7 +102,9 @@ def test_pictures_and_texts():
             x = x.float() / 255 if x.dtype == torch.uint8 else x
             return torch.stack([x.mean(1), torch.full_like(x[:, 0], 0.5)], 1)
 
-    found = weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, identity_view, 1, radius=5.0)
+    found = weighted_consistency_error(
+        Bright(), pictures, y, torch.eye(2) / 2, Neighborhood(identity_view, 1, radius=5.0)
+    )
     assert found.value == pytest.approx(1.0)  # within 5 pixel ranges everything can be changed
 
     class Words(nn.Module):
@@ -118,35 +123,38 @@ def test_pictures_and_texts():
 
     labels = torch.tensor([0, 1])
     found = weighted_consistency_error(
-        Words(), Texts(), labels, torch.eye(2) / 2, lambda texts, g: [t + "!" for t in texts], 1
+        Words(), Texts(), labels, torch.eye(2) / 2, Neighborhood(lambda texts, g: [t + "!" for t in texts], 1)
     )
     assert found.rates == (1.0, 0.0)
     with pytest.raises(InputError, match="inputs that are numbers; found list"):
-        weighted_consistency_error(Words(), Texts(), labels, torch.eye(2) / 2, identity_view, 1, radius=0.1)
+        weighted_consistency_error(
+            Words(), Texts(), labels, torch.eye(2) / 2, Neighborhood(identity_view, 1, radius=0.1)
+        )
     with pytest.raises(InputError, match=r"found torch\.int64"):
-        floats(torch.tensor([[1, 2]]))
+        as_floats(torch.tensor([[1, 2]]))
     with pytest.raises(InputError, match="takes tensors"):
-        weighted_consistency_error(Bright(), Texts(), labels, torch.eye(2) / 2, identity_view, 1)
+        weighted_consistency_error(Bright(), Texts(), labels, torch.eye(2) / 2, Neighborhood(identity_view, 1))
     with pytest.raises(InputError, match="draws >= 1"):
-        weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, identity_view, 0)
+        weighted_consistency_error(Bright(), pictures, y, torch.eye(2) / 2, Neighborhood(identity_view, 0))
 
 
 def test_the_model_is_left_as_it_was():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.9)).train()
     x, y = torch.randn(10, 2), torch.tensor([0, 1] * 5)
     assert (
-        weighted_consistency_error(model, x, y, torch.eye(2), identity_view, 3).value == 0.0
+        weighted_consistency_error(model, x, y, torch.eye(2), Neighborhood(identity_view, 3)).value == 0.0
     )  # no dropout while measuring
     assert model.training
 
 
-def test_features_are_what_the_last_linear_layer_sees():
+def test_features_are_what_the_last_linear_layer_sees(monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     x = torch.randn(5, 2, 2)
     expected = torch.relu(model[1](x.flatten(1))).detach()
     assert torch.equal(features(model, x), expected)
     assert not model[3]._forward_pre_hooks
-    twice = features_of_views(model, x, lambda batch, g: batch + torch.randn((), generator=g), draws=2, batch=3)
+    monkeypatch.setattr("csst.theory.features.BATCH", 3)
+    twice = features_of_views(model, x, lambda batch, g: batch + torch.randn((), generator=g), draws=2)
     assert twice.shape == (5, 2, 3)
     assert torch.equal(features_of_views(model, x)[:, 0], expected)
     assert torch.equal(features(nn.Flatten(), x), x.flatten(1))  # no linear layer: the scores

@@ -16,7 +16,7 @@ from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
-from csst.theory.diagnosis import Diagnosis, _best_case, diagnose
+from csst.theory.diagnosis import Diagnosis, Effort, _best_case, diagnose
 from csst.theory.words import promise, sentences
 
 SMALL = {"training": {"steps": 40}, "data": {"validation": 30, "test": 40}}
@@ -137,7 +137,7 @@ def test_the_numbers_are_those_of_the_parts():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 3))
     w = torch.diag(torch.tensor([0.5, 0.3, 0.2]))
-    found = diagnose(model, task, task.test, w, draws=2)
+    found = diagnose(model, task, task.test, w, Effort(draws=2))
     x, y = task.test.inputs, task.test.labels
     own, weak, strong = (model(x + shift).argmax(1) for shift in (0.0, 0.3, -0.4))
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from csst.errors import InputError
 from csst.models import mlp
-from csst.theory import all_layer_margin, layers_of, margin_curve, margin_histogram, view_margin
-from csst.theory.margin import disturbed
+from csst.theory import MarginSearch, Neighborhood, all_layer_margin, layers_of, margin_curve, view_margin
+from csst.theory.margin import disturb
 
 
 def network(*widths, activation=False, seed=0):
@@ -63,14 +63,14 @@ def test_two_linear_layers_against_a_grid():
         assert float(found[row]) <= best + 1e-9  # a grid can only miss
 
 
-def test_disturbed_by_loops():
+def test_disturb_by_loops():
     """Paper, appendix "All-Layer Margin": h_i = f_i(h_{i-1}) + xi_i |h_{i-1}|."""
     net = nn.Sequential(*layers_of(network(3, 4, 2, activation=True)))
     x, noise = torch.randn(1, 3).double(), [torch.randn(1, 4).double(), torch.randn(1, 2).double()]
     h1 = net[0](x).detach() + noise[0] * math.sqrt(sum(float(v) ** 2 for v in x[0]))
     h2 = net[1](h1) + noise[1] * math.sqrt(sum(float(v) ** 2 for v in h1[0]))
-    assert torch.allclose(disturbed(net, x, noise), h2)
-    assert torch.allclose(disturbed(net, x, None), network(3, 4, 2, activation=True)(x))
+    assert torch.allclose(disturb(net, x, noise), h2)
+    assert torch.allclose(disturb(net, x, None), network(3, 4, 2, activation=True)(x))
 
 
 def test_upper_bound_that_random_search_does_not_beat():
@@ -82,14 +82,14 @@ def test_upper_bound_that_random_search_does_not_beat():
     found = all_layer_margin(net, x, y)
     assert (found > 0).all()
     assert (found < math.inf).all()
-    assert (all_layer_margin(net, x, y, restarts=6) <= found + 1e-12).all()
+    assert (all_layer_margin(net, x, y, MarginSearch(restarts=6)) <= found + 1e-12).all()
     grouped = nn.Sequential(*layers_of(net))
     for row in range(10):
         many = x[row : row + 1].expand(4000, 4)
         noise = [torch.randn(4000, width).double() for width in (8, 8, 3)]
         size = sum(n.square().sum(1) for n in noise).sqrt()
         scaled = [n / size[:, None] * float(found[row]) * 0.999 for n in noise]
-        assert (disturbed(grouped, many, scaled).argmax(1) == y[row]).all()
+        assert (disturb(grouped, many, scaled).argmax(1) == y[row]).all()
 
 
 def test_layers():
@@ -118,6 +118,8 @@ def test_layers():
         layers_of(nn.Bilinear(2, 2, 2))
     with pytest.raises(InputError, match="no layer with parameters"):
         layers_of(nn.Sequential(nn.Flatten()))
+    with pytest.raises(InputError, match="restarts, steps and rivals >= 1"):
+        MarginSearch(rivals=0)
     with pytest.raises(InputError, match="each example needs a class"):
         all_layer_margin(conv, pictures, y[:2])
 
@@ -132,7 +134,7 @@ def test_margin_over_views():
     def moved(batch, generator):
         return batch + 0.2
 
-    found = view_margin(net, x, moved, draws=1)
+    found = view_margin(net, x, Neighborhood(moved, draws=1))
     for row in range(30):
         margins = []
         for point in (x[row], x[row] + 0.2):
@@ -140,19 +142,16 @@ def test_margin_over_views():
             gap = float(s[label[row]] - s[1 - label[row]])
             margins.append(max(0.0, gap / (math.sqrt(2) * float(point.norm()))))
         assert float(found[row]) == pytest.approx(min(margins), rel=1e-9, abs=1e-12)
-    wider = view_margin(net, x, moved, draws=1, radius=0.5)
+    wider = view_margin(net, x, Neighborhood(moved, draws=1, radius=0.5))
     assert (wider <= found + 1e-9).all()
     assert (wider == 0).sum() > (found == 0).sum()
 
 
-def test_curves_and_histograms():
+def test_curves():
     """Paper, rw-finite-bd and lw-finite-bd: E[1(m <= t)] with 1/n, or with the masses of P_w."""
     margins = torch.tensor([0.0, 0.1, 0.2, math.inf], dtype=torch.float64)
     assert margin_curve(margins, [0.0, 0.1, 0.15, 5.0]).tolist() == [0.25, 0.5, 0.5, 0.75]
     masses = torch.tensor([0.4, 0.3, 0.2, 0.1])
     assert margin_curve(margins, 0.1, masses).tolist() == pytest.approx([0.7])
-    fractions, edges = margin_histogram(margins, bins=2, masses=masses)
-    assert fractions.tolist() == pytest.approx([0.4, 0.5])
-    assert edges.tolist() == pytest.approx([0.0, 0.1, 0.2])
     with pytest.raises(InputError, match="one mass"):
         margin_curve(margins, 0.1, masses[:2])

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from csst.errors import InputError
-from csst.theory import FiniteSpace, exact_expansion, gamma, lemma_bound, theorem_bound, theoretical_objective
+from csst.theory import exact_expansion, gamma, lemma_bound, theorem_bound, theoretical_objective
 from csst.theory.bounds import classifier_bound
 from tests.theory.plain import c_of, instance
 
@@ -117,18 +116,11 @@ def test_bound_of_any_classifier():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_terms_match_brute_force(seed):
-    """Paper, def:c-exp-def, assump:c-exp, R_{B,w} and err_w: the library's finite spaces equal plain loops."""
-    space, pl, rng = instance(seed)
-    balls = np.array([[z in space.balls[x] for z in range(space.n)] for x in range(space.n)])
-    made = FiniteSpace(np.array(space.P), balls)
-    F = tuple(rng.randrange(space.K) for _ in range(space.n))
-    assert made.error(F, space.w) == pytest.approx(space.err(F))
-    assert made.consistency(F, space.w) == pytest.approx(space.R(F))
-    assert made.disagreement(F, pl, space.w) == pytest.approx(space.L(F, pl))
-    assert made.distribution(space.w).tolist() == pytest.approx(space.Q)
-    assert [set(np.flatnonzero(row)) for row in made.neighbors] == space.N
-    c, pairs = made.expansion(space.w), space.expansion()
+def test_expansion_matches_brute_force(seed):
+    """Paper, def:c-exp-def and assump:c-exp: the expansion of P_w over all sets equals plain loops."""
+    space, pl, _ = instance(seed)
+    near = np.array([[z in space.N[x] for z in range(space.n)] for x in range(space.n)])
+    c, pairs = exact_expansion(space.Q, near), space.expansion()
     for p in (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, *(size for size, _ in pairs[:20])):
         assert c(p) == pytest.approx(max(1.0, min(c_of(pairs, p), 1 / p))), p
     err_pl = space.err(pl)
@@ -141,10 +133,6 @@ def test_a_point_is_its_own_neighbor():
     assert [lonely(0.3), lonely(1.0)] == [1.0, 1.0]
 
 
-def test_finite_spaces_refuse_nonsense():
-    with pytest.raises(InputError, match="distributions"):
-        FiniteSpace(np.array([[0.5, 0.4]]), np.eye(2))
-    with pytest.raises(InputError, match="without empty rows"):
-        FiniteSpace(np.array([[0.5, 0.5]]), np.zeros((2, 2)))
+def test_all_sets_of_many_points_are_too_many():
     with pytest.raises(InputError, match="at most 20 points"):
-        FiniteSpace(np.full((2, 21), 1 / 21), np.eye(21)).expansion(torch.eye(2))
+        exact_expansion(np.full(21, 1 / 21), np.eye(21))

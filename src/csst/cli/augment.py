@@ -10,18 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 import torch
 
+from csst.cli.progress import Progress
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
 from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, parse_via
 
-LINES = 10
 Item = tuple[str, int]  # a text and the number of the copy
 
 
@@ -67,42 +66,20 @@ def _translate(trip: RoundTrip, todo: list[Item], total: int, cache: Translation
     Groups are cut in the order of the file and stored whole, so that a run that is continued forms the same groups.
     """
     empty, saved = 0, time.monotonic()
-    with _show_progress(total, total - len(todo)) as advance:
+    before = total - len(todo)
+    with Progress(total, "translations", before) as progress:
+        progress.update(before)
         for start in range(0, len(todo), trip.batch):
             group = todo[start : start + trip.batch]
             translations = trip.translate([text for text, _ in group], [copy for _, copy in group])
             empty += translations.count("")
             cache.add((text, copy, new or text) for (text, copy), new in zip(group, translations, strict=True))
-            advance(len(group))
+            done = before + start + len(group)
+            progress.update(done, is_last=done == total)
             if time.monotonic() - saved >= save_every:
                 cache.save()
                 saved = time.monotonic()
     return empty
-
-
-@contextmanager
-def _show_progress(total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """A live bar on a terminal, plain lines elsewhere."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("translations"), MofNCompleteColumn(), BarColumn(bar_width=30), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True)) as live:
-            bar = live.add_task("augment", total=total, completed=done)
-            yield lambda count: live.advance(bar, count)
-        return
-    first, start, line = done, time.monotonic(), done
-
-    def advance(count: int) -> None:
-        nonlocal done, line
-        done += count
-        if done >= line or done == total:
-            left = (time.monotonic() - start) / (done - first) * (total - done)
-            print(f"translations {done}/{total}  {left:.0f} s left", file=sys.stderr, flush=True)
-            line = done + max(1, total // LINES)
-
-    yield advance
 
 
 def _choose_device(name: str) -> str:

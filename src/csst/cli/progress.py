@@ -6,6 +6,7 @@ import sys
 import time
 from types import TracebackType
 
+from csst.cli.tables import plain_console
 from csst.training.records import Record
 from csst.training.trainer import Trainer
 
@@ -13,26 +14,31 @@ LINES = 10
 
 
 class Progress:
-    """Step, worst-class recall, objective, used fraction, the largest multiplier, speed and time left."""
+    """How far a long command is: of `total` steps, or of something else.
 
-    def __init__(self, steps: int) -> None:
-        self.steps, self.live = steps, None
+    Args:
+        total: how many there are.
+        what: is counted.
+        done: how many were done before.
+    """
+
+    def __init__(self, total: int, what: str = "step", done: int = 0) -> None:
+        self.total, self.what, self.live = total, what, None
         self.first: tuple[int, float] | None = None
-        self.next_line = 0
+        self.next_line = done
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
             self.live = Bar(
-                TextColumn("step"),
+                TextColumn(what),
                 MofNCompleteColumn(),
                 BarColumn(bar_width=20),
                 TextColumn("{task.fields[line]}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=plain_console(stderr=True),
             )
-            self.task = self.live.add_task("train", total=steps, line="")
+            self.task = self.live.add_task(what, total=total, completed=done, line="")
 
     def __enter__(self) -> Progress:
         return self
@@ -41,25 +47,30 @@ class Progress:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, trainer: Trainer, record: Record) -> None:
-        line = described(trainer, record)
+    def update(self, done: int, line: str = "", is_last: bool = False) -> None:
+        """Show how many are done, and a line about the newest of them."""
         if self.live is not None:
             self.live.start()  # only now: embedding, before the first record, has a bar of its own
-            self.live.update(self.task, completed=record.step, line=line)
-        elif record.step >= self.next_line or trainer.is_complete:
-            print(f"step {record.step:>6}/{self.steps}  {line}{self._left(record.step)}", file=sys.stderr, flush=True)
-            self.next_line = record.step + max(1, self.steps // LINES)
+            self.live.update(self.task, completed=done, line=line)
+        elif done >= self.next_line or is_last:
+            place = f"{self.what} {done:>{len(str(self.total))}}/{self.total}"
+            print("  ".join(filter(None, (place, line, self._left(done)))), file=sys.stderr, flush=True)
+            self.next_line = done + max(1, self.total // LINES)
 
-    def _left(self, step: int) -> str:
+    def show(self, trainer: Trainer, record: Record) -> None:
+        """Step, worst-class recall, objective, used fraction, the largest multiplier, speed and time left."""
+        self.update(record.step, describe(trainer, record), trainer.is_complete)
+
+    def _left(self, done: int) -> str:
         if self.first is None:
-            self.first = (step, time.perf_counter())
+            self.first = (done, time.perf_counter())
             return ""
         begun, at = self.first
-        left = (time.perf_counter() - at) / max(1, step - begun) * (self.steps - step)
-        return f"  {left:.0f} s left"
+        left = (time.perf_counter() - at) / max(1, done - begun) * (self.total - done)
+        return f"{left:.0f} s left"
 
 
-def described(trainer: Trainer, record: Record) -> str:
+def describe(trainer: Trainer, record: Record) -> str:
     """One line: worst recall 0.71 · objective 0.71 · used 0.83 · λ recall['8'] 0.31 · 12,000/s"""
     worst = min(range(len(record.recall)), key=record.recall.__getitem__)
     parts = [

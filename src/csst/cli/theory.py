@@ -18,7 +18,7 @@ from csst.runs.execute import assemble
 from csst.runs.folder import Run
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
-from csst.theory.diagnosis import diagnose
+from csst.theory.diagnosis import Effort, diagnose
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
 from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
@@ -59,11 +59,12 @@ def main(argv: Sequence[str]) -> int:
     if measured is None:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
-    found = diagnose(model, task, measured, weights, args.examples, args.draws, args.neighbors, trainer.engine.device)
+    model = model.to(trainer.engine.device)
+    diagnosis = diagnose(model, task, measured, weights, Effort(args.examples, args.draws, args.neighbors))
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
-    print(f"measured on {found.examples} {part} examples, ± one standard error")
-    print("\n".join(sentences(found)))
+    print(f"measured on {diagnosis.examples} {part} examples, ± one standard error")
+    print("\n".join(sentences(diagnosis)))
     print("\n".join(["", *dual_lines(trainer, task, model, journal)]))
     return 0
 
@@ -85,7 +86,7 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     game = trainer.multipliers
     if not len(game.value):
         return ["The method's objective has no multipliers, so there is no second player to look at."]
-    found = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
+    diagnostics = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
     scores = compute_logits(
         model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device
     )
@@ -93,16 +94,16 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     fractions = torch.bincount(labels, minlength=task.classes).double() / len(labels)
     calibrated = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
     probs = torch.softmax(torch.from_numpy(calibrated) + fractions.log(), 1)
-    lines = [f"Multipliers over {found['updates']} updates:"]
+    lines = [f"Multipliers over {diagnostics['updates']} updates:"]
     for name, value in (("last", torch.tensor(journal[-1]["multipliers"])), ("average", average_multipliers(journal))):
         gap = duality_gap(game.objective, value, probs, task.validation.labels, scores.argmax(1))
         lines.append(
             f"  duality gap, {name + ' multipliers':<21} {gap.gap:.3f}   the best rule found against them is worth "
             f"{gap.best_response:.3f}, the classifier at its worst {gap.worst:.3f}"
         )
-    if found["entropy"] is not None:
-        lines.append(f"  {'payoffs that count':<34} {found['effective']:.1f} of {len(found['last'])}")
-    return [*lines, *(f"  ! {said}" for said in found["warnings"])]
+    if diagnostics["entropy"] is not None:
+        lines.append(f"  {'payoffs that count':<34} {diagnostics['effective']:.1f} of {len(diagnostics['last'])}")
+    return [*lines, *(f"  ! {warning}" for warning in diagnostics["warnings"])]
 
 
 def gaussian(argv: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Tasks: where examples come from, how they are split, how they are viewed."""
 
 from csst.data.digits import Digits
-from csst.data.splits import Split, hold_out, long_tail, long_tail_counts
+from csst.data.splits import Split, Tail, hold_out, long_tail, long_tail_counts
 from csst.data.tabular.arrays import Arrays, from_arrays
 from csst.data.task import Examples, Labeled, Task, View, make_task
 from csst.data.toy import Gaussians, Toy
@@ -13,6 +13,7 @@ __all__ = [
     "Gaussians",
     "Labeled",
     "Split",
+    "Tail",
     "Task",
     "Toy",
     "View",

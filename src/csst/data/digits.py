@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.data.splits import long_tail
+from csst.data.splits import Tail, long_tail
 from csst.data.tabular.array_views import ShiftAndErase
 from csst.data.task import Task, make_task
 
@@ -18,6 +18,7 @@ class Digits:
 
     Args:
         labeled: labeled examples of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled examples of the most frequent class.
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
@@ -33,19 +34,19 @@ class Digits:
     unlabeled_reversed: bool = False
     validation: int = 25
     test: int = 40
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         from sklearn.datasets import load_digits
 
         images, labels = load_digits(return_X_y=True)
         pictures = torch.from_numpy(images.reshape(-1, 8, 8) / 16).float()
+        imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
         split = long_tail(
             labels,
-            self.labeled,
-            self.unlabeled,
-            self.imbalance,
-            unlabeled_imbalance=self.unlabeled_imbalance,
-            unlabeled_reversed=self.unlabeled_reversed,
+            Tail(self.labeled, self.imbalance),
+            Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
+            labeled_fraction=self.labeled_fraction,
             validation=self.validation,
             test=self.test,
             seed=seed,

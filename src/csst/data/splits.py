@@ -49,33 +49,57 @@ def long_tail_counts(head: int, imbalance: float, classes: int, reverse: bool = 
     return counts[::-1] if reverse else counts
 
 
+@dataclass(frozen=True)
+class Tail:
+    """A long tail of examples.
+
+    Args:
+        head: examples of the most frequent class (the paper's N1 or M1).
+        imbalance: most frequent over rarest class (rho).
+        is_reversed: whether the last class is the most frequent.
+    """
+
+    head: int
+    imbalance: float
+    is_reversed: bool = False
+
+    def counts(self, classes: int) -> list[int]:
+        """Examples of every class, (K,)."""
+        return long_tail_counts(self.head, self.imbalance, classes, self.is_reversed)
+
+
 def long_tail(
     labels: np.ndarray,
-    labeled: int,
-    unlabeled: int,
-    imbalance: float,
+    labeled: Tail,
+    unlabeled: Tail,
     *,
-    unlabeled_imbalance: float | None = None,
-    unlabeled_reversed: bool = False,
+    labeled_fraction: float = 1.0,
     validation: int = 0,
     test: int = 0,
     seed: int = 0,
 ) -> Split:
     """Cut a pool into a long-tailed training set and balanced validation and test sets.
 
-    labeled, unlabeled: examples of the most frequent class (the paper's N1 and M1). imbalance: rho.
-    unlabeled_imbalance: a different rho for the unlabeled part, None for the same. unlabeled_reversed: its most
-    frequent class is the labeled part's rarest. validation, test: examples per class.
+    Args:
+        labels: class indices of the pool, (N,).
+        labeled: the labeled part.
+        unlabeled: the unlabeled part; none if its head is 0.
+        labeled_fraction: less than 1 takes labels away, more adds some that no part had; the other parts stay as they
+            are.
+        validation: examples per class.
+        test: examples per class.
+        seed: of the choice.
     """
     labels = np.asarray(labels)
     classes = int(labels.max()) + 1
-    rho = imbalance if unlabeled_imbalance is None else unlabeled_imbalance
     wanted = {
         "test": [test] * classes,
         "validation": [validation] * classes,
-        "labeled": long_tail_counts(labeled, imbalance, classes),
-        "unlabeled": long_tail_counts(unlabeled, rho, classes, unlabeled_reversed) if unlabeled else [0] * classes,
+        "labeled": labeled.counts(classes),
+        "unlabeled": unlabeled.counts(classes) if unlabeled.head else [0] * classes,
     }
+    more = scale_counts(wanted["labeled"], labeled_fraction)
+    wanted["more labels"] = [max(0, kept - count) for kept, count in zip(more, wanted["labeled"], strict=True)]
     rng = np.random.default_rng(seed)
     parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
     for c in range(classes):
@@ -84,15 +108,23 @@ def long_tail(
         if need > len(order):
             raise InputError(
                 f"the split needs {need} examples of class {c} "
-                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items())}); the pool has {len(order)}: "
-                "lower the counts"
+                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items() if any(counts))}); "
+                f"the pool has {len(order)}: lower the counts"
             )
-        at = 0
+        start = 0
         for name, counts in wanted.items():
-            parts[name].append(order[at : at + counts[c]])
-            at += counts[c]
+            parts[name].append(order[start : start + counts[c]])
+            start += counts[c]
+        parts["labeled"][c] = np.concatenate([parts["labeled"][c], parts["more labels"][c]])[: more[c]]
     joined = {name: np.sort(np.concatenate(pieces)) for name, pieces in parts.items()}
     return Split(joined["labeled"], joined["unlabeled"], joined["validation"], joined["test"])
+
+
+def scale_counts(counts: Sequence[int], fraction: float) -> list[int]:
+    """A fraction of every class's examples, at least 1; more than they are where it is above 1."""
+    if not fraction > 0:
+        raise InputError(f"labeled_fraction must be positive; found {fraction}")
+    return [max(1, round(fraction * count)) for count in counts]
 
 
 def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:

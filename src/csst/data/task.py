@@ -51,7 +51,8 @@ class Task:
 
     Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
     pseudo-labels were right. `moments` are mean and deviation of every feature, by which a network standardizes; None
-    takes those of the labeled and unlabeled examples. `make_task` builds one from arrays.
+    takes those of the labeled and unlabeled examples. `projection` is what embeddings were projected by: their mean
+    (D,) and the directions (D, components) that were kept. `make_task` builds one from arrays.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Task:
     split_hash: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
     moments: tuple[np.ndarray, np.ndarray] | None = None
+    projection: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
@@ -157,6 +159,12 @@ def as_labels(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def hash_parts(unlabeled: Tensor, *parts: Labeled | None) -> str:
+    """A short fingerprint of the content of tensors: labeled parts in their order, then the unlabeled inputs."""
+    content = [np.asarray(values) for part in parts if part is not None for values in (part.inputs, part.labels)]
+    return split_hash(*content, unlabeled.numpy())
+
+
 def make_task(
     name: str,
     labeled: tuple[Any, Any],
@@ -177,6 +185,5 @@ def make_task(
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
     if class_names is None:
         class_names = tuple(str(c) for c in range(int(max(p.labels.max() for p in parts.values() if len(p))) + 1))
-    arrays = [np.asarray(a) for p in parts.values() for a in (p.inputs, p.labels)] + [inputs.numpy()]
-    more.setdefault("split_hash", split_hash(*arrays))
+    more.setdefault("split_hash", hash_parts(inputs, *parts.values()))
     return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **more)

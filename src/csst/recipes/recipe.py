@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -10,9 +10,11 @@ from csst.data.embeddings import Embedding
 from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.learners import LEARNERS
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, override
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices, override
 
 #: settings that only training a network heeds, by how their names begin
 NETWORK_SETTINGS = (
@@ -24,6 +26,8 @@ NETWORK_SETTINGS = (
     "data.validation",
     "data.views.",
     "embedding.draws",
+    "embedding.views",
+    "embedding.components",
     "embedding.noise",
 )
 
@@ -47,10 +51,10 @@ class Custom:
     def load(self, seed: int) -> Task:
         if ":" not in self.source:
             raise InputError("the custom recipe needs a dataset: csst train custom --data.source package.module:name")
-        made = load(self.source, "a dataset")(seed)
-        if not isinstance(made, Task):
-            raise InputError(f"{self.source} must return a csst.data.Task; found {type(made).__name__}")
-        return made
+        task = load(self.source, "a dataset")(seed)
+        if not isinstance(task, Task):
+            raise InputError(f"{self.source} must return a csst.data.Task; found {type(task).__name__}")
+        return task
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Recipe:
         frozen: whether the encoder stays as it is.
         rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
             predictions then follow it.
+        groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
+            paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
     """
@@ -84,6 +90,7 @@ class Recipe:
     frozen: bool = False
     rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
+    groups: dict[str, Any] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -93,8 +100,7 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if self.rule not in ("none", "fit"):
-            raise InputError(f"rule must be none or fit; found {self.rule!r}")
+        check_choices(self, "")
         if self.learner not in LEARNERS:
             raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
         words = ("validation", "labeled", "unlabeled", "uniform")
@@ -123,9 +129,21 @@ class Recipe:
     def settings(self) -> Settings:
         return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
 
+    def bind_objective(self, class_names: Sequence[str], text: str = "") -> Objective:
+        """The objective for these classes and the recipe's groups of them; or another objective, in words."""
+        groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
+        return read_objective(text or self.objective).bind(len(class_names), class_names, groups)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for YAML."""
         return asdict(self)
+
+
+def read_group(members: Any, class_names: Sequence[str]) -> list[int | str]:
+    """The classes of a group, written 0,1,2 or cat,dog or as a list; a number is an index if no class has that name."""
+    words = [word.strip() for word in members.split(",")] if isinstance(members, str) else members
+    words = words if isinstance(words, (list, tuple)) else [words]
+    return [int(word) if str(word) not in class_names and str(word).isdecimal() else str(word) for word in words]
 
 
 def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
@@ -133,23 +151,23 @@ def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> R
     return override(recipe, values, where)
 
 
-def differences(one: dict[str, Any], other: dict[str, Any], where: str = "") -> list[str]:
+def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:
     """Where two recipes differ, as 'training.steps: 100 → 200'."""
-    found = []
-    for key in sorted({*one, *other}):
-        a, b = one.get(key), other.get(key)
+    changes = []
+    for key in sorted({*before, *after}):
+        a, b = before.get(key), after.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            found += differences(a, b, f"{where}{key}.")
+            changes += differences(a, b, f"{where}{key}.")
         elif a != b:
-            found.append(f"{where}{key}: {a} → {b}")
-    return found
+            changes.append(f"{where}{key}: {a} → {b}")
+    return changes
 
 
 def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
     """Stop if settings of a network were changed and no network is trained, which would ignore them."""
     if recipe.uses_network:
         return
-    unused = [one for one in differences(base.as_dict(), recipe.as_dict()) if one.startswith(NETWORK_SETTINGS)]
+    unused = [change for change in differences(base.as_dict(), recipe.as_dict()) if change.startswith(NETWORK_SETTINGS)]
     if unused:
         raise InputError(
             f"learner {recipe.learner} trains no network, which these settings are for ({'; '.join(unused[:5])}): add "
@@ -160,10 +178,10 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
 def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
     """A recipe by name, or by `package.module:name` of a function that returns one."""
     if ":" in name:
-        made = load(name, "a recipe")()
-        if not isinstance(made, Recipe):
-            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(made).__name__}")
-        return replace(made, name=name)
+        recipe = load(name, "a recipe")()
+        if not isinstance(recipe, Recipe):
+            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(recipe).__name__}")
+        return replace(recipe, name=name)
     if name not in known:
         raise InputError(f"unknown recipe {name!r}{nearest(name, known) or '; recipes: ' + ', '.join(known)}")
     return known[name]()

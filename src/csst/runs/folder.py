@@ -50,13 +50,16 @@ class Run:
     def create(cls, folder: str | Path, recipe: dict[str, Any]) -> Run:
         """A new folder."""
         run = cls(folder)
-        try:
-            run.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"the run's folder {folder} cannot be written: {error}") from None
+        run.make_folder()
         run.write("environment.json", json.dumps(environment(), indent=2))
         run.describe(recipe)
         return run
+
+    def make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"the run's folder {self.folder} cannot be written: {error}") from None
 
     def describe(self, recipe: dict[str, Any]) -> None:
         self.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
@@ -76,10 +79,10 @@ class Run:
         return self.folder / name
 
     def recipe(self) -> dict[str, Any]:
-        found = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
-        if not isinstance(found, dict):
+        settings = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
+        if not isinstance(settings, dict):
             raise InputError(f"{self.path('recipe.yaml')} holds no settings: restore it, or start a new run")
-        return found
+        return settings
 
     @property
     def is_complete(self) -> bool:
@@ -189,8 +192,8 @@ class Run:
                 wrong.append(str(error))
                 continue
             if state is not None:
-                for said in wrong:
-                    warnings.warn(f"{said}; going on from {name}, the one before it", stacklevel=2)
+                for sentence in wrong:
+                    warnings.warn(f"{sentence}; going on from {name}, the one before it", stacklevel=2)
                 return state
         if wrong:
             raise InputError(
@@ -256,7 +259,19 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": read_processor(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
         "command": sys.argv,
     }
+
+
+def read_processor() -> str:
+    """The processor's name; where the system keeps it to itself, its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), "") or platform.processor() or platform.machine()

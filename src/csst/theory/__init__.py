@@ -5,7 +5,7 @@ What can and what cannot be concluded from them: docs/explanation/theory.md.
 
 from csst.theory.bounds import (
     Assumptions,
-    break_even,
+    MarginSample,
     check_assumptions,
     classifier_bound,
     error_fraction,
@@ -16,11 +16,10 @@ from csst.theory.bounds import (
     theoretical_objective,
     useful_errors,
 )
-from csst.theory.consistency import Consistency, weighted_consistency_error
+from csst.theory.consistency import Consistency, Neighborhood, weighted_consistency_error
 from csst.theory.dual import DualityGap, average_multipliers, dual_diagnostics, duality_gap
 from csst.theory.errors import (
     class_fractions,
-    gain_of_weights,
     least_error,
     sampling_weights,
     shifted,
@@ -33,14 +32,14 @@ from csst.theory.expansion import (
     Expansion,
     GaussianExpansion,
     StepExpansion,
+    exact_expansion,
     from_pair,
     largest_error,
     mixture_expansion,
 )
-from csst.theory.finite import FiniteSpace, exact_expansion
 from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
-from csst.theory.margin import all_layer_margin, layers_of, margin_curve, margin_histogram, view_margin
+from csst.theory.margin import MarginSearch, all_layer_margin, layers_of, margin_curve, view_margin
 
 __all__ = [
     "Assumptions",
@@ -49,14 +48,15 @@ __all__ = [
     "Consistency",
     "DualityGap",
     "Expansion",
-    "FiniteSpace",
     "GaussianExpansion",
+    "MarginSample",
+    "MarginSearch",
+    "Neighborhood",
     "StepExpansion",
     "all_layer_margin",
     "average_multipliers",
     "bayes_bounds",
     "boundary",
-    "break_even",
     "check_assumptions",
     "class_fractions",
     "classifier_bound",
@@ -67,7 +67,6 @@ __all__ = [
     "error_fraction",
     "exact_expansion",
     "from_pair",
-    "gain_of_weights",
     "gamma",
     "generalization_bound",
     "knn_graph",
@@ -76,7 +75,6 @@ __all__ = [
     "least_error",
     "lemma_bound",
     "margin_curve",
-    "margin_histogram",
     "mixture_expansion",
     "random_expansion",
     "sampling_weights",

@@ -1,4 +1,4 @@
-"""What the theory promises: gamma, the lemma, Theorem 1, the break-even, the generalization bound.
+"""What the theory promises: gamma, the lemma, Theorem 1 and the generalization bound.
 
 Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
 written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
@@ -91,51 +91,61 @@ def classifier_bound(
     return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
 
 
+@dataclass(frozen=True)
+class MarginSample:
+    """What a sample from P_w says of a network's margins.
+
+    Args:
+        margin_fraction: (1/n) sum 1(m(Phi, x, F_pl(x)) <= t1).
+        view_margin_fraction: (1/n) sum 1(m_B(Phi, x) <= t2).
+        thresholds: t1 and t2.
+        examples: n.
+        complexities: C(F_i) of every layer, the user's.
+    """
+
+    margin_fraction: float
+    view_margin_fraction: float
+    thresholds: tuple[float, float]
+    examples: int
+    complexities: tuple[float, ...]
+
+    def terms(self, delta: float) -> tuple[float, float]:
+        """The fractions of P_w plus what a sample of n leaves open, at all but probability delta."""
+        (first, second), layers = self.thresholds, float(np.sum(self.complexities))
+        if not (first > 0 and second > 0 and self.examples > 0 and 0 < delta < 1 and layers >= 0):
+            raise InputError(
+                f"the bound needs thresholds > 0, examples > 0, 0 < delta < 1 and complexities >= 0; "
+                f"found {self.thresholds}, {self.examples}, {delta}, {layers}"
+            )
+        rest = math.sqrt((math.log(1 / delta) + math.log(self.examples)) / self.examples)
+        slope = layers / math.sqrt(self.examples)
+        return self.margin_fraction + slope / first + rest, self.view_margin_fraction + slope / second + rest
+
+
 def generalization_bound(
     gamma: float,
-    margin_share: float,
-    view_margin_share: float,
-    err_pl: float,
-    err_star: float,
+    sample: MarginSample,
+    errors: tuple[float, float],
     consistency_star: float,
-    complexities: Any,
-    examples: int,
-    thresholds: tuple[float, float],
     weights: Any,
     delta: float = 0.05,
-    constant: float = 1.0,
 ) -> float:
     """`classifier_bound` from a sample drawn from P_w, with probability 1 - delta. Paper, appendix "All-Layer Margin".
 
-    margin_share: (1/n) sum 1(m(Phi, x, F_pl(x)) <= t1); view_margin_share: (1/n) sum 1(m_B(Phi, x) <= t2).
-    complexities: C(F_i) of every layer, the user's; thresholds: t1 and t2. Fractions are of P_w, so they are multiplied
-    by |w|_1. The paper hides constants and logarithms in O~: they are `constant`, so read the result as an order of
-    magnitude. "<=" where the paper prints "=".
+    Fractions are of P_w, so they are multiplied by |w|_1. The paper hides constants and logarithms in O~; they are 1
+    here, so read the result as an order of magnitude. "<=" where the paper prints "=".
+
+    Args:
+        gamma: c(p_w), above 1.
+        sample: the margins' terms.
+        errors: err_w of F_pl and of F*.
+        consistency_star: R_{B,w}(F*).
+        weights: w, (K, K), non-negative.
+        delta: the probability with which it may fail.
     """
-    first, second = thresholds
-    total, layers = total_weight(weights), float(np.sum(complexities))
-    if not (first > 0 and second > 0 and examples > 0 and 0 < delta < 1 and layers >= 0):
-        raise InputError(
-            f"the bound needs thresholds > 0, examples > 0, 0 < delta < 1 and complexities >= 0; "
-            f"found {thresholds}, {examples}, {delta}, {layers}"
-        )
-    rest = constant * math.sqrt((math.log(1 / delta) + math.log(examples)) / examples)
-    slope = constant * layers / math.sqrt(examples)
-    disagreement = total * (margin_share + slope / first + rest)
-    consistency = total * (view_margin_share + slope / second + rest)
-    return classifier_bound(gamma, disagreement, consistency, consistency_star, err_pl, err_star)
-
-
-def break_even(gamma: float, err_star: float, consistency_star: float) -> float:
-    """The err_w(F_pl) above which Theorem 1 promises less error than F_pl has, at a given gamma; infinite up to 3.
-
-    [(gamma+1) err_w(F*) + 4 gamma R_{B,w}(F*)] / (gamma - 3)
-    """
-    if not gamma > GAMMA:
-        return math.inf
-    if gamma == math.inf:
-        return err_star + 4 * consistency_star
-    return ((gamma + 1) * err_star + 4 * gamma * consistency_star) / (gamma - GAMMA)
+    total = total_weight(weights)
+    disagreement, consistency = (total * term for term in sample.terms(delta))
+    return classifier_bound(gamma, disagreement, consistency, consistency_star, *errors)
 
 
 def useful_errors(c: Expansion, err_star: float, consistency_star: float, weights: Any) -> tuple[float, float] | None:
@@ -181,7 +191,7 @@ def check_assumptions(
             f"err_w(F_pl) + err_w(F*) = {err_pl + err_star:.3f} exceeds |w|_1 = {total:.3f}: the labeler is too wrong"
         )
     fraction = min((err_pl + err_star) / total, 1.0)
-    found = c(fraction) if fraction > 0 else math.inf
+    factor = c(fraction) if fraction > 0 else math.inf
     if 2 * floor >= total / GAMMA:
         against.append(
             f"no classifier has err_w below {floor:.3f} with these weights, so p_w is at least {2 * floor / total:.2f} "
@@ -191,15 +201,15 @@ def check_assumptions(
         against.append(
             f"p_w = {fraction:.3f} is at least 1/3, so gamma <= 1/p_w cannot exceed 3: the labeler is too wrong"
         )
-    elif not found > GAMMA:
-        against.append(f"gamma = {found:.2f} is not above 3: sets as large as the mistakes do not expand enough")
-    promise = theorem_bound(found, err_pl, err_star, consistency_star) if found > 1 else None
+    elif not factor > GAMMA:
+        against.append(f"gamma = {factor:.2f} is not above 3: sets as large as the mistakes do not expand enough")
+    promise = theorem_bound(factor, err_pl, err_star, consistency_star) if factor > 1 else None
     if not against and promise is not None and promise >= err_pl:
         against.append(
             f"err_w(F*) = {err_star:.3f} and R_B,w(F*) = {consistency_star:.3f} are not negligible beside "
             f"err_w(F_pl) = {err_pl:.3f}: the bound {promise:.3f} is no improvement"
         )
-    return Assumptions(fraction, found, promise, tuple(against))
+    return Assumptions(fraction, factor, promise, tuple(against))
 
 
 def _at_least_0(**values: float) -> None:

@@ -21,6 +21,9 @@ from csst.errors import InputError
 from csst.models.huggingface.text import EncodesTexts
 from csst.theory.errors import check_weights, weighted_rate
 
+#: examples that go through a model at a time
+BATCH = 1024
+
 
 @dataclass(frozen=True)
 class Consistency:
@@ -36,57 +39,80 @@ class Consistency:
     radius: float
 
 
-def weighted_consistency_error(
-    model: nn.Module,
-    x: Examples,
-    y: Tensor,
-    weights: Any,
-    views: View,
-    draws: int = 8,
-    radius: float = 0.0,
-    steps: int = 20,
-    batch: int = 1024,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-) -> Consistency:
-    """A lower bound of R_{B,w} from `draws` views of each example, each attacked within an l2 ball if radius > 0.
+@dataclass(frozen=True)
+class Neighborhood:
+    """B(x): the points within a radius of a view of x, as far as they are looked at.
 
-    x: examples with their classes y. views: the augmentation, as a task has it. radius: in units of the model's input,
-    where pixels of images count from 0 to 1. steps: of the attack (projected gradient ascent).
+    Args:
+        views: the augmentation, as a task has it.
+        draws: how many views of each example are drawn.
+        radius: of the l2 ball around each, in units of the model's input, where pixels of images count from 0 to 1.
+        steps: of the attack within the ball (projected gradient ascent).
     """
-    if draws < 1 or not 0 <= radius < float("inf") or steps < 1:
-        raise InputError(
-            f"needed: draws >= 1, radius >= 0 and steps >= 1; found draws = {draws}, radius = {radius}, steps = {steps}"
-        )
+
+    views: View
+    draws: int = 8
+    radius: float = 0.0
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        if self.draws < 1 or not 0 <= self.radius < float("inf") or self.steps < 1:
+            raise InputError(
+                f"needed: draws >= 1, radius >= 0 and steps >= 1; found draws = {self.draws}, radius = {self.radius}, "
+                f"steps = {self.steps}"
+            )
+
+
+def weighted_consistency_error(
+    model: nn.Module, x: Examples, y: Tensor, weights: Any, around: Neighborhood, seed: int = 0
+) -> Consistency:
+    """A lower bound of R_{B,w}(F) = sum_ij w_ij P_i(F is not constant on B(x)). Paper, Sec. 3.2.
+
+    Args:
+        model: F.
+        x: n examples.
+        y: their classes, (n,).
+        weights: w, (K, K), non-negative.
+        around: B(x), from drawn views, each attacked if its radius is above 0.
+        seed: of the views.
+    """
     classes = len(check_weights(weights))
     generator, changed = torch.Generator().manual_seed(seed), []
     with evaluating(model):
-        for part in torch.arange(len(y)).split(batch):
+        for part in torch.arange(len(y)).split(BATCH):
             original = x[part]
-            label = predicted(model, original, device)
+            label = predict(model, original)
             flipped = torch.zeros(len(part), dtype=torch.bool)
-            for _ in range(draws):
-                view = views(original, generator)
-                flipped |= predicted(model, view, device) != label
-                if radius > 0:
-                    met, _ = attacked(model, floats(view).to(device), label.to(device), radius, steps)
-                    flipped |= met.cpu() != label
+            for _ in range(around.draws):
+                view = around.views(original, generator)
+                flipped |= predict(model, view) != label
+                if around.radius > 0:
+                    point, target = as_floats(view).to(device_of(model)), label.to(device_of(model))
+                    flipped |= attack(model, point, target, around.radius, around.steps)[0].cpu() != label
             changed.append(flipped)
     happens = torch.cat(changed)
     value, error = weighted_rate(happens, y, weights)
     rates = tuple(float(happens[y == i].double().mean()) for i in range(classes))
-    return Consistency(value, error, rates, draws, radius)
+    return Consistency(value, error, rates, around.draws, around.radius)
 
 
-def attacked(
+def attack(
     model: nn.Module, x: Tensor, label: Tensor, radius: float, steps: int = 20, rivals: int = 3
 ) -> tuple[Tensor, Tensor]:
     """A class other than `label` met within the l2 ball around x, or `label` where none was; and the worst point met.
 
-    Projected gradient ascent on a rival's score less the label's own, along the normalized gradient, for each of the
-    `rivals` classes that come next at x. Exact for a linear classifier if all rivals are tried.
+    Args:
+        model: takes x.
+        x: examples, (n, ...), floating point.
+        label: the class that is attacked, (n,).
+        radius: of the ball.
+        steps: of the ascent.
+        rivals: how many other classes are tried, those that come next at x.
+
+    Projected gradient ascent on a rival's score less the label's own, along the normalized gradient. Exact for a linear
+    classifier if all rivals are tried.
     """
-    found, worst = label.clone(), x.detach().clone()
+    reached, worst = label.clone(), x.detach().clone()
     with torch.no_grad():
         scores = model(x)
     order = scores.scatter(1, label[:, None], -float("inf")).argsort(1, descending=True)
@@ -99,7 +125,7 @@ def attacked(
                 ahead = scores.gather(1, order[:, rank, None]) - scores.gather(1, label[:, None])
                 (slope,) = torch.autograd.grad(ahead.sum(), moved)
             met, moved, ahead = scores.detach().argmax(1), moved.detach(), ahead.detach().squeeze(1)
-            found = torch.where((found == label) & (met != label), met, found)
+            reached = torch.where((reached == label) & (met != label), met, reached)
             worst = torch.where(_along(ahead > most, x), moved, worst)
             most = torch.maximum(most, ahead)
             if step < steps:
@@ -107,33 +133,37 @@ def attacked(
                 delta = moved + (radius if step == 0 else 2 * radius / (step + 1)) * unit(slope) - x
                 size = delta.flatten(1).norm(dim=1).clamp(min=1e-30)
                 moved = x + delta * _along(size.clamp(max=radius) / size, x)
-    return found, worst
+    return reached, worst
 
 
-def predicted(model: nn.Module, inputs: Any, device: torch.device | str) -> Tensor:
-    """The classes of a batch: a tensor, or texts where the model has an `encode`."""
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters are."""
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def predict(model: nn.Module, inputs: Any) -> Tensor:
+    """The classes of a batch, (n,): a tensor, or texts where the model has an `encode`."""
     with torch.no_grad():
-        return model(encoded(model, inputs, device)).argmax(1).cpu()
+        return model(encode(model, inputs)).argmax(1).cpu()
 
 
-def encoded(model: nn.Module, inputs: Any, device: torch.device | str) -> Tensor:
+def encode(model: nn.Module, inputs: Any) -> Tensor:
     """A batch as the model takes it."""
     if isinstance(inputs, Tensor):
-        return inputs.to(device)
-    encode = model.encode if isinstance(model, EncodesTexts) else None
-    if encode is None:
+        return inputs.to(device_of(model))
+    if not isinstance(model, EncodesTexts):
         raise InputError(f"the model takes tensors, and the examples are of type {type(inputs).__name__}")
-    return encode(inputs).to(device)
+    return model.encode(inputs).to(device_of(model))
 
 
-def floats(inputs: Any) -> Tensor:
+def as_floats(inputs: Any) -> Tensor:
     """Inputs that can be moved a little: pixels 0 .. 255 become 0 .. 1; anything but numbers is refused."""
     if isinstance(inputs, Tensor) and inputs.is_floating_point():
         return inputs
     if isinstance(inputs, Tensor) and inputs.dtype == torch.uint8:
         return inputs.float() / 255
-    found = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
-    raise InputError(f"a ball of inputs needs inputs that are numbers; found {found}: use radius = 0, views only")
+    kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
+    raise InputError(f"a ball of inputs needs inputs that are numbers; found {kind}: use radius = 0, views only")
 
 
 def unit(slope: Tensor) -> Tensor:

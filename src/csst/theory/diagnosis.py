@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.embeddings import IndexedView
+from csst.data.prepared_views import IndexedView
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, factors
-from csst.theory.consistency import Consistency, evaluating, predicted, weighted_consistency_error
+from csst.theory.consistency import BATCH, Consistency, Neighborhood, evaluating, predict, weighted_consistency_error
 from csst.theory.errors import least_error, measured_error, sampling_weights, total_weight, weighted_rate
 from csst.theory.expansion import StepExpansion
 from csst.theory.features import features_of_views
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph, view_radius
-from csst.theory.margin import all_layer_margin, view_margin
+from csst.theory.margin import MarginSearch, all_layer_margin, view_margin
 
 
 class Chosen:
@@ -62,45 +62,61 @@ class Diagnosis:
     skipped: tuple[str, ...]
 
 
-def diagnose(
-    model: nn.Module,
-    task: Task,
-    measured: Labeled,
-    weights: Any,
-    examples: int = 1000,
-    draws: int = 8,
-    neighbors: int = 10,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-) -> Diagnosis:
-    """The theory's numbers for a model, on at most so many of the measured examples, for non-negative weights w.
+@dataclass(frozen=True)
+class Effort:
+    """How much a diagnosis looks at.
 
-    draws: strong views of each example. neighbors: k of the k-nearest-neighbor graph.
+    Args:
+        examples: at most so many.
+        draws: strong views of each.
+        neighbors: k of the k-nearest-neighbor graph.
+        seed: of the choice of examples, and of the views.
     """
-    index = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))[:examples].sort().values
+
+    examples: int = 1000
+    draws: int = 8
+    neighbors: int = 10
+    seed: int = 0
+
+
+def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effort: Effort | None = None) -> Diagnosis:
+    """The theory's numbers for a model.
+
+    Args:
+        model: as trained.
+        task: whose views are used.
+        measured: examples to measure on.
+        weights: w, (K, K), non-negative.
+        effort: how many examples, views and neighbors are looked at.
+    """
+    effort = effort or Effort()
+    seed, draws, neighbors = effort.seed, effort.draws, effort.neighbors
+    order = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))
+    index = order[: effort.examples].sort().values
     x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
-    own, weak = _predictions(model, task, x, device, seed + 1)
+    plain, weak = _predictions(model, task, x, seed + 1)
     consistency = None
     if isinstance(task.strong, IndexedView):
         skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
     else:
         try:
-            consistency = weighted_consistency_error(
-                model, x, y, weights, task.strong, draws, device=device, seed=seed + 2
-            )
+            around = Neighborhood(task.strong, draws)
+            consistency = weighted_consistency_error(model, x, y, weights, around, seed + 2)
         except InputError as error:  # such as a text that has no stored translation
             skipped.append(f"R_B,w and the graph of views: {error}")
     masses = sampling_weights(weights, y)
-    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbors, device, seed)
-    sets = [(weak != y).numpy(), (own != y).numpy(), *((own == k).numpy() for k in own.unique().tolist())]
-    found = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
-    err_pl, err, floor = measured_error(weak, y, weights), measured_error(own, y, weights), least_error(weights)
+    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbors, seed)
+    sets = [(weak != y).numpy(), (plain != y).numpy(), *((plain == k).numpy() for k in plain.unique().tolist())]
+    expansions = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
+    err_pl, err, floor = measured_error(weak, y, weights), measured_error(plain, y, weights), least_error(weights)
     clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
-    best = max((_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in found.items()), key=_outlook)
+    best = max(
+        (_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in expansions.items()), key=_outlook
+    )
     at, steady = best.fraction, consistency.value if consistency is not None else 0.0
-    least = min(found.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
+    least = min(expansions.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
     seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
-    disagreement = weighted_rate(own != weak, y, weights)
+    disagreement = weighted_rate(plain != weak, y, weights)
     bound = None
     if consistency is not None and seen.gamma > 1 and math.isfinite(seen.gamma):
         bound = classifier_bound(seen.gamma, disagreement[0], steady, steady, err_pl[0], err[0])
@@ -113,7 +129,7 @@ def diagnose(
         err,
         disagreement,
         consistency,
-        {name: c(at) if at > 0 else math.inf for name, c in found.items()},
+        {name: c(at) if at > 0 else math.inf for name, c in expansions.items()},
         clashes,
         random_expansion(masses, first)(at) if at > 0 else None,
         best,
@@ -124,29 +140,25 @@ def diagnose(
     )
 
 
-def _predictions(
-    model: nn.Module, task: Task, x: Chosen, device: torch.device | str, seed: int
-) -> tuple[Tensor, Tensor]:
+def _predictions(model: nn.Module, task: Task, x: Chosen, seed: int) -> tuple[Tensor, Tensor]:
     """The classes of the examples as they are (F) and of a weak view of each (F_pl)."""
-    generator, own, weak = torch.Generator().manual_seed(seed), [], []
+    generator, plain, weak = torch.Generator().manual_seed(seed), [], []
     with evaluating(model):
-        for part in torch.arange(len(x)).split(1024):
+        for part in torch.arange(len(x)).split(BATCH):
             batch = x[part]
-            own.append(predicted(model, batch, device))
-            weak.append(predicted(model, task.weak(batch, generator), device))
-    return torch.cat(own), torch.cat(weak)
+            plain.append(predict(model, batch))
+            weak.append(predict(model, task.weak(batch, generator)))
+    return torch.cat(plain), torch.cat(weak)
 
 
-def _graphs(
-    model: nn.Module, task: Task, x: Chosen, draws: int, k: int, device: torch.device | str, seed: int
-) -> dict[str, Any]:
+def _graphs(model: nn.Module, task: Task, x: Chosen, draws: int, k: int, seed: int) -> dict[str, Any]:
     if len(x) <= k:
         raise InputError(f"a graph of {k} nearest neighbors needs more than {k} examples; found {len(x)}")
-    found = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x, device=device)[:, 0], k)}
+    graphs = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x)[:, 0], k)}
     if draws > 1:
-        views = features_of_views(model, x, task.strong, min(draws, 4), device=device, seed=seed + 3)
-        found["overlapping views"] = view_graph(views, view_radius(views) / 2)
-    return found
+        views = features_of_views(model, x, task.strong, min(draws, 4), seed + 3)
+        graphs["overlapping views"] = view_graph(views, view_radius(views) / 2)
+    return graphs
 
 
 def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
@@ -178,10 +190,10 @@ def _margins(
         what = type(model).__name__ if isinstance(some, Tensor) else f"{type(model).__name__}, whose inputs are texts"
         skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {what}")
         return {}
-    here, quick = copy.deepcopy(model).cpu(), {"restarts": 1, "rivals": 3}
-    plain = all_layer_margin(here, some, labels[: len(some)], **quick)
-    found = {"median": float(plain.median()), "zero": float((plain == 0).double().mean())}
+    here, quick = copy.deepcopy(model).cpu(), MarginSearch(restarts=1, rivals=3)
+    plain = all_layer_margin(here, some, labels[: len(some)], quick)
+    margins = {"median": float(plain.median()), "zero": float((plain == 0).double().mean())}
     if views:
-        around = view_margin(here, some, task.strong, draws=2, **quick)
-        found |= {"view_median": float(around.median()), "view_zero": float((around == 0).double().mean())}
-    return found
+        around = view_margin(here, some, Neighborhood(task.strong, draws=2), quick)
+        margins |= {"view_median": float(around.median()), "view_zero": float((around == 0).double().mean())}
+    return margins

@@ -31,12 +31,6 @@ def weights_of_gain(gain: Gain | Any, prior: Any) -> Tensor:
     return check_weights(matrix, len(fractions), signed=True) * fractions[:, None]
 
 
-def gain_of_weights(weights: Any, prior: Any) -> Tensor:
-    """G_ij = w_ij / pi_i, the way back."""
-    fractions = check_prior(prior, "the prior")
-    return check_weights(weights, len(fractions), signed=True) / fractions[:, None]
-
-
 def shifted(weights: Any) -> Tensor:
     """Each row less its minimum: non-negative weights with the smallest |w|_1 that rank all classifiers alike.
 

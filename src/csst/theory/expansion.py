@@ -19,6 +19,8 @@ from scipy.special import log_ndtr, ndtri
 
 from csst.errors import InputError
 
+#: points whose sets can all be visited
+MOST_POINTS = 20
 #: masses are sums of floats: sets this close in mass count as equally large
 ROUNDING = 1e-12
 
@@ -97,8 +99,8 @@ def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
 
     It is the largest such function: components moved far apart attain it.
     """
-    given = tuple(float(s) for s in fractions)
-    return Combined((GaussianExpansion(h),) * len(given), given)
+    parts = tuple(float(s) for s in fractions)
+    return Combined((GaussianExpansion(h),) * len(parts), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,22 @@ class StepExpansion(Expansion):
     def factor(self, p: float) -> float:
         at = int(np.searchsorted(self.sizes, p + ROUNDING, side="right"))
         return float(self.factors[at - 1]) if at else float("inf")
+
+
+def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
+    """The largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets. At most 20 points."""
+    mass, near = np.asarray(masses, float), np.asarray(neighbors, bool)
+    points = len(mass)
+    if points > MOST_POINTS:
+        raise InputError(
+            f"all sets can be visited for at most {MOST_POINTS} points; found {points}: use empirical_expansion"
+        )
+    near = near | np.eye(points, dtype=bool)
+    sizes, around = np.zeros(1), np.zeros(1, dtype=np.int64)  # a set is the number whose bits are its points
+    for point in range(points):
+        bits = int(sum(1 << int(other) for other in np.flatnonzero(near[point])))
+        sizes, around = np.append(sizes, sizes + mass[point]), np.append(around, around | bits)
+    return StepExpansion.of_sets(sizes, sizes[around])
 
 
 def from_pair(a: float, c: float) -> StepExpansion:

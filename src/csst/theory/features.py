@@ -8,21 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from csst.data.task import Examples, View, identity_view
-from csst.theory.consistency import encoded, evaluating
+from csst.theory.consistency import BATCH, encode, evaluating
 
 
 @torch.no_grad()
-def features(model: nn.Module, inputs: Any, device: torch.device | str = "cpu") -> Tensor:
+def features(model: nn.Module, inputs: Any) -> Tensor:
     """(B, d): what enters the last `nn.Linear` that the model calls; its scores where it has none."""
     seen: list[Tensor] = []
     hooks = [
-        module.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         for module in model.modules()
         if isinstance(module, nn.Linear)
     ]
     try:
         with evaluating(model):
-            scores = model(encoded(model, inputs, device))
+            scores = model(encode(model, inputs))
     finally:
         for hook in hooks:
             hook.remove()
@@ -31,17 +31,11 @@ def features(model: nn.Module, inputs: Any, device: torch.device | str = "cpu") 
 
 
 def features_of_views(
-    model: nn.Module,
-    x: Examples,
-    views: View = identity_view,
-    draws: int = 1,
-    batch: int = 1024,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
+    model: nn.Module, x: Examples, views: View = identity_view, draws: int = 1, seed: int = 0
 ) -> Tensor:
-    """(n, draws, d): the features of several views of every example."""
+    """The features of several views of every example, (n, draws, d)."""
     generator, pieces = torch.Generator().manual_seed(seed), []
-    for part in torch.arange(len(x)).split(batch):
+    for part in torch.arange(len(x)).split(BATCH):
         original = x[part]
-        pieces.append(torch.stack([features(model, views(original, generator), device) for _ in range(draws)], 1))
+        pieces.append(torch.stack([features(model, views(original, generator)) for _ in range(draws)], 1))
     return torch.cat(pieces)

@@ -44,9 +44,9 @@ def view_graph(views: Tensor, radius: float) -> np.ndarray:
         raise InputError(f"views need shape (n, draws, d) and a radius >= 0; found {tuple(views.shape)}, {radius}")
     drawn = views.double()
     linked = torch.eye(len(drawn), dtype=torch.bool)
-    for one in range(drawn.shape[1]):
-        for other in range(drawn.shape[1]):
-            linked |= torch.cdist(_points(drawn[:, one]), drawn[:, other]) <= 2 * radius
+    for first in range(drawn.shape[1]):
+        for second in range(drawn.shape[1]):
+            linked |= torch.cdist(_points(drawn[:, first]), drawn[:, second]) <= 2 * radius
     return (linked | linked.T).numpy()
 
 
@@ -70,8 +70,8 @@ def empirical_expansion(
         for size, wide in swept(mass, near, order):
             sizes.append(size)
             around.append(wide)
-    for given in candidates:
-        inside = np.asarray(given, bool)
+    for candidate in candidates:
+        inside = np.asarray(candidate, bool)
         if inside.shape != mass.shape:
             raise InputError(f"a candidate set is a mask over the {len(mass)} examples; found shape {inside.shape}")
         covered = near[inside].any(0)

@@ -11,15 +11,15 @@ disturbance that does change the prediction. For one linear layer it is exact, (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import View
 from csst.errors import InputError
-from csst.theory.consistency import attacked, evaluating, floats
+from csst.theory.consistency import Neighborhood, as_floats, attack, evaluating
 
 Layers = Sequence[nn.Module]
 STRETCHES = (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0)
@@ -48,49 +48,83 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     return [*layers[:-1], nn.Sequential(layers[-1], *open_ones)]
 
 
-def all_layer_margin(
-    model: nn.Module | Layers, x: Tensor, y: Tensor, restarts: int = 3, steps: int = 20, rivals: int = 9, seed: int = 0
-) -> Tensor:
-    """An upper bound of m(Phi, x, y) for every example; 0 where Phi is not y. Paper, appendix "All-Layer Margin".
+@dataclass(frozen=True)
+class MarginSearch:
+    """How hard a small disturbance is sought.
 
-    rivals: how many of the other classes are tried, the closest first. restarts: starting points of each search, the
-    first at xi = 0.
+    Args:
+        restarts: starting points of each search, the first at xi = 0.
+        steps: of each.
+        rivals: how many of the other classes are tried, the closest first.
+        seed: of the starting points.
+    """
+
+    restarts: int = 3
+    steps: int = 20
+    rivals: int = 9
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.restarts, self.steps, self.rivals) < 1:
+            raise InputError(f"a search needs restarts, steps and rivals >= 1; found {self}")
+
+
+def all_layer_margin(model: nn.Module | Layers, x: Tensor, y: Tensor, search: MarginSearch | None = None) -> Tensor:
+    """An upper bound of m(Phi, x, y); 0 where Phi is not y. Paper, appendix "All-Layer Margin".
+
+    Args:
+        model: Phi, a sequence of layers.
+        x: n examples, (n, ...).
+        y: their classes, (n,).
+        search: how hard to look for a smaller one.
+
+    Returns:
+        One margin per example, (n,).
     """
     network = nn.Sequential(*(layers_of(model) if isinstance(model, nn.Module) else model))
-    if len(x) != len(y) or restarts < 1 or steps < 1 or rivals < 1:
-        raise InputError(f"each example needs a class, and restarts, steps, rivals >= 1; found {len(x)} and {len(y)}")
-    generator = torch.Generator().manual_seed(seed)
+    if len(x) != len(y):
+        raise InputError(f"each example needs a class; found {len(x)} examples and {len(y)} classes")
+    search = search or MarginSearch()
+    generator = torch.Generator().manual_seed(search.seed)
     with evaluating(network):
-        inputs = floats(x)
-        scores = disturbed(network, inputs, None).detach()
+        inputs = as_floats(x)
+        scores = disturb(network, inputs, None).detach()
         order = scores.scatter(1, y[:, None], -float("inf")).argsort(1, descending=True)[:, :-1]
         best = torch.full((len(y),), float("inf"), dtype=scores.dtype)
-        for rank in range(min(rivals, order.shape[1])):
-            for restart in range(restarts):
+        for rank in range(min(search.rivals, order.shape[1])):
+            for restart in range(search.restarts):
                 start = _start(network, inputs, best, generator) if restart else None
-                best = torch.minimum(best, _search(network, inputs, y, order[:, rank], start, steps))
+                best = torch.minimum(best, _search(network, inputs, y, order[:, rank], start, search.steps))
     return torch.where(scores.argmax(1) != y, torch.zeros_like(best), best)
 
 
 def view_margin(
-    model: nn.Module | Layers, x: Any, views: View, draws: int = 4, radius: float = 0.0, seed: int = 0, **search: Any
+    model: nn.Module | Layers, x: Any, around: Neighborhood, search: MarginSearch | None = None, seed: int = 0
 ) -> Tensor:
     """An upper bound of m_B(Phi, x): the smallest margin over drawn views, and over attacked points within the radius.
 
-    The label is the network's own at x. Further arguments are those of `all_layer_margin`.
+    Args:
+        model: Phi, a sequence of layers; its own class at x is the label.
+        x: n examples, (n, ...).
+        around: B(x).
+        search: how hard to look for a smaller one.
+        seed: of the views.
+
+    Returns:
+        One margin per example, (n,).
     """
     network = nn.Sequential(*(layers_of(model) if isinstance(model, nn.Module) else model))
     generator = torch.Generator().manual_seed(seed)
     with evaluating(network):
-        label = disturbed(network, floats(x), None).argmax(1)
-    smallest = all_layer_margin(list(network), floats(x), label, **search)
-    for _ in range(draws):
-        points = [floats(views(x, generator))]
-        if radius > 0:
+        label = disturb(network, as_floats(x), None).argmax(1)
+    smallest = all_layer_margin(list(network), as_floats(x), label, search)
+    for _ in range(around.draws):
+        points = [as_floats(around.views(x, generator))]
+        if around.radius > 0:
             with evaluating(network):
-                points.append(attacked(network, points[0], label, radius)[1])
+                points.append(attack(network, points[0], label, around.radius, around.steps)[1])
         for point in points:
-            smallest = torch.minimum(smallest, all_layer_margin(list(network), point, label, **search))
+            smallest = torch.minimum(smallest, all_layer_margin(list(network), point, label, search))
     return smallest
 
 
@@ -100,15 +134,7 @@ def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None)
     return np.array([mass[values <= t].sum() for t in np.atleast_1d(np.asarray(thresholds, float))])
 
 
-def margin_histogram(margins: Tensor, bins: int = 30, masses: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The fraction of examples in each bin and the edges of the bins; infinite margins are left out."""
-    values, mass = _weighted(margins, masses)
-    finite = np.isfinite(values)
-    fractions, edges = np.histogram(values[finite], bins, weights=mass[finite])
-    return fractions, edges
-
-
-def disturbed(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Tensor:
+def disturb(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Tensor:
     """Phi(x, xi): the scores with every layer's output disturbed in proportion to the norm of its input."""
     h = x
     for at, layer in enumerate(network):
@@ -130,7 +156,7 @@ def _search(
     for step in range(steps):
         with torch.enable_grad():
             leaves = [n.detach().requires_grad_() for n in noise]
-            scores = disturbed(network, x, leaves)
+            scores = disturb(network, x, leaves)
             ahead = (scores.gather(1, y[:, None]) - scores.gather(1, rival[:, None])).squeeze(1)
             slopes = torch.autograd.grad(ahead.sum(), leaves)
         steep = _size(slopes).square()
@@ -152,7 +178,7 @@ def _crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor],
 
     def changes(scale: Tensor) -> Tensor:
         scaled = [n * scale.view(-1, *(1,) * (n.ndim - 1)) for n in noise]
-        return disturbed(network, x, scaled).argmax(1) != y
+        return disturb(network, x, scaled).argmax(1) != y
 
     size = _size(noise)
     high = torch.full_like(size, float("inf"))

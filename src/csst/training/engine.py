@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -127,6 +128,19 @@ class Engine:
             return forward, optimizer
         return self.fabric.setup(compiled, optimizer, move_to_device=False)
 
+    @contextlib.contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Torch's global generators seeded inside, and afterwards as the caller had them."""
+        if self.device.type != "cpu":
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            # torch.manual_seed would also record the stack, for the day when CUDA is first used: at every step.
+            torch.default_generator.manual_seed(seed)
+            yield
+
     def backward(self, loss: Tensor) -> None:
         self.fabric.backward(loss)
 
@@ -173,12 +187,11 @@ class Engine:
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         """A copy of the model's whole state on the CPU; where it is sharded, all processes must ask together."""
-        if self.is_sharded:
-            from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-            found = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-            return {name: value for name, value in found.items() if isinstance(value, Tensor)}
-        return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        # A sharded weight is put together on every process, one after the other: all of them keep the best model.
+        return {
+            name: (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
+            for name, value in model.state_dict().items()
+        }
 
     def load_weights(self, model: nn.Module, state: dict[str, Tensor]) -> None:
         if self.is_sharded:

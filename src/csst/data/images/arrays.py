@@ -15,10 +15,11 @@ from torch import Tensor
 
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import long_tail, split_hash, split_held_out
+from csst.data.splits import Tail, long_tail, split_hash, split_held_out
 from csst.data.task import Labeled, Task, as_labels
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
+from csst.settings import check_choices
 
 HUGGING_FACE = "hf:"
 
@@ -35,6 +36,7 @@ class ImageArrays:
         source: what the path is; auto decides by its look.
         classes: how many classes the data must have; 0 takes what is there.
         labeled: labeled images of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the most frequent class.
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
@@ -55,6 +57,10 @@ class ImageArrays:
     validation: int = 0
     test: int = 0
     padding: int = 4
+    labeled_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choices(self, "data.")
 
     def load(self, seed: int) -> Task:
         data, names, name = self._read()
@@ -76,40 +82,31 @@ class ImageArrays:
                     f"found {y[key].min()} to {y[key].max()}"
                 )
             refuse_empty_classes(torch.from_numpy(np.bincount(y[key], minlength=len(names))), names, "recall", key)
+        imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
         pool = long_tail(
             y["y_train"],
-            self.labeled,
-            self.unlabeled,
-            self.imbalance,
-            unlabeled_imbalance=self.unlabeled_imbalance,
-            unlabeled_reversed=self.unlabeled_reversed,
+            Tail(self.labeled, self.imbalance),
+            Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
+            labeled_fraction=self.labeled_fraction,
             seed=seed,
         )
         validation, test = split_held_out(y["y_test"], seed, names, self.validation, self.test)
-
-        def part(images: np.ndarray, labels: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return images[index], labels[index]
-
-        parts = {
-            "labeled": part(train, y["y_train"], pool.labeled),
-            "unlabeled": part(train, y["y_train"], pool.unlabeled),
-            "validation": part(held, y["y_test"], validation),
-            "test": part(held, y["y_test"], test),
-        }
-        tensors = {key: Labeled(torch.from_numpy(x), torch.from_numpy(labels)) for key, (x, labels) in parts.items()}
+        parts = [(train[index], y["y_train"][index]) for index in (pool.labeled, pool.unlabeled)]
+        parts += [(held[index], y["y_test"][index]) for index in (validation, test)]
+        labeled, rest, first, second = (Labeled(*map(torch.from_numpy, part)) for part in parts)
         return Task(
             name,
             names,
-            tensors["labeled"],
-            tensors["unlabeled"].inputs,
-            tensors["validation"],
-            tensors["test"],
+            labeled,
+            rest.inputs,
+            first,
+            second,
             weak=Weak(self.padding),
             strong=Strong(padding=self.padding),
             kind="image",
-            unlabeled_truth=tensors["unlabeled"].labels,
+            unlabeled_truth=rest.labels,
             # Of the pixels and labels themselves: a changed image is another split, whatever its index.
-            split_hash=split_hash(*(array for pair in parts.values() for array in pair)),
+            split_hash=split_hash(*(array for part in parts for array in part)),
         )
 
     def _read(self) -> Stored:

@@ -1,11 +1,12 @@
 """Your own images on disk: class folders, a flat folder of unlabeled images, or a CSV of paths and labels.
 
 Every file is checked before training begins. A small set is decoded once into memory, a large one is read as it is
-used, by worker processes if wanted (`ImageFiles`).
+used, by several threads if wanted (`ImageFiles`).
 """
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
-from csst.data.splits import Split, long_tail, split_hash, split_held_out, stratified_pair
+from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
@@ -24,6 +25,11 @@ from csst.maths.confusion import refuse_empty_classes
 __all__ = ["ImageFiles", "ImageFolder"]
 
 SHOWN = 20  # bad images named in an error
+
+
+def hash_files(paths: list[str]) -> np.ndarray:
+    """A checksum of every file's bytes, (N,)."""
+    return np.array([zlib.crc32(Path(path).read_bytes()) for path in paths], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -40,11 +46,12 @@ class ImageFolder:
         test_path: a folder with the same sub-folders, cut in half for validation and test.
         held_out: fraction of each class held out, half for validation and half for test; unused with test_path.
         labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the first class, cut from the class folders likewise.
         imbalance: first over last class of that long tail.
         size: side of the square images, in pixels.
         skip_bad: leave out images that cannot be read, and count them, rather than stop.
-        workers: processes that read images; 0 reads in the training process.
+        workers: threads that read images ahead; 0 reads them when they are needed.
         in_memory_megabytes: a set that decodes to at most this many megabytes is kept in memory.
     """
 
@@ -60,6 +67,7 @@ class ImageFolder:
     skip_bad: bool = False
     workers: int = 0
     in_memory_megabytes: int = 512
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         self._refuse_wrong_options()
@@ -101,7 +109,8 @@ class ImageFolder:
             strong=Strong(padding=self.size // 8),
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
-            split_hash=split_hash(np.array(files.names), labels, *parts),
+            # Of the files themselves: an image that was replaced under its name is another split.
+            split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
             facts={"bad images skipped": skipped} if self.skip_bad else {},
         )
 
@@ -112,8 +121,11 @@ class ImageFolder:
             raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
             raise InputError("labeled, unlabeled and in_memory_megabytes must be at least 0")
-        if not self.labeled and (self.unlabeled or self.imbalance != 1):
-            raise InputError("unlabeled and imbalance cut a long tail from the class folders, which needs labeled too")
+        if not self.labeled and (self.unlabeled or self.imbalance != 1 or self.labeled_fraction != 1):
+            raise InputError(
+                "unlabeled, imbalance and labeled_fraction cut a long tail from the class folders, which needs labeled "
+                "too"
+            )
 
     def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
         """The readable images, decoded or as files, and their positions."""
@@ -157,5 +169,6 @@ class ImageFolder:
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:
             return Split(rest, unlabeled, validation, test)
-        tail = long_tail(labels[rest], self.labeled, self.unlabeled, self.imbalance, seed=seed)
+        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
+        tail = long_tail(labels[rest], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)

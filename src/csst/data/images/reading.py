@@ -1,24 +1,18 @@
-"""Image files on disk as examples: decoded when asked for, in worker processes if wanted, or ahead of time.
+"""Image files on disk as examples: decoded when asked for, by several threads if wanted, or ahead of time.
 
 decode        one file -> RGB, the center square, size x size
-Readers       worker processes that decode, shared by all parts of one data set
+Readers       threads that decode, shared by all parts of one data set
 ImageFiles    files as examples: `files[indices]` is uint8 (B, 3, size, size)
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 import warnings
-import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.util import Finalize
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,9 +24,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # and no other: Pillow starts programs for some, such as PostScript
-CHUNK = 256  # files per job at most: keeps results small and workers equally busy
+CHUNK = 256  # files per job at most: keeps the threads equally busy
 AHEAD = 4  # batches read ahead at most
-Job = Future[tuple[np.ndarray, dict[int, str]]]
+Reading = tuple[np.ndarray, list[Future[dict[int, str]]]]  # images that jobs fill; they tell which cannot be read
 
 
 def decode(path: str, size: int) -> np.ndarray:
@@ -91,136 +85,76 @@ def _opened(path: str) -> Image.Image:
 
 
 @contextmanager
-def _pixel_limit(pixels: int | None) -> Iterator[None]:
-    """Pillow's limit on the size of an image as the caller had set it, which a worker process has not seen."""
-    from PIL import Image
-
-    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
+def _strict_pillow() -> Iterator[None]:
+    """Inside, Pillow's warnings are not shown, but that an image has too many pixels is an error."""
     try:
-        yield
-    finally:
-        Image.MAX_IMAGE_PIXELS = before
-
-
-def read(paths: Sequence[str], size: int, pixels: int | None) -> tuple[np.ndarray, dict[int, str]]:
-    """Decoded files (N, 3, size, size), and what is wrong with those that cannot be read, by position.
-
-    `size` 0 only checks the files. `pixels` is Pillow's limit on the size of an image, above which it is refused.
-    """
-    from PIL import Image
-
-    images, bad = np.zeros((len(paths) if size else 0, 3, size, size), dtype=np.uint8), {}
-    with warnings.catch_warnings(), _pixel_limit(pixels):
+        from PIL import Image
+    except ImportError:
+        raise InputError("reading image files needs Pillow: pip install pillow") from None
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        for i, path in enumerate(paths):
-            try:
-                if size:
-                    images[i] = decode(path, size)
-                else:
-                    check(path)
-            except Exception as error:  # a damaged image can raise anything
-                bad[i] = (str(error) or type(error).__name__).splitlines()[0].replace(repr(path), "the file")
-    return images, bad
+        yield
 
 
 # ── Many files ──
 
 
 class Readers:
-    """Worker processes that read images, started when first needed, ended with this object or the program.
-
-    With `workers` 0 the calling process reads. They are started afresh rather than forked, which is safe beside
-    threads and GPUs, so a script that uses them needs the usual `if __name__ == "__main__":`.
-    """
+    """Threads that read images, which Pillow decodes beside each other; with `workers` 0 the caller's own reads."""
 
     def __init__(self, workers: int = 0) -> None:
         if workers < 0:
             raise InputError(f"workers must be at least 0; found {workers}")
         self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(workers, "images") if workers else None
 
     def __reduce__(self) -> tuple[type[Readers], tuple[int]]:
         return Readers, (self.workers,)
 
     def read(self, paths: Sequence[str], size: int) -> tuple[np.ndarray, dict[int, str]]:
-        """What the function `read` returns, from all workers at once."""
-        return self.collect(self.start(paths, size), paths, size)
+        """Decoded files (N, 3, size, size), and what is wrong with those that cannot be read, by position.
 
-    def start(self, paths: Sequence[str], size: int) -> list[Job]:
+        `size` 0 only checks the files.
+        """
+        with _strict_pillow():
+            return self.collect(self.start(paths, size))
+
+    def start(self, paths: Sequence[str], size: int) -> Reading:
         """Begin to read; `collect` waits for it."""
-        if not self.workers or not paths:
-            return []
-        pieces = [list(paths[i : i + self._each(paths)]) for i in range(0, len(paths), self._each(paths))]
-        try:
-            return [self._started().submit(read, piece, size, _pixels()) for piece in pieces]
-        except BrokenProcessPool as error:
-            raise self._died(error) from None
-
-    def collect(self, jobs: list[Job], paths: Sequence[str], size: int) -> tuple[np.ndarray, dict[int, str]]:
-        if not jobs:
-            return read(paths, size, _pixels())
-        images, bad, at = np.empty((len(paths) if size else 0, 3, size, size), dtype=np.uint8), {}, 0
-        try:
-            for start in range(0, len(paths), self._each(paths)):
-                piece, wrong = jobs.pop(0).result()
-                images[at : at + len(piece)] = piece
-                at += len(piece)
-                bad.update({start + i: reason for i, reason in wrong.items()})
-        except BrokenProcessPool as error:
-            raise self._died(error) from None
-        return images, bad
-
-    def _each(self, paths: Sequence[str]) -> int:
-        return min(CHUNK, -(-len(paths) // self.workers))
-
-    def _started(self) -> ProcessPoolExecutor:
+        images = np.zeros((len(paths) if size else 0, 3, size, size), dtype=np.uint8)
         if self._pool is None:
-            server = "forkserver" in multiprocessing.get_all_start_methods()
-            context: Any = multiprocessing.get_context("forkserver" if server else "spawn")
-            if server:
-                context.set_forkserver_preload([__name__])  # imported once for all workers
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin)
-            weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
-            # A child process waits for its own children before `atexit`, so there this must end them.
-            Finalize(None, lambda pool: pool() and pool().shutdown(), (weakref.ref(self._pool),), exitpriority=20)
-        return self._pool
+            done: Future[dict[int, str]] = Future()
+            done.set_result(_read_into(images, paths, range(len(paths))))
+            return images, [done]
+        each = max(1, min(CHUNK, -(-len(paths) // self.workers)))
+        pieces = [range(len(paths))[first : first + each] for first in range(0, len(paths), each)]
+        return images, [self._pool.submit(_read_into, images, paths, piece) for piece in pieces]
 
-    def _died(self, error: BrokenProcessPool) -> InputError:
-        self._pool = None
-        return InputError(
-            f"a worker process that reads images died ({error}): it ran out of memory or was killed, or the script "
-            'lacks `if __name__ == "__main__":`; use fewer workers, or 0'
-        )
+    def collect(self, reading: Reading) -> tuple[np.ndarray, dict[int, str]]:
+        images, jobs = reading
+        return images, {i: reason for job in jobs for i, reason in job.result().items()}
 
 
-def _begin() -> None:
-    """In a worker: signals to stop are the parent's business, and the end of the parent is the worker's end."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _pixels() -> int | None:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise InputError("reading image files needs Pillow: pip install pillow") from None
-    return Image.MAX_IMAGE_PIXELS
+def _read_into(images: np.ndarray, paths: Sequence[str], positions: range) -> dict[int, str]:
+    """Decode files into their places, or check them where there are no places; what is wrong with bad ones."""
+    bad = {}
+    for i in positions:
+        try:
+            if len(images):
+                images[i] = decode(paths[i], images.shape[-1])
+            else:
+                check(paths[i])
+        except Exception as error:  # a damaged image can raise anything
+            bad[i] = (str(error) or type(error).__name__).splitlines()[0].replace(repr(paths[i]), "the file")
+    return bad
 
 
 class ImageFiles:
     """Image files as examples, decoded when asked for.
 
-    `prefetch(indices)` begins to read a batch in the worker processes, so that `files[indices]` only collects it.
-    `part(indices)` are some of the files, read by the same workers.
+    `prefetch(indices)` begins to read a batch in other threads, so that `files[indices]` only collects it.
+    `part(indices)` are some of the files, read by the same threads.
     """
 
     def __init__(self, paths: Sequence[str], size: int = 224, workers: int | Readers = 0) -> None:
@@ -228,7 +162,7 @@ class ImageFiles:
             raise InputError(f"the size of the images must be at least 1 pixel; found {size}")
         self.paths, self.size = list(paths), size
         self.readers = workers if isinstance(workers, Readers) else Readers(workers)
-        self._ahead: dict[bytes, list[Job]] = {}
+        self._ahead: dict[bytes, Reading] = {}
 
     def __reduce__(self) -> tuple[type[ImageFiles], tuple[list[str], int, Readers]]:
         return ImageFiles, (self.paths, self.size, self.readers)
@@ -238,8 +172,9 @@ class ImageFiles:
 
     def __getitem__(self, indices: Tensor) -> Tensor:
         paths, key = self._asked(indices)
-        jobs = self._ahead.pop(key, None) or self.readers.start(paths, self.size)
-        images, bad = self.readers.collect(jobs, paths, self.size)
+        with _strict_pillow():
+            reading = self._ahead.pop(key) if key in self._ahead else self.readers.start(paths, self.size)
+            images, bad = self.readers.collect(reading)
         if bad:
             i, reason = next(iter(bad.items()))
             raise InputError(f"the image {paths[i]} can no longer be read ({reason}): restore it or start without it")
@@ -251,7 +186,7 @@ class ImageFiles:
         if self.readers.workers and key not in self._ahead:
             self._ahead[key] = self.readers.start(paths, self.size)
             while len(self._ahead) > AHEAD:
-                for job in self._ahead.pop(next(iter(self._ahead))):
+                for job in self._ahead.pop(next(iter(self._ahead)))[1]:
                     job.cancel()
 
     def part(self, indices: np.ndarray) -> ImageFiles:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import hold_out, split_hash
+from csst.data.splits import hold_out
 from csst.data.tabular.array_views import Corrupt, Noise
 from csst.data.tabular.rows import RowParts, make_views
 from csst.data.tabular.tables import statistics
-from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, make_task
+from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, hash_parts
 from csst.errors import InputError, nearest
 
 #: views of arrays that are no tables: noise in deviations of each feature, features taken from another example
@@ -47,12 +47,7 @@ class Arrays:
         return read_npz(self.path, KEYS, needed=("x", "y"))
 
     def load(self, seed: int) -> Task:
-        return from_arrays(
-            self._read(),
-            name=Path(self.path).stem,
-            validation=self.validation,
-            seed=seed,
-        )
+        return from_arrays(self._read(), Path(self.path).stem, self.validation, seed)
 
 
 def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -88,28 +83,25 @@ def from_arrays(
 ) -> Task:
     """A task from arrays under the names `KEYS`; y == -1 means unlabeled. `views` replaces the weak and strong view."""
     rows = rows_from_arrays(arrays, name)
-    names, known_rows = rows.class_names, rows.labeled
-    labeled: tuple[Any, Any] = (known_rows.inputs, known_rows.labels)
-    if "x_validation" in arrays:
-        held = (arrays["x_validation"], _needed(arrays, "y_validation"))
-    else:
-        out = torch.from_numpy(hold_out(labeled[1].numpy(), validation, seed, names))
-        keep = torch.ones(len(labeled[1]), dtype=torch.bool)
+    labeled, held, unlabeled, names = rows.labeled, rows.validation, rows.unlabeled, rows.class_names
+    assert isinstance(unlabeled, Tensor)
+    if held is None:
+        out = torch.from_numpy(hold_out(labeled.labels.numpy(), validation, seed, names))
+        keep = torch.ones(len(labeled), dtype=torch.bool)
         keep[out] = False
-        held, labeled = (labeled[0][out], labeled[1][out]), (labeled[0][keep], labeled[1][keep])
-    test = (arrays["x_test"], _needed(arrays, "y_test")) if "x_test" in arrays else None
-    rest: Any = rows.unlabeled
-    moments = None
-    if labeled[0].ndim == 2:  # a table: as CSSTClassifier has it
-        columns = [0] * labeled[0].shape[1]
-        parts = RowParts(labeled[0].numpy(), labeled[1].numpy(), rest.numpy(), None, names, columns)
+        held = Labeled(labeled.inputs[out], labeled.labels[out])
+        labeled = Labeled(labeled.inputs[keep], labeled.labels[keep])
+    inputs, moments = labeled.inputs, None
+    assert isinstance(inputs, Tensor)
+    if inputs.ndim == 2:  # a table: as CSSTClassifier has it
+        columns = [0] * inputs.shape[1]
+        parts = RowParts(inputs.numpy(), labeled.labels.numpy(), unlabeled.numpy(), None, names, columns)
         views, moments = views or make_views(parts, "table"), statistics(parts.measured)
     elif views is None:
-        scale = torch.cat([labeled[0], rest]).float().std(0)
+        scale = torch.cat([inputs, unlabeled]).float().std(0)
         views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
-    return make_task(
-        name, labeled, rest, held, test, class_names=names, weak=views[0], strong=views[1], moments=moments
-    )
+    digest = hash_parts(unlabeled, labeled, held, rows.test)
+    return Task(name, names, labeled, unlabeled, held, rows.test, *views, split_hash=digest, moments=moments)
 
 
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
@@ -144,20 +136,15 @@ def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
     def part(key: str) -> Labeled | None:
         if f"x_{key}" not in arrays:
             return None
+        if f"y_{key}" not in arrays:
+            raise InputError(f"x_{key} is given, so y_{key} is needed too")
         inputs = as_inputs(arrays[f"x_{key}"], f"{key} inputs")
-        return Labeled(inputs, as_labels(_needed(arrays, f"y_{key}"), f"{key} labels"))
+        return Labeled(inputs, as_labels(arrays[f"y_{key}"], f"{key} labels"))
 
     validation, test = part("validation"), part("test")
-    parts = [one for one in (labeled, validation, test) if one is not None]
-    shapes = {tuple(one.inputs.shape[1:]) for one in parts if isinstance(one.inputs, Tensor)}
+    parts = [part.inputs for part in (labeled, validation, test) if part is not None]
+    shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
-    content = [np.asarray(values) for one in parts for values in (one.inputs, one.labels)]
-    digest = split_hash(*content, rest.numpy())
+    digest = hash_parts(rest, labeled, validation, test)
     return RowTask(name, names, labeled, rest, validation, test, "array", digest)
-
-
-def _needed(arrays: dict[str, Any], key: str) -> Any:
-    if key not in arrays:
-        raise InputError(f"{key.replace('y_', 'x_')} is given, so {key} is needed too")
-    return arrays[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import hold_out, long_tail, split_held_out
-from csst.data.task import Labeled, RowTask, Task
+from csst.data.splits import Tail, hold_out, long_tail, split_held_out
+from csst.data.task import Examples, Labeled, RowTask, Task
 from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
 from csst.errors import InputError
@@ -87,18 +87,15 @@ class TextFile:
         return RowTask(name, names, labeled, unlabeled, validation, test, "text", split_hash)
 
     def load(self, seed: int) -> Task:
-        names, labeled, unlabeled = self._read_training()
-        validation = self._read_held_out(self.validation_path, "validation", names)
-        if validation is None:
-            out = hold_out(labeled.labels.numpy(), self.validation, seed, names)
-            kept = np.setdiff1d(np.arange(len(labeled)), out)
-            labeled, validation = _select(labeled, kept), _select(labeled, out)
-        test = self._read_held_out(self.test_path, "test", names)
-        known = {*_list_texts(labeled), *unlabeled.texts}
-        held_out = [*_list_texts(validation), *_list_texts(test)]
+        rows = self.load_rows()
+        if rows.validation is None:
+            out = hold_out(rows.labeled.labels.numpy(), self.validation, seed, rows.class_names)
+            kept = np.setdiff1d(np.arange(len(rows.labeled)), out)
+            rows = replace(rows, labeled=_select(rows.labeled, kept), validation=_select(rows.labeled, out))
+        known = {*_list_texts(rows.labeled), *_list_all(rows.unlabeled)}
+        held_out = [*_list_texts(rows.validation), *_list_texts(rows.test)]
         facts = {"held_out_texts_also_in_training": sum(text in known for text in held_out)}
-        name = Path(self.path).stem
-        return make_texts(name, names, labeled, unlabeled, validation, test, self.views, facts=facts)
+        return add_views(replace(rows, facts=facts), self.views)
 
     def _read_training(self) -> tuple[tuple[str, ...], Labeled, Texts]:
         """The class names, the texts with a label and those without."""
@@ -135,6 +132,7 @@ class LongTailTexts:
         label: the column of the labels.
         classes: how many classes the data must have; 0 takes what is there.
         labeled: labeled texts of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled texts of the most frequent class.
         imbalance: most frequent over rarest class.
         validation: validation texts per class; 0 takes half of the test texts.
@@ -153,6 +151,7 @@ class LongTailTexts:
     validation: int = 0
     test: int = 0
     views: TextViews = field(default_factory=TextViews)
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         if not self.path:
@@ -170,20 +169,14 @@ class LongTailTexts:
         fresh = np.flatnonzero([text not in known for text in _list_texts(held_out)])
         if not len(fresh):
             raise InputError(f"every text of {test_path} is a training text too: give others with --data.test_path")
-        cut = long_tail(pool.labels.numpy(), self.labeled, self.unlabeled, self.imbalance, seed=seed)
+        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
+        cut = long_tail(pool.labels.numpy(), *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         first, second = split_held_out(held_out.labels.numpy()[fresh], seed, names, self.validation, self.test)
         unlabeled = _select(pool, cut.unlabeled)
-        return make_texts(
-            Path(self.path).stem,
-            names,
-            _select(pool, cut.labeled),
-            Texts(_list_texts(unlabeled)),
-            _select(held_out, fresh[first]),
-            _select(held_out, fresh[second]),
-            self.views,
-            unlabeled_truth=unlabeled.labels,
-            facts={"held_out_texts_also_in_training_left_out": len(held_out) - len(fresh)},
-        )
+        parts = (_select(pool, cut.labeled), unlabeled.inputs, _select(held_out, fresh[first]))
+        facts = {"held_out_texts_also_in_training_left_out": len(held_out) - len(fresh)}
+        test, name = _select(held_out, fresh[second]), Path(self.path).stem
+        return add_views(RowTask(name, names, *parts, test, "text", "", facts), self.views, unlabeled.labels)
 
 
 def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[str], list[str | None]]:
@@ -211,36 +204,33 @@ def _select(labeled: Labeled, index: np.ndarray) -> Labeled:
 
 
 def _list_texts(labeled: Labeled | None) -> list[str]:
-    return [] if labeled is None else labeled.inputs[torch.arange(len(labeled))]
+    return [] if labeled is None else _list_all(labeled.inputs)
 
 
-def _hash_split(parts: Sequence[Labeled | None], unlabeled: Texts) -> str:
+def _list_all(texts: Examples) -> list[str]:
+    return texts[torch.arange(len(texts))]
+
+
+def _hash_split(parts: Sequence[Labeled | None], unlabeled: Examples) -> str:
     """A short fingerprint of all texts and labels."""
     present = [part for part in parts if part is not None]
     labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in present]
-    return hash_texts(*map(_list_texts, present), unlabeled.texts, labels)
+    return hash_texts(*map(_list_texts, present), _list_all(unlabeled), labels)
 
 
-def make_texts(
-    name: str,
-    class_names: tuple[str, ...],
-    labeled: Labeled,
-    unlabeled: Texts,
-    validation: Labeled,
-    test: Labeled | None,
-    views: TextViews,
-    **more: object,
-) -> Task:
-    """A task of texts; its strong view is fitted on the training texts only."""
+def add_views(rows: RowTask, views: TextViews, unlabeled_truth: Tensor | None = None) -> Task:
+    """Texts as a task; its strong view is fitted on the training texts only."""
+    assert rows.validation is not None
     return Task(
-        name,
-        class_names,
-        labeled,
-        unlabeled,
-        validation,
-        test,
-        strong=views.build([*_list_texts(labeled), *unlabeled.texts]),
+        rows.name,
+        rows.class_names,
+        rows.labeled,
+        rows.unlabeled,
+        rows.validation,
+        rows.test,
+        strong=views.build([*_list_texts(rows.labeled), *_list_all(rows.unlabeled)]),
         kind="text",
-        split_hash=_hash_split([labeled, validation, test], unlabeled),
-        **more,  # type: ignore[arg-type]
+        unlabeled_truth=unlabeled_truth,
+        split_hash=_hash_split([rows.labeled, rows.validation, rows.test], rows.unlabeled),
+        facts=rows.facts,
     )

@@ -15,7 +15,8 @@ from csst.data.task import View, identity_view
 from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
 from csst.data.text.word_views import TokenDropout, numpy_generator
-from csst.errors import InputError, nearest
+from csst.errors import InputError
+from csst.settings import check_choices
 
 __all__ = ["STRONG", "TextViews", "TfIdf", "TokenDropout", "Translated"]
 
@@ -83,8 +84,7 @@ class TextViews:
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
-        _check_choice("strong", self.strong, STRONG)
-        _check_choice("missing", self.missing, get_args(Missing))
+        check_choices(self, "views.")
         if not 0 <= self.strength <= 1:
             raise InputError(f"views.strength must be a fraction of the words, 0 .. 1; found {self.strength!r}")
 
@@ -108,9 +108,3 @@ class TextViews:
         if name == "dropout":
             return TokenDropout(self.strength)
         return identity_view
-
-
-def _check_choice(setting: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        hint = nearest(value, choices)
-        raise InputError(f"views.{setting} must be one of {', '.join(choices)}; found {value!r}{hint}")
