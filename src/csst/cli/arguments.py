@@ -17,7 +17,7 @@ from csst.selftraining import METHODS
 HELP = {
     "name": argparse.SUPPRESS,
     "method": f"csst, {', '.join(METHODS)} or package.module:name",
-    "learner": "network; or auto, linear or forest, which take seconds on a table or on embeddings",
+    "learner": "network; or auto, linear, forest, kernel, propagation, lda, which take seconds on tables or embeddings",
     "objective": "what is maximized, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
