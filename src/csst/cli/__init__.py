@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"csst {__version__}")
         return 0
-    warnings.formatwarning, usual = _warned, warnings.formatwarning
+    warnings.formatwarning, usual = _format_warning, warnings.formatwarning
     try:
         if arguments[0] not in VERBS:
             raise InputError(f"unknown command {arguments[0]!r}{nearest(arguments[0], VERBS) or '; try csst --help'}")
@@ -50,20 +50,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
             sentence = getattr(stop, "said", "interrupted")
-            print(f"csst: {sentence}; {_continued(arguments)}", file=sys.stderr)
+            print(f"csst: {sentence}; {_say_how_to_continue(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
     finally:
         warnings.formatwarning = usual
 
 
-def _warned(
+def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as a person reads it: one sentence, and no line of code."""
     return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
 
 
-def _continued(arguments: list[str]) -> str:
+def _say_how_to_continue(arguments: list[str]) -> str:
     """How an interrupted command is taken up again."""
     if arguments[0] == "train" and "--resume" not in arguments:
         arguments = [*arguments, "--resume"]

@@ -36,7 +36,7 @@ class Parser(ArgumentParser):
 
 def recipe_and_rest(argv: Sequence[str], parser_of: Any) -> tuple[Recipe, Namespace]:
     """The recipe named first (or by --config), changed by the other arguments; and those arguments."""
-    name, rest = _named(list(argv))
+    name, rest = _read_name(list(argv))
     base = recipe(name)
     parser: Parser = parser_of(name, base)
     add_recipe(parser, base)
@@ -61,7 +61,7 @@ def add_recipe(parser: Parser, base: Recipe) -> None:
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
 
 
-def _named(argv: list[str]) -> tuple[str, list[str]]:
+def _read_name(argv: list[str]) -> tuple[str, list[str]]:
     if argv and not argv[0].startswith("-"):
         return argv[0], argv[1:]
     for at, word in enumerate(argv):
