@@ -131,10 +131,8 @@ def gaussian(argv: Sequence[str]) -> int:
         (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
         checked = check_assumptions(c, args.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
-        print(f"{title}")
-        print(
-            f"  gamma = c({args.err:g}) = {format_gamma(checked.gamma)}; gamma > 3 for err_w < {largest_error(c):.4f} |w|_1"
-        )
+        print(f"{title}\n  gamma = c({args.err:g}) = {format_gamma(checked.gamma)}; ", end="")
+        print(f"gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
         if checked.hold:
             print(f"  the theorem: err_w <= {checked.promise:.4f} |w|_1 for a perfect, perfectly consistent F*")
         else:
