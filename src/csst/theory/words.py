@@ -41,9 +41,8 @@ def list_numbers(diagnosis: Diagnosis) -> list[str]:
     for at, (name, value) in enumerate(diagnosis.gammas.items()):
         lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {format_gamma(value)}   at most: worse sets may exist")
         if at == 0 and diagnosis.random_gamma is not None:
-            lines.append(
-                f"  {'  random sets would say':<{WIDTH}} {format_gamma(diagnosis.random_gamma)}   but the worst sets count"
-            )
+            random = format_gamma(diagnosis.random_gamma)
+            lines.append(f"  {'  random sets would say':<{WIDTH}} {random}   but the worst sets count")
         clash = f"{diagnosis.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if diagnosis.margins:
