@@ -20,8 +20,9 @@ from pathlib import Path
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
 from csst.report.tables import markdown
-from csst.runs.compare import ComparisonRow, Outcome, compare, lines, parallel, run_folder
-from csst.runs.rows import Row, rows
+from csst.runs.compare import compare, count_parallel_runs, run_folder
+from csst.runs.outcomes import ComparisonRow, Outcome, tabulate
+from csst.runs.rows import Row, make_rows
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")
@@ -49,18 +50,18 @@ def verdict(table: list[ComparisonRow], measure: str) -> str:
 
     Only rows with all seeds take part: a single lucky seed is no best baseline.
     """
-    adjusted = [line for line in table if line.is_adjusted]
+    adjusted = [line for line in table if line.rule]
     full = [line for line in adjusted if line.n == max(other.n for other in adjusted)]
-    ours = next((line for line in full if line.label == "csst-fixmatch"), None)
-    baselines = [line for line in full if not line.label.startswith("csst")]
+    ours = next((line for line in full if line.row.label == "csst-fixmatch"), None)
+    baselines = [line for line in full if not line.row.label.startswith("csst")]
     if ours is None or not baselines:
         return "Not enough runs for a verdict."
     other = max(baselines, key=lambda x: x.mean(measure))
     ahead = ours.mean(measure) - other.mean(measure)
     said = f"With a rule, CSST has {ours.mean(measure):.3f} and the best baseline, "
-    said += f"{other.label}, {other.mean(measure):.3f}"
-    if any(ours.missed):
-        said += f" (bounds missed by {sum(ours.missed) / ours.n:.3f} and {sum(other.missed) / other.n:.3f} on average)"
+    said += f"{other.row.label}, {other.mean(measure):.3f}"
+    if ours.missed:
+        said += f" (bounds missed by {ours.missed:.3f} and {other.missed:.3f} on average)"
     if ours.n < 2:
         return f"{said}: {ahead:+.3f}, from one seed, so without a standard error."
     error = sqrt(ours.std(measure) ** 2 / ours.n + other.std(measure) ** 2 / other.n)
@@ -101,15 +102,15 @@ def main() -> None:
         for objective in objectives:
             found, out = [], given.out / name
             for words, seeds in ((methods, given.seeds), (FURTHER, given.further_seeds)):
-                chosen = rows(words, [objective])
+                chosen = make_rows(words, [objective])
                 if given.only_finished:
                     found += there(base, chosen, range(seeds), out)
                 elif seeds:
-                    jobs = given.jobs or parallel(base)
+                    jobs = given.jobs or count_parallel_runs(base)
                     found += compare(base, chosen, range(seeds), out, jobs, "fit", Clock())
             if not found:
                 continue
-            table = lines(found)
+            table = tabulate(found)
             missing = each // len(objectives) - sum(len(outcome.metrics) for outcome in found)
             measure = "min_recall" if objective == "min-recall" else "mean_recall"
             title = f"## {name}, {objective}\n\n{base.training.steps} steps of {base.training.labeled_batch} + 2 × "

@@ -143,6 +143,15 @@ def tail_sizes(head: int, imbalance: float, classes: int) -> np.ndarray:
     return np.maximum(2, np.round(head * imbalance ** (-np.arange(classes) / (classes - 1)))).astype(int)
 
 
+def unlabeled_sizes(plan: Plan, classes: int, balance: str) -> np.ndarray:
+    """Unlabeled rows of every class, from the labeled part's most frequent to its rarest; about as many in all.
+
+    balance: equal (the labeled part's long tail), uniform, or reversed.
+    """
+    sizes = tail_sizes(plan.unlabeled, plan.imbalance, classes)
+    return {"equal": sizes, "uniform": np.full(classes, round(sizes.mean())), "reversed": sizes[::-1]}[balance]
+
+
 def load(
     name: str,
     seed: int,
@@ -150,13 +159,18 @@ def load(
     labeled: int | None = None,
     plan: Plan | None = None,
     cache: Path = CACHE,
+    unlabeled_balance: str = "equal",
 ) -> Split:
-    """The split of a seed; labeled: rows of the most frequent class, if not the plan's; plan: if not `PLANS[name]`."""
+    """The split of a seed.
+
+    labeled: rows of the most frequent class, if not the plan's. plan: if not `PLANS[name]`. unlabeled_balance: see
+    `unlabeled_sizes`.
+    """
     plan = plan or PLANS[name]
     x, y, x_held, y_held = read(name, data_dir, cache)
     rng, classes = np.random.default_rng(1000 + seed), int(y.max()) + 1
     size_l = tail_sizes(labeled or plan.labeled, plan.imbalance, classes)
-    size_u = tail_sizes(plan.unlabeled, plan.imbalance, classes)
+    size_u = unlabeled_sizes(plan, classes, unlabeled_balance)
     available = np.bincount(y, minlength=classes)
     taken = 0 if x_held is not None else plan.validation + plan.test
     for _ in range(10_000):  # a rank for every class that has the rows for it

@@ -1,8 +1,8 @@
 """IMDb with a frozen encoder: python benchmarks/text.py --data-dir DIR --encoder hf:FOLDER [--seeds 3]
 
 DIR holds imdb_train.parquet and imdb_test.parquet (columns text and label). Embeds once into --cache, then trains ERM,
-LA, CSL, UDA and CSST(UDA) at rho = 10 and 100, and last fine-tunes the encoder for a few hundred steps
-(--fine-tune-steps). Finished runs in --out are not repeated. Writes benchmarks/results/text.md.
+LA, CSL, UDA and CSST(UDA) at rho = 10 and 100. Finished runs in --out are not repeated. Writes
+benchmarks/results/text.md. benchmarks/text_finetuned.py fine-tunes the encoder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 from csst.recipes import Recipe, recipe
 from csst.runs.execute import assemble, execute
-from csst.settings import Hardware
 
 METHODS = ("erm", "la", "csl", "uda", "csst-uda")
 PAPER = {
@@ -50,29 +49,6 @@ def cells(runs: list[dict[str, Any]]) -> str:
     return f"{' | '.join(shown)} | {mean(r['seconds'] for r in runs):.0f} | {len(runs)}"
 
 
-def fine_tuned(given: argparse.Namespace, method: str) -> Recipe:
-    """The same labels, fewer unlabeled reviews, the whole encoder trained: short texts and batches, for a CPU."""
-    base = chosen(100, method, 0, given)
-    training = replace(
-        recipe("imdb-lt-100").training,
-        steps=given.fine_tune_steps,
-        labeled_batch=16,
-        unlabeled_batch=16,
-        lr=5e-5,
-        warmup=20,
-        ema=0.9,
-    )
-    return replace(
-        base,
-        frozen=False,
-        model=replace(base.model, max_length=64),
-        training=training,
-        data=replace(base.data, unlabeled=2000, validation=100, test=500),  # type: ignore[type-var]
-        dual=replace(base.dual, steps_per_update=25),
-        hardware=Hardware(),
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
@@ -80,7 +56,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("runs/text/cache"))
     parser.add_argument("--out", type=Path, default=Path("runs/text"))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--fine-tune-steps", type=int, default=200)
     parser.add_argument("--embed-only", action="store_true")
     given = parser.parse_args()
     begun = time.perf_counter()
@@ -104,17 +79,6 @@ def main() -> None:
         lines.append("")
     spent = time.perf_counter() - begun
     lines += [f"All {2 * len(METHODS) * given.seeds} runs after embedding: {spent / 60:.1f} minutes.", ""]
-    if given.fine_tune_steps:
-        lines += [
-            f"## Fine-tuning the encoder, rho = 100, {given.fine_tune_steps} steps of 16 + 2 × 16 texts of 64 tokens",
-            "",
-        ]
-        lines += ["| method | mean recall | min recall | min coverage | seconds | n |", "|---|---|---|---|---|---|"]
-        for method in ("erm", "csst-uda"):
-            metrics = run(fine_tuned(given, method), given.out / f"fine-tuned-{method}")
-            lines.append(f"| {method} | {cells([metrics])} |")
-            print(lines[-1], flush=True)
-        lines.append("")
     (Path(__file__).parent / "results" / "text.md").write_text("\n".join(lines))
 
 

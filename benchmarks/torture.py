@@ -162,7 +162,7 @@ def kills(base: Path, whole: tuple[Any, ...], seconds: float, tries: int, place:
 def signals(base: Path, verb: str, number: signal.Signals, tries: int) -> Fault:
     survived, words = 0, [verb, "toy", *WORDS, "--training.steps", "1500"]
     words += ["--checkpoint_seconds", "1000"] if verb == "train" else ["--methods", "csst,erm", "--seeds", "1"]
-    words += [] if verb == "train" else ["--jobs", "2", "--no_rule"]
+    words += [] if verb == "train" else ["--jobs", "2", "--rules", "none"]
     runs_in = [""] if verb == "train" else ["csst-min-recall-0", "erm-min-recall-0"]
     whole = base / f"whole-{verb}"
     if not whole.exists():

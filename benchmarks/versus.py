@@ -141,7 +141,8 @@ def fit_ours(method: str, split: Split, seed: int) -> Any:
         model: Any = CSSTClassifier(OBJECTIVE, random_state=seed)
     elif method == NETWORK:
         held_out = 0.2 if np.bincount(split.y_labeled).min() >= HELD_OUT else None
-        model = CSSTClassifier(OBJECTIVE, learner="network", rule="fit", validation=held_out, random_state=seed)
+        rule = {"fitting": {"rule": "fit"}}
+        model = CSSTClassifier(OBJECTIVE, learner="network", validation=held_out, settings=rule, random_state=seed)
     elif method == WITH_RULE[0]:
         model = PostHocClassifier(scale(LogisticRegression(C=0.1, max_iter=2000)), OBJECTIVE, random_state=seed)
     else:
@@ -182,8 +183,11 @@ def describe_fit(model: Any, lowest: float) -> Line:
 
 
 def describe_members(portfolio: Any) -> Line:
-    losses = {one.name: round(one.loss, 4) for one in portfolio.members}
-    return {"members": losses, "left_out": list(portfolio.left_out)}
+    weights = {name: sum(one.weight for one in portfolio.members if one.name == name) for name in portfolio.names}
+    return {
+        "members": {name: round(weight, 4) for name, weight in weights.items()},
+        "left_out": list(portfolio.left_out),
+    }
 
 
 def measure_cell(cell: Line, split: Split) -> Line:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,13 +31,13 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models import build
+from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, FittedRule, rule_from_dict
+from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
 from csst.runs.folder import Run
-from csst.runs.results import Outputs, describe_fit, pack_outputs
+from csst.runs.results import KeptEvidence, Outputs, describe_fit, pack_outputs
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import compute_logits, summarize_counts
 
@@ -168,7 +168,7 @@ class FittedModel:
         details = self.full_details
         if not isinstance(self.model, Portfolio):
             return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
-        names = " + ".join(member.name for member in self.model.members)
+        names = " + ".join(self.model.names)
         left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
         return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
 
@@ -204,7 +204,10 @@ class FittedModel:
 
     @classmethod
     def load(
-        cls, folder: str | Path, weights: Weights | None = None, make: Callable[[], nn.Module] | None = None
+        cls,
+        folder: str | Path,
+        weights: Weights | None = None,
+        make: Callable[[], nn.Module] | None = None,
     ) -> FittedModel:
         """The model of a complete run, from its folder alone; or one that `save` wrote.
 
@@ -218,8 +221,11 @@ class FittedModel:
         metrics = run.metrics()
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
-        text = metrics["objective"] if recipe is None else recipe.objective
-        objective = read_objective(text).bind(len(names), names).bind_prior(counts / counts.sum())
+        if recipe is None:
+            objective = read_objective(metrics["objective"]).bind(len(names), names)
+        else:
+            objective = recipe.bind_objective(names)
+        objective = objective.bind_prior(counts / counts.sum())
         has_rule = "adjusted" in metrics and weights is None
         rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
@@ -228,6 +234,9 @@ class FittedModel:
             model = unpack(content, str(run.path(MODEL)))
         else:
             model = make_network(folder, recipe, shape, len(names)) if make is None else make()
+            wide = metrics.get("facts", {}).get("embedding_width")
+            if recipe is not None and recipe.frozen and shape != (wide,):
+                model, shape = Projected(model, torch.zeros(wide), torch.zeros(wide, *shape)), (wide,)
             kept = "last." if has_rule else "selected."
             stored = {k[len(kept) :]: v for k, v in load_tensors(content).items() if k.startswith(kept)}
             try:
@@ -242,6 +251,17 @@ class FittedModel:
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
         return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+
+    def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
+        """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
+
+        Args:
+            folder: of the run that this model was loaded from.
+            objective: a sentence or a short name.
+        """
+        kept = KeptEvidence.read(folder)
+        wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective), self.class_names)
+        return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""

@@ -37,6 +37,8 @@ from csst.training.trainer import Trainer
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
 UNLABELED_ROWS = 5000
+#: of examples that are not tensors in memory (texts, image files): each goes through a whole fine-tuned network
+UNLABELED_RAW_ROWS = 2000
 
 OnRecord = Callable[[Generations | CrossFit, Record], None]
 
@@ -50,6 +52,7 @@ def fit(
     deployment_prior: Any = None,
     inputs: InputSpec | None = None,
     seed: int = 0,
+    n_jobs: int | None = 1,
     state: dict[str, Any] | None = None,
     on_record: OnRecord | None = None,
 ) -> FittedModel:
@@ -57,17 +60,20 @@ def fit(
 
     Args:
         task: what there is to learn from; rows for learners other than a network.
-        learner: a `Network`; or "auto", "linear", "forest", a scikit-learn classifier, or a list of these.
+        learner: a `Network`; or a name of `csst.learners.LEARNERS`, a scikit-learn classifier, or a list of these.
         objective: a sentence, a short name or an Objective.
         fits_rule: whether a network gets a decision rule; the other learners always have one.
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         inputs: what the model takes, if not told by the task.
         seed: of the weights, the folds and the order of examples.
+        n_jobs: learners other than a network that are fitted at a time.
         state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
         on_record: is called at every multiplier update of a network.
     """
     if isinstance(task, RowParts):
-        return fit_learners(task, learner, objective, deployment_prior, inputs, seed)
+        return fit_learners(
+            task, learner, objective, deployment_prior=deployment_prior, inputs=inputs, seed=seed, n_jobs=n_jobs
+        )
     if not isinstance(learner, Network):
         raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
     threads, history = torch.get_num_threads(), []
@@ -100,11 +106,11 @@ def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
 
 
 def fit_learners(
-    rows: RowParts, learner: Any, objective: Any, deployment_prior: Any, inputs: InputSpec | None, seed: int
+    rows: RowParts, learner: Any, objective: Any, *, inputs: InputSpec | None = None, **options: Any
 ) -> FittedModel:
-    """Learners on rows, averaged, with their decision rule."""
-    has_embeddings = inputs is not None and inputs.is_embedded
-    members = fit_members(rows, learner, objective, deployment_prior, has_embeddings, seed)
+    """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
+    is_embedded = inputs is not None and inputs.is_embedded
+    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
     rule, portfolio = members.fitted, members.portfolio
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
@@ -115,8 +121,8 @@ def fit_learners(
     outputs = Outputs(parts, unlabeled, Gain(torch.ones(len(rows.class_names), dtype=torch.float64)))
     about = {
         "learner": learner if isinstance(learner, str) else repr(learner),
-        "method": " + ".join(member.name for member in portfolio.members),
-        "members": [{"name": member.name, "balanced_log_loss": member.loss} for member in portfolio.members],
+        "method": " + ".join(portfolio.names),
+        "members": portfolio.describe(),
         "left_out": list(portfolio.left_out),
         "labeled_counts": np.bincount(rows.labels, minlength=len(rows.class_names)).tolist(),
         "multipliers": {},
@@ -155,7 +161,8 @@ def conclude(
         seed: see `fit`.
     """
     batch, device = runner.settings.training.evaluation_batch, runner.engine.device
-    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:UNLABELED_ROWS].sort().values
+    most = UNLABELED_ROWS if isinstance(task.unlabeled, Tensor) else UNLABELED_RAW_ROWS
+    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:most].sort().values
     gain, names, train_prior = runner.multipliers.gain, task.class_names, task.train_prior
 
     def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
@@ -182,7 +189,9 @@ def conclude(
     if last is not None:
         used = copy.deepcopy(selected)
         used.load_state_dict(last)
-        adjusted_outputs = score(used, "last", gain)
+        same_gain = torch.equal(outputs.gain.entries.cpu(), gain.entries.cpu())
+        is_selected = runner.best.step == runner.step and same_gain and not isinstance(runner, CrossFit)
+        adjusted_outputs = outputs if is_selected else score(used, "last", gain)
         evidence = adjusted_outputs.evidence(train_prior, names)
         prior = read_deployment_prior(wanted, evidence)
         adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from csst.errors import InputError, nearest
 
@@ -57,11 +58,12 @@ class SelfTrainingSettings:
         tau: pseudo-labels with KL(norm(G^T p) || p_m) <= tau are used by csst methods.
         confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
+        unlabeled_prior: class balance of the unlabeled examples, which pseudo-labels and their loss follow: labeled
+            (that of the labels), or estimated at every multiplier update from validation and unlabeled examples.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
         darp_delta: a class keeps its darp_delta * (expected count) most probable entries when refined; 0 keeps all.
-        darp_prior: class fractions to refine to: labeled (those of the labeled examples) or estimated from predictions.
         crest_generations: trainings from scratch of crest methods; training.steps is split among them.
         crest_alpha: class l gives the fraction (N_(L+1-l) / N_1)^crest_alpha of its pseudo-labels to the labeled set.
         crest_temperature: the power of the prior that crest+ aligns to falls from 1 to this over the generations.
@@ -71,11 +73,11 @@ class SelfTrainingSettings:
     tau: float = 0.05
     confidence: float = 0.95
     temperature: float = 0.4
+    unlabeled_prior: Literal["labeled", "estimated"] = "labeled"
     annealing: Literal["off", "linear", "log", "exp"] = "off"
     darp_warmup: float = 0.4
     darp_every: int = 10
     darp_delta: float = 2.0
-    darp_prior: Literal["labeled", "estimated"] = "labeled"
     crest_generations: int = 3
     crest_alpha: float = 1 / 3
     crest_temperature: float = 0.5
@@ -172,6 +174,47 @@ class Hardware:
 
 
 @dataclass(frozen=True)
+class TableNetwork:
+    """The network of a table's rows, and how they are varied.
+
+    Args:
+        hidden: width of the hidden layers.
+        depth: how many there are; 0 is linear.
+        views: auto (those of embeddings where there is an encoder, else those of tables), table, embedding, or a weak
+            and a strong view, functions (batch, generator) -> batch.
+    """
+
+    hidden: int = 128
+    depth: int = 2
+    views: Any = "auto"
+
+    def __post_init__(self) -> None:
+        _positive(self, "hidden")
+        _within(self, 0, float("inf"), "depth")
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is done around learning.
+
+    Args:
+        rule: fit fits the decision rule after a network's training; the other learners always have it.
+        folds: of a network's cross-fitting, where no validation rows are given.
+        warm_start: fitting a network again goes on from where the last fit ended, for `training.steps` more steps.
+        cache: folder of embeddings; empty for the user's cache folder.
+    """
+
+    rule: Literal["none", "fit"] = "none"
+    folds: int = 3
+    warm_start: bool = False
+    cache: str = ""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        _positive(self, "folds")
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of the above."""
 
@@ -180,6 +223,37 @@ class Settings:
     dual: Dual = field(default_factory=Dual)
     selection: Selection = field(default_factory=Selection)
     hardware: Hardware = field(default_factory=Hardware)
+    network: TableNetwork = field(default_factory=TableNetwork)
+    fitting: Fitting = field(default_factory=Fitting)
+
+
+def override(old: Any, values: dict[str, Any], where: str = "") -> Any:
+    """Settings with these nested values, {"training": {"steps": 100}}; an unknown name or another type is an error."""
+    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
+    kinds = get_type_hints(type(old))
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"there is no setting {where}{name}{nearest(str(name), known)}")
+        nested = is_dataclass(known[name])
+        if nested and not isinstance(value, dict):
+            raise InputError(f"{where}{name} is a group of settings; found {value!r}")
+        if not nested and not _fits(value, kinds[name]):
+            wanted = getattr(kinds[name], "__name__", str(kinds[name]))
+            raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
+        new[name] = override(known[name], value, f"{where}{name}.") if nested else value
+    return replace(old, **new)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from a file has a setting's type; whole numbers are numbers, and True and False are not."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if get_origin(kind) is Literal:  # which word it is, the settings themselves check
+        return any(isinstance(value, type(each)) for each in get_args(kind))
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    is_plain = isinstance(kind, type) and kind is not Any and get_origin(kind) is None
+    return isinstance(value, kind) if is_plain else True
 
 
 def _positive(settings: Any, *names: str) -> None:
@@ -213,3 +287,11 @@ def check_choices(settings: Any, where: str | None = None) -> None:
 def _path(settings: Any, name: str) -> str:
     group = next((f.name for f in fields(Settings) if f.type == type(settings).__name__), type(settings).__name__)
     return f"{group}.{name}"
+
+
+#: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
+TABULAR = Settings(
+    dual=Dual(steps_per_update=20, step_size=0.5, schedule="linear", rates="pooled"),
+    selection=Selection("last"),
+    hardware=Hardware(threads=1),
+)

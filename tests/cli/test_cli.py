@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from csst.cli import main
+from csst.fitted import FittedModel
+from csst.rules import fit_point
+from csst.runs.results import KeptEvidence
 
 FAST = ["--training.steps", "20", "--data.validation", "30", "--data.test", "30"]
 
@@ -219,3 +222,25 @@ def test_groups_in_brackets_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "toy", *FAST, "--objective", "max min(recall[head], recall[tail])", "--out", "a"]) == 0
     assert "for 'max min(recall[head], recall[tail])'" in " ".join(capsys.readouterr().out.split())
+
+
+def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeypatch, capsys):
+    """What the page of a run offers: the command of a point decides as the point's numbers say."""
+    monkeypatch.chdir(arrays)
+    assert main(["train", "array", "--data.path", "mine.npz", "--learner", "linear", "--out", "run"]) == 0
+    metrics = json.loads((arrays / "run" / "metrics.json").read_text())
+    kept = KeptEvidence.read("run")
+    labels = {}
+    for point in (metrics["adjusted"]["trades"]["ways"]["lowest recall"][i] for i in (0, -1)):
+        fitted = FittedModel.load("run").with_objective("run", point["sentence"])
+        again = fit_point(kept.evidence, kept.prior, fitted.objective, kept.undo)
+        assert again.estimate.confusion.recall.tolist() == pytest.approx(point["recall"], abs=1e-4)
+        assert again.mean_recall == pytest.approx(point["mean_recall"], abs=1e-9)
+        assert main(["predict", "run", "mine.npz", "-o", "out.csv", "--objective", point["sentence"]]) == 0
+        with open("out.csv", newline="") as file:
+            labels[point["sentence"]] = [row["label"] for row in csv.DictReader(file)]
+        x = np.load("mine.npz")["x"].astype(np.float32)
+        expected = again.rule.predict(FittedModel.load("run").probs(x)).tolist()
+        assert labels[point["sentence"]] == [["a", "b", "'=c"][k] for k in expected]
+    assert main(["predict", "run", "mine.npz", "-o", "out.csv", "--objective", "max recal"]) == 2
+    assert "recal" in capsys.readouterr().err

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from csst.data.content_store import ContentStore
-from csst.data.embeddings import Embedder, Embedding, Prepared, embedded, hash_contents, locate_cache
+from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents, locate_cache
+from csst.data.prepared_views import Prepared
 from csst.data.task import Labeled, RowTask, Task, make_task
 from csst.data.text.texts import Texts, add_views
 from csst.data.text.views import TextViews

@@ -77,6 +77,9 @@ SMALL = {"labeled": 8, "unlabeled": 10, "imbalance": 4.0}
 def test_the_hash_is_of_the_pixels_and_labels_that_are_used(tmp_path):
     labels = np.tile(np.arange(3), 30)
     same = ImageArrays(npz(tmp_path / "a.npz"), **SMALL).load(0)
+    fewer = ImageArrays(npz(tmp_path / "a.npz"), **SMALL, labeled_fraction=0.5).load(0)
+    assert torch.equal(fewer.unlabeled, same.unlabeled)
+    assert len(fewer.labeled) < len(same.labeled)
     assert ImageArrays(npz(tmp_path / "b.npz"), **SMALL).load(0).split_hash == same.split_hash
     for part, changed in (("train", pixels(labels, 3, 12)), ("test", pixels(np.tile(np.arange(3), 6), 3, 12, seed=1))):
         changed[:, 5, 5] ^= 1  # one pixel of every image

@@ -238,6 +238,10 @@ def test_long_tail_from_folders_and_a_test_folder(tmp_path):
     assert torch.bincount(task.test.labels).tolist() == [2, 2, 3]
     assert min(colors(task.test.inputs))[0] >= 200
     assert not set(colors(task.labeled.inputs)) & set(colors(task.unlabeled))
+    sizes = {"labeled": 8, "unlabeled": 16, "imbalance": 4}
+    fewer = ImageFolder(root, test_path=held, **sizes, labeled_fraction=0.5, **FLAT).load(0)
+    assert torch.equal(fewer.unlabeled_truth, task.unlabeled_truth)
+    assert len(fewer.labeled) < len(task.labeled)
     other = ImageFolder(root, test_path=held, labeled=8, unlabeled=16, imbalance=4, **FLAT).load(1)
     assert colors(other.labeled.inputs) != colors(task.labeled.inputs)
     free = colored(tmp_path / "free", {"x": 5}, red=100)

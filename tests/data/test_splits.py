@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from csst.statistics.shift import estimate_prior
 
 
 def test_the_exponential_long_tail_is_cifar10s():
-    """n_i = floor(5000 · 100^(-i/9)) is the 12,406-image split of CIFAR10-LT."""
+    """Paper, fig:intra-fid: n_i = floor(5000 · 100^(-i/9)) is the 12,406-image split of CIFAR10-LT."""
     counts = long_tail_counts(5000, 100, 10)
     assert sum(counts) == 12406
     assert counts[0] == 5000
@@ -32,6 +34,43 @@ def test_a_long_tailed_split_has_the_counts_asked_for_and_no_example_twice():
     assert np.bincount(labels[split.test]).tolist() == [15] * 5
     every = np.concatenate([split.labeled, split.unlabeled, split.validation, split.test])
     assert len(np.unique(every)) == len(every)
+
+
+@pytest.mark.parametrize("fraction", [0.25, 0.5, 1.5, 2.0])
+def test_another_amount_of_labels_leaves_the_other_parts_as_they_are(fraction):
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 200))
+    cut = {"validation": 10, "test": 15, "seed": 3}
+    whole, other = (
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=part, **cut) for part in (1.0, fraction)
+    )
+    for name in ("unlabeled", "validation", "test"):
+        assert getattr(whole, name).tolist() == getattr(other, name).tolist()
+    counts = [max(1, round(fraction * count)) for count in long_tail_counts(40, 8, 5)]
+    assert np.bincount(labels[other.labeled]).tolist() == counts
+    fewer, more = sorted((whole.labeled, other.labeled), key=len)
+    assert set(fewer) < set(more)
+    every = np.concatenate([other.labeled, other.unlabeled, other.validation, other.test])
+    assert len(np.unique(every)) == len(every)
+    with pytest.raises(csst.InputError, match="labeled_fraction must be positive"):
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=0.0)
+    with pytest.raises(csst.InputError, match=r"needs 280 .*\(40 labeled, 80 unlabeled, 160 more labels\)"):
+        long_tail(labels, Tail(40, 8), Tail(80, 8), labeled_fraction=5.0)
+
+
+@pytest.mark.parametrize("source", [Digits(labeled=16), Toy(labeled=40, unlabeled=60, validation=5, test=5)])
+def test_every_set_that_is_cut_by_counts_takes_a_fraction_of_its_labels(source):
+    whole, half, double = (replace(source, labeled_fraction=part).load(0) for part in (1.0, 0.5, 2.0))
+    for other in (half, double):
+        assert torch.equal(whole.unlabeled, other.unlabeled)
+        assert torch.equal(whole.test.inputs, other.test.inputs)
+        assert torch.equal(whole.validation.inputs, other.validation.inputs)
+    assert whole.split_hash == source.load(0).split_hash != half.split_hash
+    assert [int(counts[0]) for counts in (half.train_counts, double.train_counts)] == [
+        source.labeled // 2,
+        source.labeled * 2,
+    ]
+    known = {tuple(row.flatten().tolist()) for row in double.labeled.inputs}
+    assert all(tuple(row.flatten().tolist()) in known for row in half.labeled.inputs)
 
 
 def test_the_seed_names_the_split():

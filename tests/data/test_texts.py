@@ -251,6 +251,9 @@ def test_a_long_tail_follows_seed_and_settings(pool):
     assert one.unlabeled.texts == again.unlabeled.texts
     others = [pool.load(1), replace(pool, labeled=19).load(0), replace(pool, validation=5).load(0)]
     assert len({one.split_hash, *(other.split_hash for other in others)}) == 4
+    half = replace(pool, labeled_fraction=0.5).load(0)
+    assert half.unlabeled.texts == one.unlabeled.texts
+    assert torch.bincount(half.labeled.labels).tolist() == [10, 2]
     sized = replace(pool, validation=4, test=6).load(0)
     assert torch.bincount(sized.validation.labels).tolist() == [4, 4]
     assert torch.bincount(sized.test.labels).tolist() == [6, 6]

@@ -91,7 +91,10 @@ def test_weighted_consistency_is_a_divergence(K, seed, diagonal):
 
 @pytest.mark.parametrize(("K", "seed", "diagonal"), CASES)
 def test_adjusted_consistency(K, seed, diagonal):
-    """Eq. lgt-adj-wt-cons, on logits; with a hard label it is loss:hyb, with a diagonal G too it is the LA loss."""
+    """Eq. lgt-adj-wt-cons, on logits; with a hard label it is loss:hyb, with a diagonal G too it is the LA loss.
+
+    So it is the hybrid loss of a pseudo-label (appendix "Connection").
+    """
     G, logits, labels, soft = batch(K, seed, diagonal)
     gain, s = csst.Gain(tensor(G)), tensor(logits)
     close(

@@ -36,14 +36,20 @@ def test_csst_with_a_diagonal_gain_is_csst_without_kl():
 
 
 def test_with_weight_zero_csst_is_csl():
-    """Labeled and unlabeled draws come from separate streams, so the unlabeled branch changes nothing else."""
-    settings = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_weight=0.0))
-    ours, csl = trainer("csst", "mean-recall-coverage", settings), trainer("csl", "mean-recall-coverage", settings)
-    mine, theirs = list(ours.run()), list(csl.run())
+    """Labeled and unlabeled draws come from separate streams, so pseudo-labels without weight change nothing."""
+
+    def play(name, weight):
+        trusting = SelfTrainingSettings(unlabeled_weight=weight, tau=1e6)
+        made = trainer(name, "mean-recall-coverage", replace(SMALL, selftraining=trusting))
+        return made, list(made.run())
+
+    (ours, mine), (csl, theirs), (heeding, _) = play("csst", 0.0), play("csl", 0.0), play("csst", 1.0)
+    assert all(record.used == 1 and record.unlabeled_loss > 0 for record in mine[1:])  # there was something to ignore
     for a, b in zip(weights(ours), weights(csl), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(ours.multipliers.value, csl.multipliers.value)
     assert [r.recall for r in mine] == [r.recall for r in theirs]
+    assert any((a - b).abs().max() > 0.01 for a, b in zip(weights(heeding), weights(csl), strict=True))
 
 
 def test_selecting_nothing_is_csl():

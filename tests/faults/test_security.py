@@ -19,7 +19,7 @@ from csst.cli import main
 from csst.data import Arrays
 from csst.data.images.files import ImageFolder
 from csst.report.tables import as_csv, plain
-from csst.runs.compare import ComparisonRow
+from tests.helpers.comparisons import make_line
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "csst"
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
@@ -105,9 +105,8 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     cells = [cell for row in rows for cell in row]
     assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
     assert {row[1] for row in rows[1:]} <= {f"'{name}" for name in FORMULAS[:3]}
-    measured = {"mean_recall": [0.5], "min_recall": [0.5], "min_coverage": [0.5]}
     for formula in FORMULAS:
-        line = ComparisonRow(formula, formula, False, measured, [None], [1.0], False)
+        line = make_line(formula, [0.5], objective=formula)
         (_, row) = csv.reader(io.StringIO(as_csv([line]), newline=""))
         assert row[:2] == [f"'{formula}", f"'{formula}"]
         assert plain(formula)[0] == "'"

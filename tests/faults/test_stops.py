@@ -63,7 +63,7 @@ def test_a_signal_saves_the_step_and_names_the_command_that_goes_on(tmp_path, ca
 
 
 def test_a_signal_under_compare_does_the_same(tmp_path, capsys, signal_at):
-    words = ["compare", *WORDS, "--methods", "csst", "--seeds", "1", "--no_rule", "--jobs", "1"]
+    words = ["compare", *WORDS, "--methods", "csst", "--seeds", "1", "--rules", "none", "--jobs", "1"]
     assert main([*words, "--out", str(tmp_path / "whole")]) == 0
     signal_at(33, signal.SIGTERM)
     assert main([*words, "--out", str(tmp_path / "cut")]) == 143

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from csst import CSSTClassifier
+from csst.settings import Settings
 
 QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.9}
+GROUPS = {field.name: group.name for group in fields(Settings) for field in fields(getattr(Settings(), group.name))}
+
+
+def nest(**single) -> dict:
+    """Single settings in their groups: steps=40 becomes {"training": {"steps": 40}}."""
+    nested: dict = {}
+    for name, value in single.items():
+        nested.setdefault(GROUPS[name], {})[name] = value
+    return nested
 
 
 def quick(objective="max min(recall)", method="csst", **more) -> CSSTClassifier:
-    """The network, trained for a moment."""
-    return CSSTClassifier(objective, method, **{"learner": "network", "validation": 0.2, **QUICK, **more})
+    """The network, trained for a moment; single settings may be named as such."""
+    single = {**QUICK, **{name: value for name, value in more.items() if name in GROUPS}}
+    others = {name: value for name, value in more.items() if name not in GROUPS}
+    return CSSTClassifier(
+        objective, method=method, settings=nest(**single), **{"learner": "network", "validation": 0.2, **others}
+    )
 
 
 def blobs(rows: int = 240, features: int = 6, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

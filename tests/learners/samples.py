@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from csst.learners.protocol import Rows
+from csst.learners.read import Problem
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 
@@ -42,6 +43,13 @@ def mixed(n=120, classes=3, seed=0):
 def table_of(rows):
     """What is known about columns of numbers."""
     return Rows(rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64), (0,) * rows.shape[1])
+
+
+def problem_of(rows, unlabeled=None, labels=30, classes=3, is_embedded=False):
+    """What learners are chosen by; the rows have no labels unless said otherwise."""
+    count = rows.shape[0] if unlabeled is None else unlabeled
+    dense = rows.toarray() if hasattr(rows, "toarray") else rows
+    return Problem(table_of(dense), rows, count, labels, classes, is_embedded)
 
 
 def soften(scores):

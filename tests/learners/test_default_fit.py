@@ -26,7 +26,7 @@ def half(y, mark=-1):
 
 
 def names_of(fitted):
-    return [one.name for one in fitted.fit_.model.members]
+    return list(fitted.fit_.model.names)
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def first_channel(images):
 def test_which_learners_rows_get():
     X, y = gaussians(60, apart=2.5)
     sparse = CSSTClassifier().fit(csr_matrix(np.where(X > 0.5, X, 0)), y)
-    assert (names_of(sparse), sparse.fit_.model.left_out) == (["linear"], ())
+    assert {*names_of(sparse), *sparse.fit_.model.left_out} == {"linear", "kernel"}
     assert sparse.fit_.expected.unlabeled == 0
     assert "unlabeled rows" not in sparse.summary().splitlines()[1]
     images = np.repeat(np.clip(20 * X + 100, 0, 255).astype(np.uint8).reshape(60, 1, 2, 2), 3, axis=1)
     embedded = CSSTClassifier(encoder=first_channel).fit(images, y)
-    assert (names_of(embedded), embedded.fit_.model.left_out) == (["linear"], ())
+    assert {*names_of(embedded), *embedded.fit_.model.left_out} == {"linear", "kernel"}
 
 
 def test_lists_of_learners_are_averaged():
@@ -55,10 +55,14 @@ def test_lists_of_learners_are_averaged():
     found = CSSTClassifier(learner=["linear", GaussianNB()]).fit(X, half(y))
     assert names_of(found) == ["linear", "GaussianNB"]
     assert found.summary().startswith("linear + GaussianNB, rule: ")
+    weights = {
+        name: sum(one.weight for one in found.fit_.model.members if one.name == name) for name in names_of(found)
+    }
+    assert weights == pytest.approx({"linear": 0.5, "GaussianNB": 0.5})
     wanted, prior = np.zeros((140, 3)), np.array(found.labeled_counts_) / 70
     for one in found.fit_.model.members:
         logs, calibration = one.model.log_probs(X), one.calibration
-        wanted += (calibration.temperature * (logs - np.log(prior)) + calibration.bias) / 2
+        wanted += one.weight * (calibration.temperature * (logs - np.log(prior)) + calibration.bias)
     np.testing.assert_allclose(found.fit_.model.scores(X), wanted, atol=1e-5)
 
 
@@ -77,7 +81,8 @@ def test_a_learner_that_is_clearly_worse_is_named():
 
 def test_summary_names_members_rule_and_labels(fitted):
     first, second, *rest = fitted.summary().splitlines()
-    assert first == f"linear + forest, rule: {fitted.fit_.full_details.adjusted.chosen}, for 'max min(recall)'"
+    chosen = fitted.fit_.full_details.adjusted.chosen
+    assert first == f"linear + forest + kernel + propagation, rule: {chosen}, for 'max min(recall)'"
     fewest, most = min(fitted.labeled_counts_), max(fitted.labeled_counts_)
     assert f"estimated from 70 labels ({fewest} to {most} per class) and 70 unlabeled rows" in second
     for k, count in enumerate(fitted.labeled_counts_):

@@ -48,9 +48,11 @@ def train(data, out, *words, path="mine.npz"):
 
 @pytest.fixture(scope="module")
 def run(data, small_members):
-    """A finished run of the default, whose two members are both used."""
+    """A finished run of the default, whose members are all used."""
     assert train(data, "auto") == 0
-    assert [one["name"] for one in metrics_of(data / "auto")["members"]] == ["linear", "forest"]
+    metrics = metrics_of(data / "auto")
+    assert [one["name"] for one in metrics["members"]] == ["linear", "forest", "kernel", "propagation"]
+    assert sum(one["weight"] for one in metrics["members"]) == pytest.approx(1)
     return data / "auto"
 
 
@@ -101,9 +103,13 @@ def test_a_run_predicts_what_the_estimator_predicts(run, data, fitted):
 
 def test_metrics_name_the_members(run, data, fitted):
     found = metrics_of(run)
-    losses = {one.name: one.loss for one in fitted.fit_.model.members}
-    assert {one["name"]: one["balanced_log_loss"] for one in found["members"]} == pytest.approx(losses)
-    assert (found["method"], found["learner"], found["left_out"]) == ("linear + forest", "auto", [])
+    members = fitted.fit_.model.members
+    losses = {name: [one.loss for one in members if one.name == name] for name in fitted.fit_.model.names}
+    means = {name: np.mean(values) for name, values in losses.items()}
+    assert {one["name"]: one["balanced_log_loss"] for one in found["members"]} == pytest.approx(means)
+    assert {one["name"]: one["weight"] for one in found["members"]} == pytest.approx(dict.fromkeys(losses, 1 / 4))
+    everyone = "linear + forest + kernel + propagation"
+    assert (found["method"], found["learner"], found["left_out"]) == (everyone, "auto", [])
     assert found["class_names"] == NAMES
     assert found["labeled_counts"] == fitted.labeled_counts_
     assert found["unlabeled_count"] == 70
@@ -134,7 +140,7 @@ def test_evaluate_measures_the_test_rows_again(run, data, tmp_path, capsys):
     assert main(["evaluate", str(run)]) == 0
     shown = capsys.readouterr().out
     assert "equal to metrics.json" in shown
-    assert "linear + forest for 'max min(recall)'" in " ".join(shown.split())
+    assert "linear + forest + kernel + propagation for 'max min(recall)'" in " ".join(shown.split())
     other = copied(run, tmp_path)
     changed = metrics_of(run)
     changed["adjusted"]["test"]["confusion"][0][0] += 1

@@ -24,19 +24,19 @@ from csst.learners.wrapped import wrap
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.statistics.calibration import Calibration
-from tests.learners.samples import gaussians, table_of
+from tests.learners.samples import gaussians, problem_of, table_of
 
 pytestmark = pytest.mark.usefixtures("small_members")
 
 
 def portfolio_of(model):
-    return Portfolio((Member("it", model, Calibration.identity(3), 0.0),), (), np.ones(3) / 3)
+    return Portfolio((Member("it", model, Calibration.identity(3), 0.0, 1.0),), (), np.ones(3) / 3)
 
 
 def test_a_network_in_a_list_gets_a_sentence_of_its_own():
     X, _ = gaussians(30)
     with pytest.raises(InputError, match="network") as said:
-        read_learner(["linear", "network"], table_of(X), dense=True, embedded=False)
+        read_learner(["linear", "network"], problem_of(X))
     assert "did you mean 'network'" not in str(said.value)
 
 

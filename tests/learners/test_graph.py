@@ -11,6 +11,7 @@ from csst.learners.forest import Forest
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
+from csst.learners.read import Problem, make_variants
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 
@@ -30,16 +31,35 @@ def test_the_graph_of_several_members_with_categories():
     rows, y, table = mixed()
     models = [Linear(table, penalty).fit(rows, y) for penalty in (0.01, 1.0)]
     calibrations = [Calibration(2.0, np.array([0.5, -0.5, 0.0])), Calibration(0.7, np.array([-0.1, 0.0, 0.1]))]
-    members = tuple(Member("linear", model, c, 0.0) for model, c in zip(models, calibrations, strict=True))
+    members = tuple(Member("linear", model, c, 0.0, 0.5) for model, c in zip(models, calibrations, strict=True))
     portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
     rows[:4, 1] = -1  # a category that was never met
     found = PortfolioScores(portfolio)(torch.from_numpy(rows))
     np.testing.assert_allclose(found, portfolio.scores(rows) + np.log(portfolio.prior), atol=1e-4)
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_the_graph_of_the_other_members(is_mixed):
+    rows, y, table = mixed()
+    if not is_mixed:
+        rows = rows[:, [0, 2]]
+        table = table_of(rows)
+    problem = Problem(table, rows, len(rows), len(rows), 3)
+    models = [(name, make_variants(name, problem)[0].fit(rows, y)) for name in ("kernel", "propagation", "lda")]
+    weights = (0.5, 0.3, 0.2)
+    members = tuple(
+        Member(name, model, Calibration(1.5, np.array([0.2, -0.2, 0.0])), 0.0, weight)
+        for (name, model), weight in zip(models, weights, strict=True)
+    )
+    portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
+    new = mixed(seed=1)[0] if is_mixed else mixed(seed=1)[0][:, [0, 2]]
+    found = PortfolioScores(portfolio)(torch.from_numpy(new))
+    np.testing.assert_allclose(found, portfolio.scores(new) + np.log(portfolio.prior), atol=5e-3)
+
+
 def test_other_members_cannot_be_exported():
     X, y = gaussians(60)
     members = [(Linear(table_of(X)), "linear"), (Forest(trees=3), "forest")]
-    fitted = tuple(Member(name, one.fit(X, y), Calibration.identity(3), 0.0) for one, name in members)
+    fitted = tuple(Member(name, one.fit(X, y), Calibration.identity(3), 0.0, 0.5) for one, name in members)
     with pytest.raises(InputError, match="member forest cannot be exported: fit with learner='linear'"):
         PortfolioScores(Portfolio(fitted, (), np.ones(3) / 3))

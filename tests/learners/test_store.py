@@ -13,8 +13,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
 from csst.learners.forest import Forest
-from csst.learners.linear import Linear
+from csst.learners.kernel import FittedKernel
+from csst.learners.linear import FittedLinear, Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
+from csst.learners.propagation import FittedPropagation
+from csst.learners.read import Problem, make_variants
 from csst.learners.store import CHUNK, Trees, pack, unpack
 from csst.learners.wrapped import wrap
 from csst.statistics.calibration import Calibration
@@ -23,7 +26,7 @@ from tests.learners.samples import gaussians, mixed, table_of
 
 def member(name, model, classes=3):
     bias = np.linspace(-0.2, 0.2, classes)
-    return Member(name, model, Calibration(1.3, bias), 0.4)
+    return Member(name, model, Calibration(1.3, bias), 0.4, 0.3)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,19 @@ def test_a_fitted_portfolio_comes_back(classes):
     again = unpack(pack(portfolio), "it")
     np.testing.assert_allclose(again.scores(X), portfolio.scores(X), atol=1e-12, rtol=0)
     assert [one.loss for one in again.members] == [one.loss for one in portfolio.members]
+
+
+def test_every_member_of_the_default_comes_back():
+    rows, y, table = mixed()
+    problem = Problem(table, rows, len(rows), len(rows), 3)
+    models = [(name, make_variants(name, problem)[-1].fit(rows, y)) for name in ("kernel", "propagation", "lda")]
+    portfolio = Portfolio(tuple(member(*one) for one in models), (), np.array([0.5, 0.3, 0.2]))
+    again = unpack(pack(portfolio), "it")
+    assert [type(one.model) for one in again.members] == [FittedKernel, FittedPropagation, FittedLinear]
+    assert [one.weight for one in again.members] == [0.3, 0.3, 0.3]
+    new = mixed(seed=1)[0]
+    np.testing.assert_allclose(again.scores(new), portfolio.scores(new), atol=1e-12, rtol=0)
+    assert pack(again) == pack(portfolio)
 
 
 def test_sparse_rows_after_storage():
@@ -114,7 +130,7 @@ def test_the_file_is_plain_arrays(both, tmp_path):
     with safe_open(path, "np") as file:
         about = json.loads(file.metadata()["csst"])
         assert {"prior", "0.weights", "0.intercept", "1.0.threshold", "1.1.probs"} <= set(file.keys())
-    assert about["format"] == 1
+    assert about["format"] == 2
     assert [(one["name"], one["kind"]) for one in about["members"]] == [("linear", "linear"), ("forest", "forest")]
 
 
@@ -122,7 +138,7 @@ def test_a_learner_of_the_users_own_is_refused(both):
     X, y = gaussians(60)
     own = member("GaussianNB", wrap(GaussianNB()).fit(X, y))
     for members in ((own,), (*both[0].members, own)):
-        with pytest.raises(InputError, match="GaussianNB cannot be stored without running code: use linear or forest"):
+        with pytest.raises(InputError, match="GaussianNB cannot be stored without running code: use linear"):
             pack(Portfolio(members, (), np.ones(3) / 3))
 
 
@@ -156,8 +172,8 @@ def test_a_flipped_byte_of_the_header_is_refused_or_harmless(both):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (b'\\"format\\": 1', b'\\"format\\": 2', "format 2, and this csst reads 1"),
-        (b'\\"format\\": 1', b'\\"farmot\\": 1', "format"),
+        (b'\\"format\\": 2', b'\\"format\\": 1', "format 1, and this csst reads 2"),
+        (b'\\"format\\": 2', b'\\"farmot\\": 2', "format"),
         (b'\\"kind\\": \\"linear\\"', b'\\"kind\\": \\"forest\\"', "0.roots"),
         (b'\\"kind\\": \\"forest\\"', b'\\"kind\\": \\"linear\\"', "mean"),
         (b'"csst":', b'"ssct":', "csst"),

@@ -22,7 +22,7 @@ from csst.errors import InputError
 from csst.learners.protocol import SMALLEST_PROBABILITY
 from csst.learners.read import read_learner
 from csst.learners.wrapped import wrap
-from tests.learners.samples import gaussians, table_of
+from tests.learners.samples import gaussians, problem_of
 
 MODELS = [
     GaussianNB(),
@@ -102,4 +102,4 @@ def test_a_model_without_probabilities_names_the_remedy(model):
         wrap(model)
     X, _ = gaussians(30)
     with pytest.raises(InputError, match="CalibratedClassifierCV"):
-        read_learner(["linear", model], table_of(X), dense=True, embedded=False)
+        read_learner(["linear", model], problem_of(X))

@@ -156,3 +156,12 @@ def test_a_class_at_recall_zero_keeps_a_finite_and_large_gain(text):
     assert gain[2, 2] > gain[0, 0]
     assert float(csst.objective("max gmean(recall)").value(c)) == 0  # reported with R, not the smoothed rates
     assert c.precision[2] == 0
+
+
+@pytest.mark.parametrize("sentence", ["max min(recall) s.t. coverage >= 0.1", "max min(recall) + min(precision)"])
+def test_an_objective_without_classes_says_so(sentence):
+    """Labels and the shape of the multipliers need the number of classes."""
+    for ask in (lambda goal: goal.labels, lambda goal: goal.domain):
+        with pytest.raises(csst.InputError, match="are not known yet: call objective"):
+            ask(csst.objective(sentence))
+    assert len(csst.objective(sentence).bind(3).labels) == 6

@@ -141,7 +141,7 @@ def test_a_folder_of_a_hundred_classes_streams_through_workers_into_a_resnet_50(
 
 
 def test_the_papers_table_is_in_the_recipes():
-    """tau, weight, batches, learning rate, dual step, steps before an update, weight decay, rho, network."""
+    """Paper, tab:hyperparams: tau, weight, batches, lr, dual step, steps per update, weight decay, rho, network."""
     table = {
         "cifar10-lt": (0.05, 1.0, 64, 256, 3e-3, 0.25, 32, 0.95, 1e-4, 100, "wrn-28-2"),
         "cifar100-lt": (0.05, 1.0, 64, 256, 3e-3, 0.25, 100, 0.95, 1e-3, 10, "wrn-28-8"),

@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from csst.cli import main
+from csst.data.text.texts import Texts
 from csst.data.text.views import TextViews
 from csst.fitted import FittedModel
 from csst.recipes import recipe
@@ -21,8 +22,9 @@ from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.training.schedules import learning_rate, warmup_factor
-from tests.helpers.tiny_models import reviews, save_image_model, save_text_model
+from tests.helpers.tiny_models import BAD, GOOD, PLAIN, reviews, save_image_model, save_text_model
 
+KNOWN = (*GOOD, *BAD, *PLAIN)
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]
 SMALL += ["--learner", "network"]
 TUNED = [*SMALL, "--training.optimizer", "adamw", "--training.lr", "1e-2", "--training.warmup", "3"]
@@ -340,7 +342,7 @@ def test_a_frozen_image_network(tmp_path, capsys):
 
 
 def test_the_papers_table_is_in_the_recipes():
-    """tau, weight, batches, learning rate, dual step, steps before an update, confidence, weight decay, rho."""
+    """Paper, tab:hyperparams: tau, weight, batches, lr, dual step, steps per update, confidence, weight decay, rho."""
     table = {
         "imdb-lt-10": (0.1, 0.1, 32, 128, 1e-5, 0.5, 50, 0.9, 1e-2, 10),
         "imdb-lt-100": (0.1, 0.1, 32, 128, 1e-5, 0.5, 50, 0.9, 1e-2, 100),
@@ -398,6 +400,35 @@ def test_the_counts_of_dbpedia():
     assert abs(labeled - 1000) <= 5
     assert data.labeled + data.unlabeled == 40_000  # all of a class's training texts
     assert round((labeled + unlabeled) / 1000) == 133  # the paper's mu
+
+
+def test_the_14_classes_of_dbpedia_to_the_end(network, tmp_path):
+    """The recipe's own path on generated texts: long tail, TF-IDF views, fine-tuning, rule, prediction."""
+    rng = np.random.default_rng(0)
+    for part, each in (("train", 30), ("test", 6)):
+        rows = ["content,label"]
+        for kind in range(14):
+            texts = [[KNOWN[kind]] * 4 + rng.choice(KNOWN, 4).tolist() for _ in range(each)]
+            rows += [f"{' '.join(rng.permutation(text).tolist())},{kind:02d}" for text in texts]
+        (tmp_path / f"{part}.csv").write_text("\n".join(rows) + "\n")
+    base = recipe("dbpedia14-lt")
+    sizes = {"labeled": 12, "unlabeled": 18, "imbalance": 3, "views": TextViews("tfidf")}
+    made = replace(
+        base,
+        data=replace(base.data, path="train.csv", test_path="test.csv", **sizes),
+        encoder=network,
+        model=replace(base.model, max_length=16),
+        training=replace(base.training, steps=60, labeled_batch=16, unlabeled_batch=16, lr=2e-2, warmup=5, ema=0.9),
+        dual=replace(base.dual, steps_per_update=20),
+        rule="fit",
+    )
+    found = execute(made, "run")
+    assert (found["method"], len(found["class_names"]), found["steps"]) == ("csst-uda", 14, 60)
+    assert found["labeled_counts"][0] == 12
+    assert found["labeled_counts"][-1] == 4
+    assert found["adjusted"]["test"]["mean_recall"] > 0.2  # chance is 0.07
+    texts = Texts([" ".join([KNOWN[kind]] * 8) for kind in range(14)])
+    assert (FittedModel.load("run").predict(texts) == torch.arange(14)).sum() >= 3
 
 
 def test_warm_up_and_decay(data, network):

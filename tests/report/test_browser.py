@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -15,18 +14,14 @@ import pytest
 from PIL import Image
 
 from csst.report import report_page
+from tests.helpers.browser import BROWSER, FLAGS
 from tests.report.samples import XSS, write_run
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on this machine"),
 ]
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"),
-    *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=3000"),
-]
+FLAGS = [*FLAGS, "--enable-logging=stderr", "--virtual-time-budget=3000"]
 DARK = "--blink-settings=preferredColorScheme=0"
 LOOK = """
 const box = node => node.getBoundingClientRect();

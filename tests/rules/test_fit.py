@@ -300,6 +300,17 @@ def test_the_pooled_rule_is_kept_unless_a_simpler_one_leads_by_its_error():
     assert choose([judged(0.66, 0.06, 0.03), judged(0.65, 0.05, 0.03), pooled]) == 0
 
 
+def test_many_labels_are_judged_on_fewer_folds(monkeypatch):
+    asked, usual = [], fitting.deal_folds
+    monkeypatch.setattr(
+        fitting, "deal_folds", lambda labels, number, seed: asked.append(number) or usual(labels, number, seed)
+    )
+    monkeypatch.setattr(fitting, "MANY_LABELS", 40)
+    for n in (39, 40):
+        fitted(n=n, m=50)
+    assert asked == [fitting.FOLDS, fitting.FEW_FOLDS] == [5, 2]
+
+
 def test_the_lead_and_its_error_by_loops():
     """Delta method, row by row: the derivative's difference squared, over n_k labels and kappa_k posterior rows."""
     x, labels = toys.sample(40, seed=3)

@@ -19,17 +19,19 @@ from csst.fitted import MODEL, FittedModel
 from csst.recipes import recipe
 from csst.report.tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
-from csst.runs.compare import ComparisonRow, Outcome, compare, lines
+from csst.runs.compare import compare
 from csst.runs.execute import execute
 from csst.runs.folder import Run
+from csst.runs.outcomes import Outcome, tabulate
 from csst.runs.results import read_outputs
-from csst.runs.rows import PRESETS, Row, preset, rows
+from csst.runs.rows import Row, make_rows
+from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
 
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
     seen = []
-    chosen = rows(["csl", "csst"], ["min-recall"])
+    chosen = make_rows(["csl", "csst"], ["min-recall"])
     first = compare(short, chosen, [0, 1], tmp_path, 1, "fit", lambda name, at, of: seen.append((name, at, of)))
     assert [name for name, _, _ in seen] == [
         "csl-min-recall-0",
@@ -50,85 +52,62 @@ def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
 def test_a_failing_run_does_not_stop_the_others(short, tmp_path):
     bad = replace(short, training=replace(short.training, lr=1e30))  # diverges
     with pytest.raises(InputError, match=r"2 of 2 runs failed, such as csl-min-recall-0: .*not finite"):
-        compare(bad, rows(["csl", "erm"], ["min-recall"]), [0], tmp_path, 1)
+        compare(bad, make_rows(["csl", "erm"], ["min-recall"]), [0], tmp_path, 1)
 
 
 @pytest.mark.slow  # small: processes that end badly, in test_compare_care.py
 def test_parallel_runs_give_the_same_numbers(short, tmp_path):
-    chosen = rows(["csl", "csst"], ["min-recall"])
+    chosen = make_rows(["csl", "csst"], ["min-recall"])
     one = compare(short, chosen, [0], tmp_path / "one", 1, "none")
     two = compare(short, chosen, [0], tmp_path / "two", 2, "none")
     assert [o.metrics[0]["test"] for o in one] == [o.metrics[0]["test"] for o in two]
-
-
-def test_presets_mirror_the_paper(short):
-    found = {name: preset(name, short) for name in PRESETS}
-    assert set(found) == {
-        "table-min-recall",
-        "table-coverage",
-        "table-nlp",
-        "ablation-tau",
-        "ablation-labeled",
-        "mask-rate",
-        "seeds",
-    }
-    assert [row.method for row in found["table-min-recall"]] == ["erm", "la", "csl", "fixmatch", "csst-fixmatch"]
-    assert {row.objective for row in found["table-coverage"]} == {"mean-recall-coverage"}
-    assert {row.objective for row in preset("table-min-recall", recipe("cifar100-lt"))} == {"min-ht-recall"}
-    assert {row.objective for row in preset("table-coverage", recipe("imagenet100-lt"))} == {"mean-recall-ht-coverage"}
-    taus = [row.recipe(short, 0, "none").selftraining.tau for row in found["ablation-tau"]]
-    assert sorted(set(taus)) == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
-    assert len(taus) == 12
-    labeled = [row.recipe(short, 0, "none").data.labeled for row in found["ablation-labeled"]]
-    assert labeled == [22, 22, 45, 45, 90, 90]
-    for listed in found.values():
-        assert len({row.folder for row in listed}) == len(listed)
-        assert all(set(row.folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789-+.=_") for row in listed)
-    with pytest.raises(InputError, match="did you mean 'seeds'"):
-        preset("seedz", short)
-    with pytest.raises(InputError, match=r"no data\.labeled"):
-        preset("ablation-labeled", recipe("array"))
-    with pytest.raises(InputError, match="named twice"):
-        rows(["csl", "csl"], ["min-recall"])
 
 
 def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] | None = None) -> Outcome:
     metrics = []
     for at, test in enumerate(tests):
         one = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
+        one["seed"] = 3 + at
         metrics.append({**one, **({"adjusted": {"test": finished[at]}} if finished else {})})
     return Outcome(Row(label, label, objective), metrics, [Path("x")] * len(tests))
 
 
 def numbers(mean: float, low: float, coverage: float, slack: list[float] | None = None) -> dict:
     found = {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
-    return {**found, "objective_value": low}
+    return {**found, "objective_value": low, "recall": [low, mean]}
 
 
 def test_the_table_says_mean_std_and_n():
     made = outcome(
         "csst", "max min(recall)", [numbers(0.5, 0.2, 0.1), numbers(0.7, 0.4, 0.3)], [numbers(0.6, 0.5, 0.2)] * 2
     )
-    table = lines([made])
-    assert [line.is_adjusted for line in table] == [False, True]
+    table = tabulate([made])
+    assert [line.rule for line in table] == ["", "rule"]
     shown = cells(table)
-    assert shown[0] == ["method", "mean recall", "min recall", "min coverage", "constraints", "seconds", "n"]
-    assert shown[1] == ["csst", "0.600 ± 0.141", "0.300 ± 0.141", "0.200 ± 0.141", "–", "10", "2"]
-    assert shown[2][:3] == ["csst + rule", "0.600 ± 0.000", "0.500 ± 0.000"]
-    two = lines([made, outcome("erm", "max mean(recall)", [numbers(0.1, 0.2, 0.3, [0.1, -0.1])] * 2)])
-    assert cells(two)[0][1] == "objective"
-    assert [row[5] for row in cells(two)[1:]] == ["–", "–", "missed"]
-    kept = ComparisonRow(
-        "a",
-        "b",
-        False,
-        {m: [0.0, 0.0] for m in ("mean_recall", "min_recall", "min_coverage")},
-        [True, False],
-        [1, 1],
-        False,
-    )
-    assert cells([kept])[1][4] == "met 1 of 2"
+    assert shown[0] == ["method", "objective value", "mean recall", "min recall", "min coverage", "seconds"]
+    assert shown[1] == ["csst", "0.300 ± 0.141", "0.600 ± 0.141", "0.300 ± 0.141", "0.200 ± 0.141", "10.5"]
+    assert shown[2][:3] == ["csst + rule", "0.500 ± 0.000", "0.600 ± 0.000"]
+    other = outcome("erm", "max mean(recall)", [numbers(0.1, 0.2, 0.3, [0.1, -0.1])] * 2)
+    two = cells(tabulate([made, other]))
+    assert two[0][1] == "objective"
+    column = two[0].index("constraints")
+    assert [row[column] for row in two[1:]] == ["–", "–", "missed"]
+    kept = cells([make_line("a", [0.1, 0.1], [[0.0], [-0.1]])])
+    assert kept[1][kept[0].index("constraints")] == "met 1 of 2"
     assert "| csst + rule |" in markdown(table)
+    assert "Mean ± std over 2 seeds." in markdown(table)
+    assert "## max mean(recall)" in markdown(tabulate([made, other]))
+
+
+def test_seeds_and_hardware_are_columns_where_they_differ_and_in_the_caption_where_not():
+    alike = [make_line("a", [0.1, 0.2]), make_line("b", [0.1, 0.3])]
+    assert not {"n", "hardware"} & set(cells(alike)[0])
+    assert "Mean ± std over 2 seeds. Hardware: a machine, 1 thread." in markdown(alike)
+    apart = [make_line("a", [0.1]), make_line("b", [0.1, 0.3], hardware="1 × a GPU")]
+    shown = cells(apart)
+    assert [row[-2:] for row in shown] == [["n", "hardware"], ["1", "a machine, 1 thread"], ["2", "1 × a GPU"]]
+    assert "Mean ± std over 1 to 2 seeds." in markdown(apart)
+    assert "Hardware:" not in markdown(apart)
 
 
 def test_head_and_tail_columns_are_computed_from_the_confusion():
@@ -136,24 +115,27 @@ def test_head_and_tail_columns_are_computed_from_the_confusion():
     confusion[9] = 0
     confusion[9, 0] = 10  # the tail class is never right
     test = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
-    table = lines([outcome("csst", "max min(recall[head], recall[tail])", [test])])
-    assert table[0].grouped
-    assert table[0].values["min_recall"] == [0.0]
-    assert table[0].values["min_coverage"] == [0.0]
-    assert cells(table)[0][2] == "min head–tail recall"
+    table = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [test])])
+    assert table[0].is_grouped
+    assert table[0].values("min_recall") == [0.0]
+    assert table[0].values("min_coverage") == [0.0]
+    assert cells(table)[0][3] == "min head–tail recall"
     confusion[9, 9], confusion[9, 0], confusion[0, 0], confusion[0, 1] = 10, 0, 0, 10
     better = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
-    found = lines([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values["min_recall"]
+    found = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values("min_recall")
     assert found == pytest.approx([8 / 9])  # one of nine head classes is always missed
 
 
 def test_csv_has_a_line_per_seed_and_no_formula():
     made = outcome("=cmd()", "max min(recall)", [numbers(0.5, 0.2, 0.1), numbers(0.7, 0.4, 0.3)])
-    read = list(csv.reader(as_csv(lines([made])).splitlines()))
+    read = list(csv.reader(as_csv(tabulate([made])).splitlines()))
     assert len(read) == 3
     assert read[1][0] == "'=cmd()"
-    assert [float(row[6]) for row in read[1:]] == [0.2, 0.4]
-    assert {row[3] for row in read[1:]} == {"test"}
+    columns = {name: [row[at] for row in read[1:]] for at, name in enumerate(read[0])}
+    assert [float(value) for value in columns["min_recall"]] == [0.2, 0.4]
+    assert [float(value) for value in columns["objective_value"]] == [0.2, 0.4]
+    assert columns["seed"] == ["3", "4"]
+    assert columns["measured_on"] == ["test", "test"]
 
 
 def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
@@ -162,15 +144,15 @@ def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "csst + rule" in said
     stored = json.loads(Path("c/compare.json").read_text())
-    assert [(row["method"], row["adjusted"]) for row in stored["rows"]] == [
-        ("erm", False),
-        ("erm", True),
-        ("csst", False),
-        ("csst", True),
-    ]
+    found = {(row["method"], row["rule"]): row for row in stored["rows"]}
+    assert set(found) == {(method, rule) for method in ("erm", "csst") for rule in ("", "rule")}
+    values = [row["objective_value"]["mean"] for row in stored["rows"]]
+    assert values == sorted(values, reverse=True)
     run = json.loads(Path("c/csst-min-recall-0/metrics.json").read_text())
-    assert stored["rows"][2]["min_recall"]["values"] == [run["test"]["min_recall"]]
-    assert stored["rows"][3]["min_recall"]["values"] == [run["adjusted"]["test"]["min_recall"]]
+    assert found["csst", ""]["min_recall"]["values"] == [run["test"]["min_recall"]]
+    assert found["csst", "rule"]["min_recall"]["values"] == [run["adjusted"]["test"]["min_recall"]]
+    environment = json.loads(Path("c/csst-min-recall-0/environment.json").read_text())
+    assert found["csst", ""]["hardware"] == [f"{environment['processor']}, 1 thread"]
     assert "| csst + rule |" in Path("c/compare.md").read_text()
     assert len(Path("c/compare.csv").read_text().splitlines()) == 5
     page = Path("c/compare.html").read_text()
@@ -310,7 +292,7 @@ def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
 
 
 def test_rows_of_different_splits_are_never_compared(short, tmp_path):
-    chosen = rows(["csl", "erm"], ["min-recall"])
+    chosen = make_rows(["csl", "erm"], ["min-recall"])
     compare(short, chosen, [0], tmp_path, 1, "none")
     path = tmp_path / "erm-min-recall-0" / "metrics.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "split_hash": "another"}))

@@ -16,10 +16,12 @@ import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
 from csst.report.tables import as_csv, cells
-from csst.runs.compare import ComparisonRow, RunsFailed, compare, lines
+from csst.runs.compare import RunsFailed, compare
 from csst.runs.execute import execute
-from csst.runs.rows import Row, rows
+from csst.runs.outcomes import sort_rows, tabulate
+from csst.runs.rows import Row, make_rows
 from csst.training.evaluation import constraints_met
+from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
 
 KILLED = """
@@ -41,7 +43,9 @@ def task(seed):
         (["--objectives", "min-recall,mean-recall"], "objective"),
         (["--seed", "5"], "no --seed: use --seeds N"),
         (["--method=csst"], "no --method: use --methods"),
-        (["--rule", "none"], "no --rule: use --no_rule"),
+        (["--rule", "none"], "no --rule: use --rules"),
+        (["--learner", "auto"], "no --learner: use --methods"),
+        (["--rules", "fitted"], "knows the rules fit, closed-form, calibrated, pooled, or none; found 'fitted'"),
         (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
         (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),
     ],
@@ -61,7 +65,7 @@ def test_objectives_that_differ_in_a_sign_or_late_have_folders_of_their_own():
         long,
         long + ", recall[0] >= 0.2",
     ]
-    folders = [row.folder for row in rows(["csst"], said)]
+    folders = [row.folder for row in make_rows(["csst"], said)]
     assert len(set(folders)) == 4
     assert max(map(len, folders)) <= 100
     assert Row("crest+", "crest+", "min-recall").folder == "crest+-min-recall"
@@ -91,7 +95,7 @@ def test_whatever_a_run_raises_the_others_go_on(short, tmp_path, monkeypatch):
 
     monkeypatch.setattr("csst.runs.compare.execute", sometimes)
     with pytest.raises(RunsFailed, match=r"1 of 2 .*ZeroDivisionError: of a plugin") as caught:
-        compare(short, rows(["erm"], ["min-recall"]), [0, 1], tmp_path, 1, "none")
+        compare(short, make_rows(["erm"], ["min-recall"]), [0, 1], tmp_path, 1, "none")
     assert [m["seed"] for m in caught.value.outcomes[0].metrics] == [1]
 
 
@@ -113,23 +117,19 @@ def test_what_goes_wrong_in_a_process_of_its_own_is_told_in_a_sentence(plugin, s
     base = recipe("custom")
     base = replace(base, data=replace(base.data, source="a_plugin_that_fails:task"))
     with pytest.raises(InputError, match=says):
-        compare(base, rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
-
-
-def line(label: str, value: float, missed: list[float], kept: bool | None, finished: bool = False) -> ComparisonRow:
-    values = {m: [0.5] * len(missed) for m in ("mean_recall", "min_recall", "min_coverage")}
-    values["objective_value"] = [value] * len(missed)
-    return ComparisonRow(label, "goal", finished, values, [kept] * len(missed), [1.0] * len(missed), False, missed)
+        compare(base, make_rows(["erm"], ["min-recall"]), [0, 1], tmp_path / "c", 2, "none")
 
 
 def test_the_sentence_ranks_by_the_objective_and_its_constraints():
-    free = [line("a", 0.2, [0.0], None), line("b", 0.7, [0.0], None, True), line("c", 0.3, [0.0], None)]
+    free = [make_line("a", [0.2]), make_line("b", [0.7], rule="rule"), make_line("c", [0.3])]
+    assert [line.name for line in sort_rows(free)] == ["b + rule", "c", "a"]
     sentence = command.describe_winner(free)
     assert sentence.startswith("For 'goal', b + rule has the highest value (0.700; next c, 0.300).")
     assert "Measured on the test set." in sentence
-    level = command.describe_winner([line("a", 0, [0.0], None), line("b", 0, [0.0], None)])
+    level = command.describe_winner([make_line("a", [0]), make_line("b", [0])])
     assert level.startswith("For 'goal', a and b are level (0.000).")
-    bound = [line("a", 0.9, [0.1, 0.0], False), line("b", 0.4, [0.0, 0.0], True)]
+    bound = [make_line("a", [0.9, 0.9], [[-0.1], [0.0]]), make_line("b", [0.4, 0.4], [[0.0], [0.1]])]
+    assert [line.name for line in sort_rows(bound)] == ["b", "a"]
     assert "b meets the constraints and has the highest value (0.400; next a, 0.900, missing them by 0.050)" in (
         command.describe_winner(bound)
     )
@@ -143,19 +143,19 @@ def test_a_share_at_its_bound_meets_it():
 
 
 def test_groups_and_classes_in_one_table_are_told_apart():
-    one = line("a", 0.2, [0.0], None)
-    assert cells([one])[0][2] == "min recall"
-    assert cells([replace(one, grouped=True)])[0][2] == "min head–tail recall"
-    assert cells([one, replace(one, grouped=True)])[0][2] == "min (head–tail where asked) recall"
+    one, grouped = make_line("a", [0.2]), make_line("a", [0.2], is_grouped=True)
+    assert cells([one])[0][3] == "min recall"
+    assert cells([grouped])[0][3] == "min head–tail recall"
+    assert cells([one, grouped])[0][3] == "min (head–tail where asked) recall"
 
 
 def test_the_table_says_how_much_was_used(short, tmp_path):
-    table = lines(compare(short, rows(["erm", "csst"], ["min-recall"]), [0], tmp_path, 1, "none"))
+    table = tabulate(compare(short, make_rows(["erm", "csst"], ["min-recall"]), [0], tmp_path, 1, "none"))
     last = json.loads((tmp_path / "csst-min-recall-0" / "journal.jsonl").read_text().splitlines()[-1])
-    assert [one.used for one in table] == [[], [last["used"]]]
+    assert [line.used for line in table] == [None, last["used"]]
     shown = cells(table)
-    assert shown[0][5] == "used"
-    assert [row[5] for row in shown[1:]] == ["–", f"{last['used']:.0%}"]
+    column = shown[0].index("used")
+    assert [row[column] for row in shown[1:]] == ["–", f"{last['used']:.0%}"]
     assert f",{last['used']:.6f}," in as_csv(table)
 
 
@@ -179,11 +179,12 @@ def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
 
 def test_the_page_of_a_comparison_has_settings_and_environment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--methods", "erm,csl", "--seeds", "1", "--jobs", "1", "--no_rule", "--out", "c", *FAST]
+    words = ["--methods", "erm,csl", "--seeds", "1", "--jobs", "1", "--rules", "none", "--out", "c", *FAST]
     assert main(["compare", "digits", *words]) == 0
     page = Path("c/compare.html").read_text()
     assert page.count("<summary>Settings</summary>") == page.count("<summary>Environment</summary>") == 2
     assert "Settings that differ" in page
+    assert page.count('<details class="run">') == 2
 
 
 def without_time(metrics: dict) -> dict:

@@ -210,7 +210,7 @@ def test_a_head_on_an_encoder_takes_vectors(tmp_path):
 
 
 def test_what_cannot_be_exported_gets_a_sentence(tmp_path, capsys):
-    made, _ = fitted(rule=None)
+    made, _ = fitted(rule="none")
     with pytest.raises(InputError, match="exported to onnx, torch-export, safetensors; found 'gif'"):
         made.export(tmp_path / "a.gif", to="gif")
     with pytest.raises(InputError, match=r"a file for onnx ends in \.onnx; found 'a\.bin'"):

@@ -26,7 +26,7 @@ made = task(0)
 settings = Settings(
     training=Training(steps=24, labeled_batch=16, unlabeled_batch=96, ema=0.9),  # some examples twice in a batch
     selftraining=SelfTrainingSettings(
-        confidence=0.8, tau=0.2, darp_every=3, crest_generations=2, darp_warmup=0.2, darp_prior="estimated"
+        confidence=0.8, tau=0.2, darp_every=3, crest_generations=2, darp_warmup=0.2, unlabeled_prior="estimated"
     ),
     dual=Dual(steps_per_update=4, step_size=0.5),
     hardware=Hardware(threads=1),
@@ -42,7 +42,7 @@ def trained(name, parts):
 
 for parts in map(int, sys.argv[2:]):
     found = {}
-    for name in ("flexmatch", "csst-flexmatch", "darp", "csst-darp", "crest+"):
+    for name in ("flexmatch", "csst-flexmatch", "darp", "csst-darp", "crest+", "csst-balanced"):
         game, records = trained(name, parts)
         state = {key: value.tolist() for key, value in game.trainer.selftraining.state_dict().items()}
         found[name] = {"records": records, "state": state, "chosen": [game.index.tolist(), game.labels.tolist()],

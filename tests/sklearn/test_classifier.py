@@ -167,8 +167,8 @@ def test_warm_start_refuses_what_would_leak_or_not_fit():
     with pytest.raises(csst.InputError, match="same method; the last fit was csst-fixmatch, this one is fixmatch"):
         clone_with(fitted, method="fixmatch").fit(X, hidden(y))
     with pytest.raises(csst.InputError, match="same network"):
-        clone_with(fitted, hidden=8).fit(X, hidden(y))
-    with pytest.raises(csst.InputError, match="set learner='network'"):
+        clone_with(fitted, settings__network__hidden=8).fit(X, hidden(y))
+    with pytest.raises(csst.InputError, match=r'trains no network.*set learner="network"'):
         clone_with(fitted, learner="auto").fit(X, hidden(y))
 
 
@@ -178,8 +178,8 @@ def clone_with(fitted, **changes):
 
 def test_grid_search_and_pipeline():
     X, y = blobs(120)
-    search = GridSearchCV(quick(steps=20), {"tau": [0.01, 0.3]}, cv=2).fit(X, hidden(y))
-    assert search.best_params_["tau"] in (0.01, 0.3)
+    search = GridSearchCV(quick(steps=20), {"settings__selftraining__tau": [0.01, 0.3]}, cv=2).fit(X, hidden(y))
+    assert search.best_params_["settings__selftraining__tau"] in (0.01, 0.3)
     assert search.best_score_ > 0.5
     pipe = make_pipeline(StandardScaler(), quick()).fit(X, hidden(y))
     assert pipe.score(X, y) > 0.8

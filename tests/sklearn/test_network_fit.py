@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 from csst import CSSTClassifier, InputError
+from tests.helpers.estimators import GROUPS, nest
 
-SMALL = {"learner": "network", "steps": 30, "hidden": 8, "depth": 1, "labeled_batch": 16, "unlabeled_batch": 16}
+SMALL = {"steps": 30, "hidden": 8, "depth": 1, "labeled_batch": 16, "unlabeled_batch": 16}
+
+
+def small(**more):
+    """A small network; single settings may be named as such."""
+    single = {**SMALL, **{name: value for name, value in more.items() if name in GROUPS}}
+    others = {name: value for name, value in more.items() if name not in GROUPS}
+    return CSSTClassifier(learner="network", settings=nest(**single), **others)
 
 
 @pytest.fixture(scope="module")
@@ -18,18 +26,18 @@ def rows():
     return x, np.where(rng.random(120) < 0.5, y, -1)
 
 
-@pytest.mark.parametrize("rule", [None, "fit"])
+@pytest.mark.parametrize("rule", ["none", "fit"])
 @pytest.mark.parametrize("validation", [None, 0.3])
 def test_estimates_are_under_the_stated_balance(rows, rule, validation):
     prior = [0.2, 0.3, 0.5]
-    model = CSSTClassifier(**SMALL, rule=rule, validation=validation, deployment_prior=prior).fit(*rows)
+    model = small(rule=rule, validation=validation, deployment_prior=prior).fit(*rows)
     assert model.fit_.expected.confusion.prior.tolist() == prior
 
 
 def test_crest_trains_all_its_generations(rows):
-    model = CSSTClassifier(**SMALL, method="crest", validation=0.3, steps_per_update=5).fit(*rows)
+    model = small(method="crest", validation=0.3, steps_per_update=5).fit(*rows)
     about = model.fit_.full_details.about
     assert sum(about["pseudo_labeled_counts"]) > 0, "the last generation learned from pseudo-labels of those before"
     assert about["steps"] == 30
     with pytest.raises(InputError, match="crest trains in generations, which cross-fitting does not"):
-        CSSTClassifier(**SMALL, method="crest").fit(*rows)
+        small(method="crest").fit(*rows)

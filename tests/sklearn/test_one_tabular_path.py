@@ -11,7 +11,7 @@ from csst import CSSTClassifier
 from csst.cli import main
 
 
-@pytest.mark.parametrize("rule", [None, "fit"])
+@pytest.mark.parametrize("rule", ["none", "fit"])
 def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -21,9 +21,10 @@ def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule):
     np.savez("mine.npz", x=x, y=labels)
     np.savez("new.npz", x=x)
     words = ["--data.path", "mine.npz", "--learner", "network", "--training.steps", "40", "--out", "run"]
-    assert main(["train", "array", *words, "--objective", "max min(recall)", "--rule", rule or "none"]) == 0
+    assert main(["train", "array", *words, "--objective", "max min(recall)", "--rule", rule]) == 0
     assert main(["predict", "run", "new.npz", "-o", "out.csv"]) == 0
-    model = CSSTClassifier("max min(recall)", learner="network", steps=40, validation=0.2, rule=rule).fit(x, labels)
+    settings = {"training": {"steps": 40}, "fitting": {"rule": rule}}
+    model = CSSTClassifier("max min(recall)", learner="network", validation=0.2, settings=settings).fit(x, labels)
     with open("out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["label"]) for row in rows] == model.predict(x).tolist()

@@ -52,7 +52,7 @@ def test_frames_are_checked():
     with pytest.raises(ValueError, match="feature"):
         fitted.predict(frame.drop(columns="old"))
     with pytest.raises(csst.InputError, match=r"NaN or infinity in 1 rows, the first in row 2, column size"):
-        fitted.predict(frame.assign(size=[0.0, 1.0, None, *[0.0] * 117]))
+        fitted.predict(frame.assign(size=[0.0, 1.0, np.inf, *[0.0] * 117]))
     with pytest.raises(csst.InputError, match="'size' of X held numbers in training"):
         fitted.predict(frame.assign(size="big"))
     pd = pytest.importorskip("pandas")

@@ -52,10 +52,10 @@ MIN_RECALL = csst.objective("max min(recall)").bind(4)
 
 
 def test_the_expected_minimum_lies_below_the_plain_one():
-    """Against a simulation of what is meant: recalls from Betas of twice the labels, the mean of their minimum."""
+    """Against a simulation of what is meant: recalls from Betas of the labels, the mean of their minimum."""
     found = made([0.7, 0.7, 0.75, 0.9], n=10, worth=20.0)
     rng = np.random.default_rng(5)
-    size = 2.0 * 30
+    size = 30
     plain = np.mean([min(rng.beta(size * r, size * (1 - r)) for r in (0.7, 0.7, 0.75, 0.9)) for _ in range(4000)])
     value = expected_minimum(found)
     assert value == pytest.approx(plain, abs=0.006)
@@ -79,9 +79,9 @@ def test_the_expected_value_is_averaged_where_there_is_a_worst_case():
     assert expected_value(mean, found) == pytest.approx((0.7 + 0.7 + 0.75 + 0.9) / 4, abs=1e-12)
     assert expected_value(MIN_RECALL, found) == pytest.approx(expected_minimum(found), abs=1e-12)
     mixed = csst.objective("max 0.5*mean(recall) + 0.5*min(recall)").bind(4)
-    drawn = [float(one.recall.mean() + one.recall.min()) / 2 for one in found.draw(400, 2.0)]
+    drawn = [float(one.recall.mean() + one.recall.min()) / 2 for one in found.draw(400, 1.0)]
     assert expected_value(mixed, found) == pytest.approx(sum(drawn) / 400, abs=1e-12)
-    assert expected_value(mixed, found) == pytest.approx((0.7625 + expected_minimum(found)) / 2, abs=0.01)
+    assert expected_value(mixed, found) == pytest.approx((0.7625 + expected_minimum(found)) / 2, abs=0.015)
     constrained = csst.objective("max mean(recall) s.t. coverage >= 0.5/K").bind(4)
     assert expected_value(constrained, found) == pytest.approx(0.7625)
 

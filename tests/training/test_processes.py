@@ -16,7 +16,7 @@ from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import atexit, json, sys
-import torch.distributed
+import torch, torch.distributed
 def left():  # registered first, so called last
     if torch.distributed.is_initialized():
         print("the process group is still there", flush=True)
@@ -45,10 +45,13 @@ def play(name, parts, strategy):
         seen.append({"multipliers": record.multipliers, "gain": trainer.multipliers.gain.matrix.tolist(),
                      "recall": record.recall, "loss": record.labeled_loss, "used": record.used})
     weights = [p.tolist() for p in trainer.engine.weights(trainer.model).values()]
+    best, kept = trainer.best_model().state_dict(), trainer.selected_weights()
+    assert all(torch.equal(best[key], kept[key]) for key in kept)
+    best = [p.tolist() for p in best.values()]
     sharded = [p.numel() != p.to_local().numel() for p in trainer.model.parameters() if hasattr(p, "to_local")]
     with open(f"{name}-{trainer.engine.rank}.json", "w") as out:
         json.dump({"records": seen, "weights": weights, "drawn": drawn, "processes": trainer.engine.processes,
-                   "sharded": sharded}, out)
+                   "sharded": sharded, "best": best}, out)
 
 for words in sys.argv[1].split():
     play(*words.split(","))
@@ -72,8 +75,9 @@ def write_programs(folder):
 def folder(tmp_path_factory):
     """Where one torchrun of two processes, and this process, have left what they saw."""
     folder = write_programs(tmp_path_factory.mktemp("processes"))
-    said = go([*TORCHRUN, "script.py", "two,1,ddp shards,1,fsdp", *TRAIN, "trained-by-two"], folder)
-    assert "still there" not in said  # gloo's threads may abort a process that ends with them
+    printed = go([*TORCHRUN, "script.py", "two,1,ddp shards,1,fsdp", *TRAIN, "trained-by-two"], folder)
+    assert "still there" not in printed  # gloo's threads may abort a process that ends with them
+    (folder / "printed.txt").write_text(printed)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(folder)
@@ -106,6 +110,17 @@ def test_two_processes_sharded_or_not_and_one_that_accumulates_follow_one_proces
         assert a["recall"] == b["recall"]
         assert a["multipliers"] == pytest.approx(b["multipliers"], abs=1e-9)
         assert a["used"] == pytest.approx(b["used"]) if a["used"] is not None else b["used"] is None
+
+
+def test_the_best_model_is_whole_on_every_process(folder):
+    first, second, one = read(folder, "shards-0", "shards-1", "one-0")
+    assert first["best"] == second["best"]
+    assert flat(first["best"]) == pytest.approx(flat(one["best"]), rel=1e-3, abs=1e-5)
+
+
+def test_one_process_prints_the_table(folder):
+    printed = (folder / "printed.txt").read_text()
+    assert printed.count("csst-fixmatch for ") == printed.count("results: ") == 1
 
 
 def test_shards_are_shards_of_one_model(folder):

@@ -9,6 +9,7 @@ import torch
 
 import csst
 from csst.data import Toy, from_arrays
+from csst.maths.losses import cost_sensitive_loss
 from csst.maths.ranking import ValidationScore, score_on
 from csst.models import Model, build
 from csst.selftraining import METHODS, method
@@ -65,6 +66,42 @@ def test_the_multiplier_update_is_algorithm_1_on_the_averaged_model():
     expected = before * torch.exp(-0.5 * recall)
     made.update_multipliers()
     torch.testing.assert_close(made.multipliers.value, expected / expected.sum())
+
+
+def test_no_multiplier_moves_after_the_last_step():
+    """The gain of the last record is the one the last weights were trained under."""
+    for goal in ("min-recall", "mean-recall-coverage"):
+        made = trainer("csst", goal, replace(SMALL, dual=replace(SMALL.dual, schedule="constant")))
+        *_, before, last = made.run()
+        assert before.step < last.step == SMALL.training.steps
+        assert last.multipliers == before.multipliers == made.multipliers.value.tolist()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
+def test_the_loss_is_the_labeled_one_plus_the_weighted_unlabeled_one(weight):
+    """L_s + λ_u L_u, with λ_u as it stands in the settings."""
+    settings = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_weight=weight, tau=1e6))
+    made = trainer("csst", "min-recall", settings)
+    batch, gain = made.batches.draw(0, made.engine.device), made.multipliers.gain
+    with torch.no_grad():
+        labeled = cost_sensitive_loss(made.model(batch.x), batch.y, gain).mean()
+        unlabeled, used = made.selftraining(made.model(batch.weak), made.model(batch.strong), batch.index, gain)
+    assert used.all()
+    assert min(labeled, unlabeled) > 0.1
+    torch.testing.assert_close(made._loss(batch).detach(), labeled + weight * unlabeled)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.3])
+def test_the_averaged_model_decays_as_the_settings_say(decay):
+    """average <- decay average + (1 - decay) new after every step, from a copy of the first weights on."""
+    made = trainer("erm", settings=replace(SMALL, training=replace(SMALL.training, ema=decay)))
+    expected: list[torch.Tensor] = []
+    for _ in range(4):
+        made.train_step()
+        new = [p.detach().clone() for p in made.model.parameters()]
+        expected = [decay * a + (1 - decay) * b for a, b in zip(expected, new, strict=True)] if expected else new
+    for average, value in zip(made.ema.module.parameters(), expected, strict=True):
+        torch.testing.assert_close(average.detach(), value)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():

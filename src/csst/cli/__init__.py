@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"csst: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        if os.environ.get("RANK", "0") == "0":  # under torchrun one process speaks
+        if is_main_process():
             sentence = getattr(stop, "said", "interrupted")
             print(f"csst: {sentence}; {_say_how_to_continue(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
@@ -56,10 +56,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.formatwarning = usual
 
 
+def is_main_process() -> bool:
+    """Whether this process writes and speaks: the first, where torchrun or Lightning Fabric has started several."""
+    known = os.environ
+    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
+
+
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as a person reads it: one sentence, and no line of code."""
+    """A warning as a person reads it: one sentence, no line of code, and once however many processes there are."""
+    if not is_main_process():
+        return ""
     return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
 
 

@@ -23,6 +23,7 @@ HELP = {
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
+    "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
 
@@ -34,12 +35,15 @@ class Parser(ArgumentParser):
         raise InputError(" ".join(f"{ex or message}".split()))
 
 
-def recipe_and_rest(argv: Sequence[str], parser_of: Any) -> tuple[Recipe, Namespace]:
-    """The recipe named first (or by --config), changed by the other arguments; and those arguments."""
+def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] = ()) -> tuple[Recipe, Namespace]:
+    """The recipe named first (or by --config), changed by the other arguments; and those arguments.
+
+    hidden: settings that --help does not list; a file of settings may still hold them.
+    """
     name, rest = _read_name(list(argv))
     base = recipe(name)
     parser: Parser = parser_of(name, base)
-    add_recipe(parser, base)
+    add_recipe(parser, base, hidden)
     args = parser.parse_args(rest)
     values = {f.name: args[f.name] for f in fields(base)}
     values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
@@ -48,7 +52,8 @@ def recipe_and_rest(argv: Sequence[str], parser_of: Any) -> tuple[Recipe, Namesp
     return with_overrides(base, values), args
 
 
-def add_recipe(parser: Parser, base: Recipe) -> None:
+def add_recipe(parser: Parser, base: Recipe, hidden: Sequence[str] = ()) -> None:
+    helps = {**HELP, **dict.fromkeys(hidden, argparse.SUPPRESS)}
     parser.add_argument("--config", action="config", help="a YAML file of settings, e.g. a run's recipe.yaml")
     for f in fields(base):
         value: Any = getattr(base, f.name)
@@ -56,9 +61,11 @@ def add_recipe(parser: Parser, base: Recipe) -> None:
             parser.add_class_arguments(type(value), f.name)
             parser.set_defaults({f"{f.name}.{key}": v for key, v in asdict(value).items()})
         elif isinstance(value, bool):
-            parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=HELP[f.name])
+            parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=helps[f.name])
+        elif isinstance(value, dict):
+            parser.add_argument(f"--{f.name}", type=dict[str, Any], default=value, help=helps[f.name])
         else:
-            parser.add_argument(f"--{f.name}", type=type(value), default=value, help=HELP[f.name])
+            parser.add_argument(f"--{f.name}", type=type(value), default=value, help=helps[f.name])
 
 
 def _read_name(argv: list[str]) -> tuple[str, list[str]]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import torch
 from rich.table import Table
 
 from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
-from csst.maths.language import objective as read_objective
+from csst.fitted import FittedModel
 from csst.report.frontier import frontier_page
 from csst.rules import trace_frontier
-from csst.rules.fit import read_deployment_prior
 from csst.runs.folder import Run
-from csst.runs.results import read_outputs
+from csst.runs.results import KeptEvidence, describe_trades
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 
@@ -33,15 +31,11 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.points < 2:
         raise InputError(f"--points must be at least 2; found {args.points}")
-    run = Run.open(args.run)
-    metrics = run.metrics()
-    outputs = read_outputs(args.run)
-    prior = torch.tensor(metrics["labeled_counts"]).double()
-    prior, names = prior / prior.sum(), tuple(metrics["class_names"])
-    objective = read_objective(args.objective or run.recipe()["objective"]).bind(len(names), names).bind_prior(prior)
-    evidence = outputs.evidence(prior, names)
-    deployment = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
-    frontier = trace_frontier(evidence, deployment, objective, outputs.gain.softmax_inverse)
+    fitted, kept = FittedModel.load(Run.open(args.run).folder), KeptEvidence.read(args.run)
+    if args.objective:
+        fitted = fitted.with_objective(args.run, args.objective)
+    objective = fitted.objective
+    frontier = trace_frontier(kept.evidence, kept.prior, objective, kept.undo)
     table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
     rows = [("as trained", frontier.unadjusted)]
     rows += [] if frontier.best is None else [(f"best for '{objective}'", frontier.best)]
@@ -50,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
         table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
     show(table)
     print(frontier.sentence)
-    page = run.path("frontier.html")
+    page = Run(args.run).path("frontier.html")
     points = [point.as_dict() for point in frontier.points]
-    write_page(frontier_page(args.run, points, frontier.sentence), page)
-    print(f"figure: {page}")
+    write_page(frontier_page(args.run, points, frontier.sentence, describe_trades(frontier)), page)
+    print(f"figure, and the points to move along: {page}")
     return 0

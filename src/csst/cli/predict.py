@@ -12,7 +12,7 @@ import numpy as np
 from csst.data.images.files import ImageFolder
 from csst.data.images.listing import unlabeled_files
 from csst.data.images.reading import ImageFiles
-from csst.data.tabular.arrays import read_npz
+from csst.data.tabular.arrays import KEYS, read_npz
 from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
@@ -32,8 +32,14 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("-o", "--output", required=True, help="the CSV file to write")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
+    parser.add_argument(
+        "--objective",
+        default="",
+        help="decide for another sentence than the run's, by a rule fitted now on the examples whose scores it kept",
+    )
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
+    model = model.with_objective(args.run, args.objective) if args.objective else model
     inputs, names = read_examples(model, read_recipe(args.run), args.input, args.column)
     probs = model.probs(inputs)
     labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()
@@ -74,7 +80,7 @@ def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) ->
 def read_array(path: str) -> np.ndarray:
     """The inputs of an .npy file, or x of an .npz file."""
     if not path.endswith(".npy"):
-        return read_npz(path, ("x", "y"), needed=("x",))["x"]
+        return read_npz(path, KEYS, needed=("x",))["x"]
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:

@@ -6,6 +6,7 @@ import sys
 import time
 from types import TracebackType
 
+from csst.cli.tables import plain_console
 from csst.training.records import Record
 from csst.training.trainer import Trainer
 
@@ -26,7 +27,6 @@ class Progress:
         self.first: tuple[int, float] | None = None
         self.next_line = done
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
@@ -36,7 +36,7 @@ class Progress:
                 BarColumn(bar_width=20),
                 TextColumn("{task.fields[line]}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=plain_console(stderr=True),
             )
             self.task = self.live.add_task(what, total=total, completed=done, line="")
 

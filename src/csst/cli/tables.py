@@ -28,6 +28,11 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
     return table
 
 
+def plain_console(**options: Any) -> Console:
+    """A console that prints every word as it stands: [head] is no markup and :cat: no picture."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
+
+
 def show(table: Table) -> None:
-    """Print a table; [head] and [tail] in an objective are words and not markup."""
-    Console(width=None if Console().is_terminal else 110, markup=False).print(table)
+    """Print a table, as wide as the terminal."""
+    plain_console(width=None if Console().is_terminal else 110).print(table)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
+from csst.cli import is_main_process
 from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
 from csst.cli.tables import metrics_table, show
+from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
 from csst.runs.execute import execute
+from csst.training.records import Record
+from csst.training.tracking import TensorBoard
+from csst.training.trainer import Trainer
 
 
 def parser_of(name: str, base: Recipe) -> Parser:
@@ -26,6 +34,12 @@ def parser_of(name: str, base: Recipe) -> Parser:
     parser.add_argument("--out", type=str, default="", help="the run's folder; default runs/RECIPE-METHOD-SEED")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out where it stopped")
     parser.add_argument("--checkpoint_seconds", type=float, default=30.0, help="time between two checkpoints")
+    parser.add_argument(
+        "--log",
+        type=Literal["", "tensorboard"],
+        default="",
+        help="tensorboard writes losses, multipliers, class recalls and the used fraction to OUT/tensorboard",
+    )
     return parser
 
 
@@ -33,14 +47,31 @@ def main(argv: Sequence[str]) -> int:
     recipe, args = recipe_and_rest(argv, parser_of)
     refuse_unused_settings(read_recipe(recipe.name), recipe)
     out = args.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
-    with Progress(recipe.training.steps) as progress:
-        metrics = execute(recipe, out, args.resume, progress.show, args.checkpoint_seconds)
+    logs = Path(out) / "tensorboard"
+    if args.log and not recipe.uses_network:
+        raise InputError(
+            f"--log follows the training of a network, and learner {recipe.learner} trains none: leave it out"
+        )
+    with Progress(recipe.training.steps) as progress, ExitStack() as stack:
+        watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
+        if args.log and is_main_process():
+            watchers.append(stack.enter_context(TensorBoard(logs)))
+            print(f"look at it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
+
+        def watch(trainer: Trainer, record: Record) -> None:
+            for each in watchers:
+                each(trainer, record)
+
+        metrics = execute(recipe, out, args.resume, watch, args.checkpoint_seconds)
+    if not is_main_process():
+        return 0
     page = Path(out) / "report.html"
-    if os.environ.get("RANK", "0") == "0":  # under torchrun one process writes
-        write_page(report_page([out]), page)
+    write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:
         print(f"{metrics['adjusted']['sentence']}\nresults: {out}/metrics.json, {page}")
+    if args.log:
+        print(f"curves: tensorboard --logdir {shlex.quote(str(logs))}")
     return 0

@@ -18,6 +18,7 @@ class Digits:
 
     Args:
         labeled: labeled examples of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled examples of the most frequent class.
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
@@ -33,6 +34,7 @@ class Digits:
     unlabeled_reversed: bool = False
     validation: int = 25
     test: int = 40
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         from sklearn.datasets import load_digits
@@ -44,6 +46,7 @@ class Digits:
             labels,
             Tail(self.labeled, self.imbalance),
             Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
+            labeled_fraction=self.labeled_fraction,
             validation=self.validation,
             test=self.test,
             seed=seed,

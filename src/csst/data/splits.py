@@ -69,7 +69,14 @@ class Tail:
 
 
 def long_tail(
-    labels: np.ndarray, labeled: Tail, unlabeled: Tail, *, validation: int = 0, test: int = 0, seed: int = 0
+    labels: np.ndarray,
+    labeled: Tail,
+    unlabeled: Tail,
+    *,
+    labeled_fraction: float = 1.0,
+    validation: int = 0,
+    test: int = 0,
+    seed: int = 0,
 ) -> Split:
     """Cut a pool into a long-tailed training set and balanced validation and test sets.
 
@@ -77,6 +84,8 @@ def long_tail(
         labels: class indices of the pool, (N,).
         labeled: the labeled part.
         unlabeled: the unlabeled part; none if its head is 0.
+        labeled_fraction: less than 1 takes labels away, more adds some that no part had; the other parts stay as they
+            are.
         validation: examples per class.
         test: examples per class.
         seed: of the choice.
@@ -89,6 +98,8 @@ def long_tail(
         "labeled": labeled.counts(classes),
         "unlabeled": unlabeled.counts(classes) if unlabeled.head else [0] * classes,
     }
+    more = scale_counts(wanted["labeled"], labeled_fraction)
+    wanted["more labels"] = [max(0, kept - count) for kept, count in zip(more, wanted["labeled"], strict=True)]
     rng = np.random.default_rng(seed)
     parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
     for c in range(classes):
@@ -97,15 +108,23 @@ def long_tail(
         if need > len(order):
             raise InputError(
                 f"the split needs {need} examples of class {c} "
-                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items())}); the pool has {len(order)}: "
-                "lower the counts"
+                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items() if any(counts))}); "
+                f"the pool has {len(order)}: lower the counts"
             )
-        at = 0
+        start = 0
         for name, counts in wanted.items():
-            parts[name].append(order[at : at + counts[c]])
-            at += counts[c]
+            parts[name].append(order[start : start + counts[c]])
+            start += counts[c]
+        parts["labeled"][c] = np.concatenate([parts["labeled"][c], parts["more labels"][c]])[: more[c]]
     joined = {name: np.sort(np.concatenate(pieces)) for name, pieces in parts.items()}
     return Split(joined["labeled"], joined["unlabeled"], joined["validation"], joined["test"])
+
+
+def scale_counts(counts: Sequence[int], fraction: float) -> list[int]:
+    """A fraction of every class's examples, at least 1; more than they are where it is above 1."""
+    if not fraction > 0:
+        raise InputError(f"labeled_fraction must be positive; found {fraction}")
+    return [max(1, round(fraction * count)) for count in counts]
 
 
 def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:

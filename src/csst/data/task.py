@@ -51,7 +51,8 @@ class Task:
 
     Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
     pseudo-labels were right. `moments` are mean and deviation of every feature, by which a network standardizes; None
-    takes those of the labeled and unlabeled examples. `make_task` builds one from arrays.
+    takes those of the labeled and unlabeled examples. `projection` is what embeddings were projected by: their mean
+    (D,) and the directions (D, components) that were kept. `make_task` builds one from arrays.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Task:
     split_hash: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
     moments: tuple[np.ndarray, np.ndarray] | None = None
+    projection: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)

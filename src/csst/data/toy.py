@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from csst.data.splits import long_tail_counts, split_hash
+from csst.data.splits import long_tail_counts, scale_counts, split_hash
 from csst.data.tabular.array_views import Noise
 from csst.data.task import Task, make_task
 from csst.errors import InputError
@@ -82,6 +82,7 @@ class Toy:
     Args:
         name: toy, or toy-overlap.
         labeled: labeled examples of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled examples of the most frequent class.
         imbalance: most frequent over rarest class.
         validation: validation examples per class.
@@ -94,6 +95,7 @@ class Toy:
     imbalance: float = 20.0
     validation: int = 500
     test: int = 5000
+    labeled_fraction: float = 1.0
 
     def gaussians(self) -> Gaussians:
         if self.name not in SPACINGS:
@@ -104,10 +106,14 @@ class Toy:
     def load(self, seed: int) -> Task:
         source, rng = self.gaussians(), np.random.default_rng(seed)
         counts = long_tail_counts(self.labeled, self.imbalance, 3)
-        labeled = source.sample(counts, rng)
+        points, labels = source.sample(counts, rng)
         unlabeled, truth = source.sample(long_tail_counts(self.unlabeled, self.imbalance, 3), rng)
         validation = source.sample([self.validation] * 3, rng)
         test = source.sample([self.test] * 3, rng)
+        wanted = scale_counts(counts, self.labeled_fraction)
+        more = source.sample([max(0, kept - count) for kept, count in zip(wanted, counts, strict=True)], rng)
+        first = np.concatenate([np.flatnonzero(labels == c)[: wanted[c]] for c in range(3)])
+        labeled = np.concatenate([points[first], more[0]]), np.concatenate([labels[first], more[1]])
         scale = torch.ones(2)
         return make_task(
             self.name,

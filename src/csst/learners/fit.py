@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import is_sparse, statistics
+from csst.data.tabular.tables import statistics
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
-from csst.learners.read import read_learner
+from csst.learners.read import Problem, read_learner
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.fit import bind, read_deployment_prior
 
@@ -26,7 +26,14 @@ class MembersFit:
 
 
 def fit_members(
-    parts: RowParts, learner: Any, objective: Any, deployment_prior: Any, embedded: bool, seed: int
+    parts: RowParts,
+    learner: Any,
+    objective: Any,
+    *,
+    deployment_prior: Any = None,
+    is_embedded: bool = False,
+    seed: int = 0,
+    n_jobs: int | None = 1,
 ) -> MembersFit:
     """Fit the learners and the rule.
 
@@ -35,15 +42,24 @@ def fit_members(
         learner: see `read_learner`.
         objective: a sentence, a short name or an Objective.
         deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
-        embedded: whether rows are embeddings.
+        is_embedded: whether rows are embeddings.
         seed: of the folds and the learners.
+        n_jobs: learners fitted at a time.
     """
-    mean, std = statistics(parts.unlabeled if parts.unlabeled.shape[0] else parts.labeled)
+    mean, std = statistics(parts.measured)
     table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(parts.sizes))
-    members = read_learner(learner, table, not is_sparse(parts.labeled), embedded)
+    problem = Problem(
+        table,
+        parts.measured,
+        parts.unlabeled.shape[0],
+        len(parts.labels),
+        len(parts.class_names),
+        is_embedded,
+    )
+    members = read_learner(learner, problem)
     validation = None if parts.validation is None else Labeled(*parts.validation)
     labeled = Labeled(parts.labeled, parts.labels)
-    portfolio, evidence = fit_portfolio(members, labeled, parts.unlabeled, validation, seed=seed)
+    portfolio, evidence = fit_portfolio(members, labeled, parts.unlabeled, validation, seed=seed, n_jobs=n_jobs)
     bound = bind(objective, evidence, parts.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
     fitted = fit_evidence(evidence, bound, prior, None, seed)

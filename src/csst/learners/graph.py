@@ -7,50 +7,146 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
+from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
-from csst.learners.portfolio import Portfolio
+from csst.learners.portfolio import Member, Portfolio
+from csst.learners.projection import Projection
+from csst.learners.propagation import DECAY, NEAREST, SMALLEST_PROBABILITY, FittedPropagation
+from csst.learners.protocol import Rows
 from csst.models.table import TableInput
-from csst.statistics.calibration import Calibration
 
 
-class LinearScores(nn.Module):
-    """One linear member: T (log softmax(W x' + b) - log pi) + a on standardized columns x'."""
+def make_input(table: Rows) -> TableInput:
+    """The standardization of a table, as its learner has it."""
+    first = TableInput(list(table.sizes)).fit(table.mean, table.std)
+    first.std = torch.from_numpy(table.std[first.numbers]).float()
+    return first
 
-    def __init__(self, model: FittedLinear, calibration: Calibration, prior: np.ndarray) -> None:
+
+class NumbersModule(nn.Module):
+    """A module of arrays, float32."""
+
+    def keep(self, **arrays: np.ndarray) -> None:
+        for name, value in arrays.items():
+            self.register_buffer(name, torch.from_numpy(np.array(value)).float())
+
+
+class LinearScores(NumbersModule):
+    """log softmax(W x' + b) on standardized columns x'."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def __init__(self, model: FittedLinear) -> None:
         super().__init__()
-        self.input = TableInput(list(model.table.sizes)).fit(model.table.mean, model.table.std)
-        self.input.std = torch.from_numpy(model.table.std[self.input.numbers]).float()  # as the learner has it
-        numbers = {
-            "weights": model.weights,
-            "bias": model.bias,
-            "prior": np.log(prior),
-            "shift": calibration.bias,
-            "temperature": np.array(calibration.temperature),
-        }
-        for name, value in numbers.items():
-            self.register_buffer(name, torch.from_numpy(np.asarray(value)).float())
+        self.input = make_input(model.table)
+        self.keep(weights=model.weights, bias=model.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        logs = torch.log_softmax(self.input(x) @ self.weights.T + self.bias, 1)
-        return self.temperature * (logs - self.prior) + self.shift  # type: ignore[operator]
+        return torch.log_softmax(self.input(x) @ self.weights.T + self.bias, 1)
 
 
-class PortfolioScores(nn.Module):
-    """The mean of linear members' scores; what other learners compute cannot be written as a graph here."""
+class Projected(NumbersModule):
+    """(x' - center) M, of length 1 if asked for."""
+
+    matrix: Tensor
+    shift: Tensor
+
+    def __init__(self, projection: Projection) -> None:
+        super().__init__()
+        self.input, self.has_unit_length = make_input(projection.table), projection.has_unit_length
+        self.keep(matrix=projection.matrix, shift=projection.center @ projection.matrix)
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = self.input(x) @ self.matrix - self.shift
+        if not self.has_unit_length:
+            return values
+        return values / values.norm(dim=1, keepdim=True).clamp(min=1e-12)
+
+
+def square_distances(points: Tensor, others: Tensor) -> Tensor:
+    """|x - y|^2, (N, M); in double precision, as small differences of large squares count."""
+    a, b = points.double(), others.double()
+    apart = (a**2).sum(1, keepdim=True) + (b**2).sum(1) - 2 * a @ b.T
+    return apart.clamp(min=0).to(points.dtype)
+
+
+class KernelScores(NumbersModule):
+    """log softmax(k(x, landmarks) V + b)."""
+
+    landmarks: Tensor
+    weights: Tensor
+    bias: Tensor
+
+    def __init__(self, model: FittedKernel) -> None:
+        super().__init__()
+        self.space, self.gamma = Projected(model.projection), model.gamma
+        self.keep(landmarks=model.landmarks, weights=model.weights, bias=model.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        near = torch.exp(-self.gamma * square_distances(self.space(x), self.landmarks))
+        return torch.log_softmax(near @ self.weights.T + self.bias, 1)
+
+
+class PropagationScores(NumbersModule):
+    """The weighted mean of the nearest nodes' probabilities, under the labels' class balance."""
+
+    nodes: Tensor
+    probs: Tensor
+    log_prior: Tensor
+
+    def __init__(self, model: FittedPropagation) -> None:
+        super().__init__()
+        self.space = Projected(model.projection)
+        self.keep(nodes=model.nodes, probs=model.probs, log_prior=np.log(model.prior))
+
+    def forward(self, x: Tensor) -> Tensor:
+        squares, near = square_distances(self.space(x), self.nodes).topk(
+            min(NEAREST, len(self.nodes)), dim=1, largest=False
+        )
+        farthest = squares.amax(1, keepdim=True)
+        weights = torch.exp(-DECAY * squares / torch.where(farthest > 0, farthest, torch.ones_like(farthest)))
+        mixed = (weights[:, :, None] * self.probs[near]).sum(1) / weights.sum(1, keepdim=True)
+        return torch.log_softmax(torch.log(mixed + SMALLEST_PROBABILITY) + self.log_prior, 1)
+
+
+class PortfolioScores(NumbersModule):
+    """The weighted sum of the members' calibrated scores; what other learners compute is no graph here."""
 
     log_prior: Tensor
+    weights: Tensor
+    temperatures: Tensor
+    shifts: Tensor
 
     def __init__(self, portfolio: Portfolio) -> None:
         super().__init__()
-        members = []
-        for one in portfolio.members:
-            if not isinstance(one.model, FittedLinear):
-                raise InputError(
-                    f"the member {one.name} cannot be exported: fit with learner='linear' or learner='network' instead"
-                )
-            members.append(LinearScores(one.model, one.calibration, portfolio.prior))
-        self.members = nn.ModuleList(members)
-        self.register_buffer("log_prior", torch.from_numpy(np.log(portfolio.prior)).float())
+        members = portfolio.members
+        self.members = nn.ModuleList(make_scores(member) for member in members)
+        self.keep(
+            log_prior=np.log(portfolio.prior),
+            weights=np.array([member.weight for member in members]),
+            temperatures=np.array([member.calibration.temperature for member in members]),
+            shifts=np.stack([member.calibration.bias for member in members]),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([member(x) for member in self.members]).mean(0) + self.log_prior
+        total = self.log_prior
+        for at, member in enumerate(self.members):
+            calibrated = self.temperatures[at] * (member(x) - self.log_prior) + self.shifts[at]
+            total = total + self.weights[at] * calibrated
+        return total
+
+
+def make_scores(member: Member) -> nn.Module:
+    """A member's log-probabilities as a module."""
+    model = member.model
+    if isinstance(model, FittedLinear):
+        return LinearScores(model)
+    if isinstance(model, FittedKernel):
+        return KernelScores(model)
+    if isinstance(model, FittedPropagation):
+        return PropagationScores(model)
+    raise InputError(
+        f"the member {member.name} cannot be exported: fit with learner='linear', ['linear', 'kernel', 'propagation'] "
+        "or 'network' instead"
+    )

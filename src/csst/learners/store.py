@@ -1,7 +1,8 @@
 """A portfolio as plain arrays, and back: no code is run when it is read.
 
-A linear model is its weights; a forest is its trees: for every node the feature, the threshold, the two children and
-the class fractions, all trees one after the other.
+A linear model is its weights, a kernel its landmarks too, propagation its nodes with their probabilities; a forest is
+its trees: for every node the feature, the threshold, the two children and the class fractions, all trees one after the
+other.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from safetensors.numpy import load, save
 
 from csst.errors import InputError
 from csst.learners.forest import FittedForest
+from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
 from csst.learners.portfolio import Member, Portfolio
+from csst.learners.projection import Projection
+from csst.learners.propagation import FittedPropagation
 from csst.learners.protocol import FittedLearner, Rows
+from csst.learners.read import LEARNERS
 from csst.statistics.calibration import Calibration
 
 #: rows that walk down all trees at once
 CHUNK = 512
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,29 +103,46 @@ def pack(portfolio: Portfolio) -> bytes:
     """The portfolio as a safetensors file; a learner of the user's own is refused."""
     arrays: dict[str, np.ndarray] = {"prior": portfolio.prior}
     members = []
-    for number, one in enumerate(portfolio.members):
-        mark, model = f"{number}.", one.model
-        arrays |= {f"{mark}bias": one.calibration.bias, f"{mark}temperature": np.array([one.calibration.temperature])}
-        if isinstance(model, FittedLinear):
-            kind = "linear"
-            arrays |= {
-                f"{mark}weights": model.weights,
-                f"{mark}intercept": model.bias,
-                f"{mark}mean": model.table.mean,
-                f"{mark}std": model.table.std,
-                f"{mark}sizes": np.array(model.table.sizes, dtype=np.int64),
-            }
-        elif isinstance(model, FittedForest):
-            kind = "forest"
-            for at, forest in enumerate(model.forests):
-                trees = forest if isinstance(forest, Trees) else Trees.from_sklearn(forest)
-                arrays |= {f"{mark}{at}.{name}": array for name, array in trees.arrays().items()}
-        else:
-            raise InputError(f"the learner {one.name} cannot be stored without running code: use linear or forest")
-        members.append({"name": one.name, "kind": kind, "loss": one.loss})
+    for number, member in enumerate(portfolio.members):
+        kind, parts = describe_model(member.name, member.model)
+        calibration = member.calibration
+        parts = {**parts, "bias": calibration.bias, "temperature": np.array([calibration.temperature])}
+        parts["weight"] = np.array([member.weight])
+        arrays |= {f"{number}.{name}": array for name, array in parts.items()}
+        members.append({"name": member.name, "kind": kind, "loss": member.loss})
     about = {"format": FORMAT, "members": members, "left_out": list(portfolio.left_out)}
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return save(plain, metadata={"csst": json.dumps(about)})
+
+
+def describe_model(name: str, model: FittedLearner) -> tuple[str, dict[str, np.ndarray]]:
+    """The kind of a fitted learner, and its arrays."""
+    if isinstance(model, FittedLinear):
+        return "linear", {"weights": model.weights, "intercept": model.bias, **describe_table(model.table)}
+    if isinstance(model, FittedForest):
+        parts: dict[str, np.ndarray] = {}
+        for at, forest in enumerate(model.forests):
+            trees = forest if isinstance(forest, Trees) else Trees.from_sklearn(forest)
+            parts |= {f"{at}.{key}": array for key, array in trees.arrays().items()}
+        return "forest", parts
+    if isinstance(model, FittedKernel):
+        own = {"landmarks": model.landmarks, "gamma": np.array([model.gamma])}
+        own |= {"weights": model.weights, "intercept": model.bias}
+        return "kernel", {**own, **describe_projection(model.projection)}
+    if isinstance(model, FittedPropagation):
+        own = {"nodes": model.nodes, "probs": model.probs, "fractions": model.prior}
+        return "propagation", {**own, **describe_projection(model.projection)}
+    names = ", ".join(known for known in LEARNERS if known not in ("auto", "network"))
+    raise InputError(f"the learner {name} cannot be stored without running code: use {names}")
+
+
+def describe_table(table: Rows) -> dict[str, np.ndarray]:
+    return {"mean": table.mean, "std": table.std, "sizes": np.array(table.sizes, dtype=np.int64)}
+
+
+def describe_projection(projection: Projection) -> dict[str, np.ndarray]:
+    own = {"center": projection.center, "matrix": projection.matrix}
+    return {**own, "has_unit_length": np.array([projection.has_unit_length]), **describe_table(projection.table)}
 
 
 def unpack(content: bytes, what: str) -> Portfolio:
@@ -131,7 +153,7 @@ def unpack(content: bytes, what: str) -> Portfolio:
         arrays = load(content)
         if about["format"] != FORMAT:
             raise ValueError(f"format {about['format']}, and this csst reads {FORMAT}")
-        members = tuple(_member(arrays, number, one) for number, one in enumerate(about["members"]))
+        members = tuple(_member(arrays, number, each) for number, each in enumerate(about["members"]))
         return Portfolio(members, tuple(about["left_out"]), arrays["prior"])
     except Exception as error:  # a damaged file can make its reader raise anything
         raise InputError(f"{what} cannot be read as stored learners: {error}") from None
@@ -142,12 +164,22 @@ def _trees(own: dict[str, np.ndarray], at: int) -> Trees:
     return Trees(**{name: own[f"{at}.{name}"] for name in names}, depth=int(own[f"{at}.depth"][0]))
 
 
+def _model(kind: str, own: dict[str, np.ndarray]) -> FittedLearner:
+    if kind == "forest":
+        return FittedForest(tuple(_trees(own, at) for at in (0, 1)))
+    table = Rows(own["mean"], own["std"], tuple(own["sizes"].tolist()))
+    if kind == "linear":
+        return FittedLinear(table, own["weights"], own["intercept"])
+    projection = Projection(table, own["center"], own["matrix"], bool(own["has_unit_length"][0]))
+    if kind == "kernel":
+        return FittedKernel(projection, own["landmarks"], float(own["gamma"][0]), own["weights"], own["intercept"])
+    if kind == "propagation":
+        return FittedPropagation(projection, own["nodes"], own["probs"], own["fractions"])
+    raise ValueError(f"there is no learner of the kind {kind!r}")
+
+
 def _member(arrays: dict[str, np.ndarray], number: int, about: dict[str, Any]) -> Member:
     own = {name[len(f"{number}.") :]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-    model: FittedLearner
-    if about["kind"] == "linear":
-        table = Rows(own["mean"], own["std"], tuple(own["sizes"].tolist()))
-        model = FittedLinear(table, own["weights"], own["intercept"])
-    else:
-        model = FittedForest(tuple(_trees(own, at) for at in (0, 1)))
-    return Member(about["name"], model, Calibration(float(own["temperature"][0]), own["bias"]), float(about["loss"]))
+    calibration = Calibration(float(own["temperature"][0]), own["bias"])
+    model, weight = _model(about["kind"], own), float(own["weight"][0])
+    return Member(about["name"], model, calibration, float(about["loss"]), weight)

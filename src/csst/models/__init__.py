@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from csst.errors import InputError, nearest
 from csst.models.huggingface.images import build_huggingface
 from csst.models.huggingface.text import EncodesTexts, build_text_classifier
-from csst.models.mlp import Standardize, mlp
+from csst.models.mlp import Projected, Standardize, mlp
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
 
@@ -106,4 +106,4 @@ def _build(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Modul
     raise InputError(f"unknown model {model.name!r}{nearest(model.name, names) or '; models: ' + ', '.join(names)}")
 
 
-__all__ = ["MODELS", "Model", "Standardize", "WideResNet", "build", "mlp"]
+__all__ = ["MODELS", "Model", "Projected", "Standardize", "WideResNet", "build", "mlp"]

@@ -37,6 +37,30 @@ class Standardize(nn.Module):
         return (x.to(self.mean.dtype) - self.mean) / self.std
 
 
+class Projected(nn.Module):
+    """A head on principal components, of vectors as the encoder gives them: head((x - mean) basis).
+
+    Vectors of a task that was projected beforehand pass to the head as they are.
+
+    Args:
+        head: takes vectors (B, components).
+        mean: of the encoder's vectors, (D,).
+        basis: the directions that are kept, (D, components), fewer than D.
+    """
+
+    mean: Tensor
+    basis: Tensor
+
+    def __init__(self, head: nn.Module, mean: Tensor, basis: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.register_buffer("mean", mean)
+        self.register_buffer("basis", basis)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x if x.shape[1] == self.basis.shape[1] else (x - self.mean) @ self.basis)
+
+
 def mlp(inputs: tuple[int, ...], classes: int, hidden: int = 128, depth: int = 2) -> nn.Sequential:
     """Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is a linear classifier."""
     layers: list[nn.Module] = [Standardize(inputs), nn.Flatten()]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from csst.errors import InputError
-from csst.recipes.images import cifar10_lt_small, fashion_lt_small, folder
+from csst.recipes.images import cifar10_lt_1500, cifar10_lt_encoder, cifar10_lt_small, fashion_lt_small, folder
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, make_recipe, refuse_unused_settings, with_overrides
@@ -22,9 +22,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "text": text,
     "fashion-lt-small": fashion_lt_small,
     "cifar10-lt-small": cifar10_lt_small,
+    "cifar10-lt-encoder": cifar10_lt_encoder,
     "imdb-lt-10-small": imdb_lt_10_small,
     "imdb-lt-100-small": imdb_lt_100_small,
     "cifar10-lt": cifar10_lt,
+    "cifar10-lt-1500": cifar10_lt_1500,
     "cifar100-lt": cifar100_lt,
     "imagenet100-lt": imagenet100_lt,
     "imdb-lt-10": imdb_lt_10,

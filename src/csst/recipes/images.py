@@ -1,12 +1,15 @@
-"""Image recipes for a CPU: the paper's protocol on networks small enough for 15 minutes on two cores."""
+"""Image recipes: the paper's protocol for 15 minutes on two cores, through a frozen encoder, and one for a GPU."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from csst.data.embeddings import Embedding
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.files import ImageFolder
 from csst.models import Model
 from csst.recipes.recipe import Recipe
-from csst.settings import Dual, Training
+from csst.settings import Dual, Hardware, Selection, Training
 
 # BatchNorm's running statistics and the average must catch up within a thousand steps, not a million.
 _MOMENTUM = 0.05
@@ -38,6 +41,42 @@ def cifar10_lt_small() -> Recipe:
         model=Model("wrn-10-1", batchnorm_momentum=_MOMENTUM),
         training=Training(1200, 64, 256, lr=0.03, ema=0.99),
         dual=_DUAL,
+    )
+
+
+def cifar10_lt_encoder() -> Recipe:
+    """CIFAR10-LT, rho = 100, a head on a frozen encoder: csst train cifar10-lt-encoder --data.path FILE --encoder NAME
+
+    Views are embedded once (--embedding.views weak and --embedding.draws strong ones of each training image), so that
+    training takes a minute. Encoders: hf:NAME_OR_FOLDER, or package.module:function such as the EfficientNet-lite0 of
+    examples/efficientnet_lite.py.
+    """
+    return Recipe(
+        "cifar10-lt-encoder",
+        ImageArrays(classes=10, labeled=1000, unlabeled=4000, imbalance=100, validation=25),
+        encoder="hf:google/efficientnet-b0",
+        frozen=True,
+        embedding=Embedding(views=2, draws=4, components=384, batch=256),
+        model=Model("mlp", hidden=256, depth=1),
+        training=Training(1500, 64, 256, lr=0.03, ema=0.99),
+        dual=replace(_DUAL, rates="pooled"),  # 25 labels per class alone would steer by noise, and select by it
+        selection=Selection(keep="last"),
+        hardware=Hardware(threads=1),
+    )
+
+
+def cifar10_lt_1500() -> Recipe:
+    """CIFAR10-LT, rho = 100, the 1500 / 3000 protocol: csst train cifar10-lt-1500 --data.path cifar-10-batches-py
+
+    WRN-28-2, 250,000 steps of 64 + 128 images, as the long-tailed methods after the paper train: needs a GPU, see
+    docs/how-to/gpu-runs.md for hours and what they report. Ours keeps half of the test images for validation. Not run.
+    """
+    return Recipe(
+        "cifar10-lt-1500",
+        ImageArrays(classes=10, labeled=1500, unlabeled=3000, imbalance=100),
+        model=Model("wrn-28-2"),
+        training=Training(250_000, 64, 128, lr=0.03, weight_decay=5e-4, ema=0.999),
+        dual=Dual(steps_per_update=500, step_size=1.0, schedule="linear"),
     )
 
 

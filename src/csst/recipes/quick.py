@@ -7,7 +7,7 @@ from dataclasses import replace
 from csst.data import Arrays, Digits, Toy
 from csst.models import Model
 from csst.recipes.recipe import Custom, Recipe
-from csst.settings import Dual, Hardware, Selection, Training
+from csst.settings import TABULAR, Dual, Hardware, Training
 
 # Chosen by measurement among step sizes 0.1 to 1, constant and decaying, from uniform and from the prior
 # (docs/explanation/choices.md has the figures).
@@ -39,9 +39,8 @@ def _toy(name: str) -> Recipe:
 def array() -> Recipe:
     """Your own arrays from an .npz file (y = -1 is unlabeled): csst train array --data.path FILE.npz"""
     # The network's settings are those of CSSTClassifier(learner="network").
-    training = Training(steps=1000, labeled_batch=64, unlabeled_batch=256, lr=0.03, ema=0.99)
-    dual, last = replace(_DUAL, rates="pooled"), Selection("last")
-    return Recipe("array", Arrays(), learner="auto", training=training, dual=dual, selection=last, hardware=_ONE_THREAD)
+    settings = {name: getattr(TABULAR, name) for name in ("training", "dual", "selection", "hardware")}
+    return Recipe("array", Arrays(), learner="auto", **settings)
 
 
 def custom() -> Recipe:

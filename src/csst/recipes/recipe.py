@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from types import UnionType
-from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from csst.data.embeddings import Embedding
 from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.learners import LEARNERS
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices
+from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices, override
 
 #: settings that only training a network heeds, by how their names begin
 NETWORK_SETTINGS = (
@@ -25,6 +26,8 @@ NETWORK_SETTINGS = (
     "data.validation",
     "data.views.",
     "embedding.draws",
+    "embedding.views",
+    "embedding.components",
     "embedding.noise",
 )
 
@@ -71,6 +74,8 @@ class Recipe:
         frozen: whether the encoder stays as it is.
         rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
             predictions then follow it.
+        groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
+            paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
     """
@@ -85,6 +90,7 @@ class Recipe:
     frozen: bool = False
     rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
+    groups: dict[str, Any] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -123,41 +129,26 @@ class Recipe:
     def settings(self) -> Settings:
         return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
 
+    def bind_objective(self, class_names: Sequence[str], text: str = "") -> Objective:
+        """The objective for these classes and the recipe's groups of them; or another objective, in words."""
+        groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
+        return read_objective(text or self.objective).bind(len(class_names), class_names, groups)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for YAML."""
         return asdict(self)
 
 
+def read_group(members: Any, class_names: Sequence[str]) -> list[int | str]:
+    """The classes of a group, written 0,1,2 or cat,dog or as a list; a number is an index if no class has that name."""
+    words = [word.strip() for word in members.split(",")] if isinstance(members, str) else members
+    words = words if isinstance(words, (list, tuple)) else [words]
+    return [int(word) if str(word) not in class_names and str(word).isdecimal() else str(word) for word in words]
+
+
 def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
     """The recipe with these (nested) values; an unknown name is an error."""
-    return _override(recipe, values, where)
-
-
-def _override(old: Any, values: dict[str, Any], where: str) -> Any:
-    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
-    kinds = get_type_hints(type(old))
-    for name, value in values.items():
-        if name not in known:
-            raise InputError(f"there is no setting {where}{name}{nearest(str(name), known)}")
-        nested = is_dataclass(known[name])
-        if nested and not isinstance(value, dict):
-            raise InputError(f"{where}{name} is a group of settings; found {value!r}")
-        if not nested and not _fits(value, kinds[name]):
-            wanted = getattr(kinds[name], "__name__", str(kinds[name]))
-            raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
-        new[name] = _override(known[name], value, f"{where}{name}.") if nested else value
-    return replace(old, **new)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value from a file has a setting's type; whole numbers are numbers, and True and False are not."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
-    if get_origin(kind) is Literal:  # which word it is, the settings themselves check
-        return any(isinstance(value, type(each)) for each in get_args(kind))
-    if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    return isinstance(value, kind) if isinstance(kind, type) and get_origin(kind) is None else True
+    return override(recipe, values, where)
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:

@@ -114,7 +114,7 @@ def imdb_lt_100_small() -> Recipe:
 
 
 def dbpedia14_lt() -> Recipe:
-    """DBpedia-14, rho = 100, 1,000 labels, DistilBERT, content only: csst train dbpedia14-lt --data.path hf:dbpedia_14
+    """DBpedia-14, rho = 100, DistilBERT, content only: csst train dbpedia14-lt --data.path hf:fancyzhx/dbpedia_14
 
     The paper, mean / min recall: ERM .95/.58, UDA .96/.65, CSST(UDA) .99/.97.
     """

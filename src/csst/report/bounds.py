@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -11,6 +12,7 @@ from csst.errors import InputError
 from csst.maths.language import ALIASES, Sentence, objective
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
 from csst.maths.language.tree import Each, Group, Metric
+from csst.recipes.recipe import read_group
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,21 @@ class CoverageBound:
         ]
 
 
-def find_coverage_bounds(text: str, class_names: Sequence[str], counts: Sequence[int] | None) -> list[CoverageBound]:
+def find_coverage_bounds(
+    text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
+) -> list[CoverageBound]:
     """The coverages that an objective bounds by a constant; none for an objective that is not a sentence.
 
     Args:
         text: the objective.
         class_names: of all classes.
         counts: labeled examples per class, from which head and tail follow.
+        groups: the recipe's groups of classes, which come before those.
     """
-    sentence = read_sentence(text, class_names, counts)
+    sentence = read_sentence(text, class_names, counts, groups)
     try:
         return _collect_bounds(sentence, class_names) if sentence is not None else []
-    except InputError:  # groups of the user's are not in the run's folder
+    except InputError:  # groups that were named in Python only are not in the run's folder
         return []
 
 
@@ -82,13 +87,17 @@ def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:
     return labels if len(labels) == multipliers else [f"λ {n}" for n in range(multipliers)]
 
 
-def read_sentence(text: str, class_names: Sequence[str], counts: Sequence[int] | None) -> Sentence | None:
+def read_sentence(
+    text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
+) -> Sentence | None:
     """The objective if it is a sentence about these classes. A run's folder is only read: no code of the user's."""
     text = ALIASES.get(text.strip(), text)
     if not text.lstrip().startswith("max "):
         return None
     try:
-        sentence = objective(text, class_names=class_names)
+        named = groups if isinstance(groups, dict) else {}
+        known = {name: read_group(members, class_names) for name, members in named.items()}
+        sentence = objective(text, class_names=class_names, groups=known)
         if counts is not None:
             total = torch.tensor(counts, dtype=torch.float64)
             sentence = sentence.bind_prior(total / total.sum())

@@ -6,11 +6,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from csst.report.bounds import find_coverage_bounds
+from csst.report.explorer import build_explorer
 from csst.report.figures.classes import TOGETHER, draw_coverage, draw_recall
 from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves, draw_used
 from csst.report.figures.matrix import draw_confusion
@@ -22,6 +23,15 @@ from csst.report.run_view import RunView, read_run, read_runs, view_run
 
 #: runs with figures of their own at most; the templates bound the tables, the warnings and the settings
 DETAILED = 8
+
+
+class Part(NamedTuple):
+    """A table of a page with the figures that belong to it, under a heading where there are several."""
+
+    heading: str
+    table: list[list[str]]
+    caption: str
+    drawings: Sequence[Drawing]
 
 
 def report_page(folders: Sequence[str | Path]) -> str:
@@ -40,6 +50,7 @@ def comparison_page(
     table_rows: list[list[str]],
     runs: Mapping[str, str | Path | Mapping[str, Any]],
     detailed: int = DETAILED,
+    parts: Sequence[Part] = (),
 ) -> str:
     """A page with a sentence and a table of the caller's, and figures of `runs`.
 
@@ -50,6 +61,7 @@ def comparison_page(
         runs: name → the run's folder, or what it would hold: {"metrics": metrics.json, "journal": records, "labels":
             names of the multipliers} and, where they are to be shown, "recipe", "environment", "folder".
         detailed: how many runs get figures of their own.
+        parts: instead of the one table and the figures of all runs, which are then folded.
 
     Returns:
         The HTML.
@@ -57,7 +69,7 @@ def comparison_page(
     views = [view_run(name, **run) if isinstance(run, Mapping) else read_run(run, name) for name, run in runs.items()]
     seeds = sorted({run.seed for run in views})
     note = f"The figures show one run of each row of the table, seed {', '.join(seeds[:5])}."
-    return _render_page(title, sentence, table_rows, views, detailed, note)
+    return _render_page(title, sentence, table_rows, views, detailed, "" if parts else note, parts)
 
 
 def _render_page(
@@ -67,14 +79,18 @@ def _render_page(
     runs: Sequence[RunView],
     detailed: int = DETAILED,
     note: str = "",
+    parts: Sequence[Part] = (),
 ) -> str:
     complete = [run for run in runs if run.is_complete]
     alike = [run for run in complete if run.class_names == complete[0].class_names and run.part == complete[0].part]
-    drawings = [draw_tradeoff(complete)] if len(complete) > 1 else []
     drawn_together = alike[:TOGETHER] if len(alike) > 1 else []
-    if drawn_together:
+    is_folded = bool(parts)
+    drawings = [draw_tradeoff(complete)] if len(complete) > 1 and not is_folded else []
+    if is_folded:
+        drawn_together = alike
+    elif drawn_together:
         drawings.append(draw_recall(alike))
-    is_alone = len(runs) == 1
+    is_alone = len(runs) == 1 and not is_folded
     return render(
         "page.html",
         title=shorten(title, 200),
@@ -82,36 +98,45 @@ def _render_page(
         note=note,
         runs=runs,
         complete=complete,
-        table=table if len(table) > 1 and (complete or not is_alone) else [],
+        table=table if len(table) > 1 and (complete or not is_alone) and not is_folded else [],
+        parts=parts,
         drawings=drawings,
+        is_folded=is_folded,
         sections=[
             {
                 "run": run,
-                "drawings": _draw_run(run, is_alone, any(run is other for other in drawn_together)),
+                "drawings": _draw_run(run, is_alone, any(run is other for other in drawn_together), is_folded),
                 "settings": yaml.safe_dump(run.settings, sort_keys=False, allow_unicode=True),
                 "environment": "\n".join(f"{key}: {_format(value)}" for key, value in run.environment.items()),
             }
             for run in runs[:detailed]
         ],
+        explorer=build_explorer(runs[0]) if is_alone else None,
         differing=tabulate_differing_settings(runs[:detailed]) if not is_alone else [],
     )
 
 
-def _draw_run(run: RunView, is_alone: bool, has_recall: bool) -> list[Drawing]:
-    """The figures of one run; has_recall: whether its recall is in a figure of all runs already."""
+def _draw_run(run: RunView, is_alone: bool, has_recall: bool, is_folded: bool) -> list[Drawing]:
+    """The figures of one run.
+
+    has_recall: whether its recall is in a figure of all runs already; is_folded: whether what it used is, too, and the
+    frontier is left to the run's own page.
+    """
     drawings: list[Drawing | None] = []
     if run.result.recall and not has_recall:
         drawings.append(draw_recall([run]))
     if run.is_complete:
         drawings.append(draw_confusion(run))
     if run.journal:
-        drawings += [draw_multipliers(run) if run.labels else None, draw_recall_curves(run), draw_used(run)]
-    bounds = find_coverage_bounds(run.objective, run.class_names, run.class_counts) if run.result.recall else []
+        drawings += [draw_multipliers(run) if run.labels else None, draw_recall_curves(run)]
+        drawings.append(None if is_folded else draw_used(run))
+    about = (run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    bounds = find_coverage_bounds(*about) if run.result.recall else []
     if bounds:
         drawings += [draw_coverage(run, bounds), draw_coverage_curves(run, bounds) if run.journal else None]
     if is_alone and run.adjusted:
         drawings.append(draw_tradeoff([run]))
-    drawings.append(draw_frontier(run))
+    drawings.append(None if is_folded else draw_frontier(run))
     return [drawing for drawing in drawings if drawing is not None]
 
 

@@ -15,6 +15,9 @@ from markupsafe import Markup
 from csst.report.figures.svg import shorten
 from csst.report.run_tables import describe_constraints, format_number
 
+#: of every page, in this order
+SCRIPTS = ("sort.js", "explore.js")
+
 
 @cache
 def _environment() -> Environment:
@@ -32,9 +35,9 @@ def _environment() -> Environment:
 
 
 def render(template: str, **content: Any) -> str:
-    """A whole page; of scripts only the one that sorts tables runs: the policy says so to the browser."""
+    """A whole page; of scripts only ours run, which sort tables and explore: the policy says so to the browser."""
     folder = files("csst.report") / "templates"
-    script = (folder / "sort.js").read_text(encoding="utf-8")
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page = (
         _environment()
         .get_template(template)

@@ -113,6 +113,7 @@ class RunView:
         results: what was measured on `validation` and `test` as trained; while training, the last record.
         adjusted_results: the same with the decision rule, empty without one.
         unadjusted: of the model whose rule it is, on validation without the rule.
+        trades: the ways from mean recall to another number, as metrics.json has them; empty where it has none.
         rule_sentences: what the run says of its rule.
         class_counts: labeled examples of each class; None while training.
         labels: names of the multipliers.
@@ -133,6 +134,7 @@ class RunView:
     adjusted_results: dict[str, Result]
     unadjusted: Result | None
     frontier: list[FrontierPoint]
+    trades: dict[str, Any]
     rule_sentences: list[str]
     class_counts: list[int] | None
     unlabeled_count: int
@@ -287,6 +289,7 @@ def view_run(
         adjusted_results=_read_parts(rule),
         unadjusted=_read_parts(rule.get("unadjusted") or metrics).get("validation"),
         frontier=read_frontier(rule.get("frontier") or ()),
+        trades=rule.get("trades") or {},
         rule_sentences=[rule[key] for key in ("sentence", "frontier_sentence") if rule.get(key)],
         class_counts=metrics.get("labeled_counts"),
         unlabeled_count=metrics.get("unlabeled_count", 0),

@@ -7,7 +7,7 @@ trace_frontier   what rules on one model's probabilities can trade off
 from __future__ import annotations
 
 from csst.rules.fit import FittedRule, fit_evidence, fit_rule
-from csst.rules.frontier import Frontier, Point, trace_frontier
+from csst.rules.frontier import Frontier, Point, fit_point, trace_frontier
 from csst.rules.rule import DecisionRule, rule_from_dict
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Frontier",
     "Point",
     "fit_evidence",
+    "fit_point",
     "fit_rule",
     "rule_from_dict",
     "trace_frontier",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,13 +21,15 @@ from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import RateEstimate, estimate_rates
 
-#: how many steps from one end of each trade-off to the other
-STEPS = 12
+#: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
+STEPS = 11
+#: the same for precision, whose rules take longest
+PRECISION_STEPS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """What one rule is expected to do."""
+    """What one rule is expected to do, and the sentence that it is the rule of."""
 
     mean_recall: float
     min_recall: float
@@ -35,9 +37,15 @@ class Point:
     accuracy: float
     rule: DecisionRule
     estimate: RateEstimate
+    sentence: str = ""
 
     def as_dict(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in ("mean_recall", "min_recall", "min_coverage", "accuracy")}
+
+    @property
+    def min_precision(self) -> float:
+        """The lowest precision of a class; 0 where one is never predicted."""
+        return float(self.estimate.confusion.precision.min())
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,8 @@ class Frontier:
     """The points that no other point beats in mean recall, lowest recall and coverage, from high mean recall down.
 
     `feasible` is None for an objective without constraints (or no objective); `best` is the objective's own rule.
+    `trades` are the ways from the best mean recall to the best of one other number: each goes from high mean recall
+    down, and on it no point beats another in these two numbers.
     All are estimated from the rows they were fitted on: a picture of what is there, not a comparison.
     """
 
@@ -53,6 +63,7 @@ class Frontier:
     best: Point | None
     feasible: bool | None
     sentence: str
+    trades: dict[str, tuple[Point, ...]] = field(default_factory=dict)
 
 
 def trace_frontier(
@@ -64,31 +75,33 @@ def trace_frontier(
 ) -> Frontier:
     """The trade-off that rules attain on this evidence, under a deployment prior (K,).
 
-    Each rule is searched from the one before. With an objective (bound to the classes) its own rule is added, and the
-    sentence says whether all its constraints can be met and else what comes nearest.
+    Each rule is the one of its sentence alone (`fit_point`), so that the sentence gives the point again. With an
+    objective (bound to the classes) its own rule is added, and the sentence says whether all its constraints can be met
+    and else what comes nearest.
     """
 
-    def measure(one: Candidate) -> Point:
-        estimate = estimate_rates(evidence, one.decide(evidence.scores), one.decide(evidence.soft_scores), prior)
-        c = estimate.confusion
-        mean, low, covered = float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min())
-        return Point(mean, low, covered, float(c.accuracy), one.as_rule(evidence.train_prior, undo), estimate)
+    def fit(goal: Objective) -> Point:
+        return fit_point(evidence, prior, goal, undo)
 
-    def fit(goal: Objective, start: Candidate | None = None) -> Candidate:
-        return fit_pooled(SmoothObjective(goal, prior, sharpness(evidence)), evidence, start)
+    def walk(sentences: Sequence[str]) -> list[Point]:
+        return [fit(read_objective(text).bind(evidence.classes)) for text in sentences]
 
-    def walk(goals: list[str]) -> Iterator[Point]:
-        last: Candidate | None = None
-        for text in goals:
-            last = fit(read_objective(text).bind(evidence.classes), last)
-            yield measure(last)
-
-    plain = measure(Candidate("plain", evidence.calibration, prior, bias=np.log(evidence.train_prior)))
     shares = np.linspace(0, 1, steps)
-    worst = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares]
-    coverage = [f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares]
-    every = [plain, *walk(worst), *walk(coverage)]
-    best = None if objective is None else measure(fit(objective))
+    plain = measure_point(evidence, Candidate("plain", evidence.calibration, prior, np.log(evidence.train_prior)), undo)
+    between = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares[1:-1]]
+    lowest = walk(["max mean(recall)", *between, "max min(recall)"])
+    coverage = walk([f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares])
+    highest = walk(["max min(precision)"])[0].min_precision
+    bounds = np.linspace(min(lowest[0].min_precision, highest), highest, min(steps, PRECISION_STEPS))
+    hundredths = dict.fromkeys(np.floor(100 * bounds) / 100)
+    precision = walk([f"max mean(recall) s.t. precision >= {bound:.6g}" for bound in hundredths])
+    trades = {
+        "lowest recall": keep_trade(lowest, lambda point: point.min_recall),
+        "coverage": keep_trade([lowest[0], *coverage], lambda point: point.min_coverage),
+        "precision": keep_trade([lowest[0], *precision], lambda point: point.min_precision),
+    }
+    every = [plain, *lowest, *coverage]
+    best = None if objective is None else fit(objective)
     if objective is not None and best is not None and any(find_missed(objective, best.estimate)):
         # Soft decisions met what hard ones miss: another point of the frontier may do.
         met = [point for point in every if not any(find_missed(objective, point.estimate))]
@@ -96,12 +109,45 @@ def trace_frontier(
     kept = keep_undominated([*every, best] if best is not None else every)
     if objective is None or best is None or not len(objective.slack(best.estimate.confusion)):
         low, high = min(p.mean_recall for p in kept), max(p.mean_recall for p in kept)
-        lowest = max(p.min_recall for p in kept)
-        said = f"Decision rules reach a mean recall of {high:.3f}; the highest lowest-class recall is {lowest:.3f}"
-        return Frontier(kept, plain, best, None, f"{said}, with mean recalls from {low:.3f} on the frontier.")
+        sentence = (
+            f"Decision rules reach a mean recall of {high:.3f}; the highest lowest-class recall is "
+            f"{max(p.min_recall for p in kept):.3f}, with mean recalls from {low:.3f} on the frontier."
+        )
+        return Frontier(kept, plain, best, None, sentence, trades)
     missed = list(find_missed(objective, best.estimate))
-    sentence = describe_feasibility(objective, best.estimate, missed, lambda goal: measure(fit(goal)).estimate)
-    return Frontier(kept, plain, best, not missed, sentence)
+    sentence = describe_feasibility(objective, best.estimate, missed, lambda goal: fit(goal).estimate)
+    return Frontier(kept, plain, best, not missed, sentence, trades)
+
+
+def fit_point(evidence: Evidence, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None) -> Point:
+    """The pooled rule for an objective that is bound to the classes, and what it is expected to do.
+
+    Args:
+        evidence: what it is fitted on.
+        prior: the deployment prior, (K,).
+        objective: bound to the classes.
+        undo: see `DecisionRule`.
+    """
+    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    return replace(measure_point(evidence, fit_pooled(smooth, evidence), undo), sentence=str(objective))
+
+
+def measure_point(evidence: Evidence, candidate: Candidate, undo: torch.Tensor | None = None) -> Point:
+    """What a way to decide is expected to do, under its deployment prior."""
+    decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
+    estimate = estimate_rates(evidence, *decisions, candidate.prior)
+    c = estimate.confusion
+    mean, low, covered = float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min())
+    return Point(mean, low, covered, float(c.accuracy), candidate.as_rule(evidence.train_prior, undo), estimate)
+
+
+def keep_trade(points: Sequence[Point], gain: Callable[[Point], float]) -> tuple[Point, ...]:
+    """The points from high mean recall down, each with more of the other number than those before it."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.mean_recall, gain(point)), reverse=True):
+        if not kept or gain(point) > gain(kept[-1]) + 1e-9:
+            kept.append(point)
+    return tuple(kept)
 
 
 def describe_feasibility(

@@ -1,82 +1,44 @@
-"""Many runs on the same splits, side by side: carried out in parallel, resumable, and put into one table."""
+"""Many runs on the same splits: carried out in parallel, resumable, each in a folder of its own."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
-import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, head_tail
 from csst.maths.language import objective as read_objective
 from csst.recipes.recipe import Recipe
+from csst.runs.direct import execute_fit
 from csst.runs.execute import execute, find_resumable_run
 from csst.runs.folder import Run
+from csst.runs.outcomes import Outcome
 from csst.runs.rows import Row
 from csst.selftraining import method as read_method
-from csst.training.evaluation import constraints_met
-
-MEASURES = ("mean_recall", "min_recall", "min_coverage")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The runs of one row, one metrics.json per seed."""
-
-    row: Row
-    metrics: list[dict[str, Any]]
-    folders: list[Path]
 
 
 class RunsFailed(InputError):
     """Runs of a comparison failed; `outcomes` has the rows of which some did not."""
 
-    def __init__(self, said: str, outcomes: list[Outcome]) -> None:
-        super().__init__(said)
+    def __init__(self, sentence: str, outcomes: list[Outcome]) -> None:
+        super().__init__(sentence)
         self.outcomes = outcomes
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
-    """A line of the table: the numbers of one row over its seeds, finished after training or not.
+class PlannedRun(NamedTuple):
+    """One run of a comparison."""
 
-    part: what was measured, test wherever there is one. missed: by how much the constraints are. used: the share of
-    the pseudo-labels that were used between the last two multiplier updates, where the method has any.
-    """
-
-    label: str
-    objective: str
-    is_adjusted: bool
-    values: dict[str, list[float]]
-    met: list[bool | None]
-    seconds: list[float]
-    grouped: bool
-    missed: list[float] = field(default_factory=list)
-    used: list[float] = field(default_factory=list)
-    part: str = "test"
-
-    @property
-    def name(self) -> str:
-        return f"{self.label} + rule" if self.is_adjusted else self.label
-
-    @property
-    def n(self) -> int:
-        return len(self.seconds)
-
-    def mean(self, measure: str) -> float:
-        return statistics.mean(self.values[measure])
-
-    def std(self, measure: str) -> float:
-        return statistics.stdev(self.values[measure]) if self.n > 1 else 0.0
+    row: Row
+    recipe: Recipe
+    folder: Path
 
 
 def compare(
@@ -86,120 +48,100 @@ def compare(
     out: str | Path,
     jobs: int = 0,
     rule: str = "fit",
-    done: Callable[[str, int, int], None] = lambda name, finished, of: None,
+    on_run: Callable[[str, int, int], None] = lambda name, finished, of: None,
 ) -> list[Outcome]:
-    """Run every row with every seed; what `out` already holds is not run again. `jobs` 0 takes what the cores allow.
+    """Run every row with every seed; what `out` already holds is not run again.
 
     A run that fails does not stop the others; afterwards one error names them all and holds what did not fail.
+
+    Args:
+        base: the recipe that the rows change.
+        chosen: the rows.
+        seeds: each row is run with all of them, on the same splits.
+        out: the folder of the runs' folders.
+        jobs: runs at once; 0 takes what the cores allow.
+        rule: "fit" also fits the decision rule of every network, "none" does not.
+        on_run: is called after every run with its name, how many are done, and of how many.
+
+    Returns:
+        The rows with what their runs say; nothing in a process that torchrun started beside the first.
     """
+    if not chosen or not seeds:
+        raise InputError("a comparison needs at least one row and one seed")
     for row in chosen:
-        read_method(row.method)
         read_objective(row.objective)
-    runs = [(row.recipe(base, seed, rule), run_folder(out, row, seed)) for row, seed in _pairs(chosen, seeds)]
-    for recipe, folder in runs:
-        find_resumable_run(
-            recipe, folder, resume=True
-        )  # refuses a folder that holds a run of other settings, before any work
-    failed = {}
-    for at, (name, error) in enumerate(_carried_out(runs, jobs or parallel(base)), 1):
-        done(name, at, len(runs))
+        if row.fit is None:
+            read_method(row.method)
+    planned = [
+        PlannedRun(row, row.recipe(base, seed, "none" if row.fit else rule), run_folder(out, row, seed))
+        for seed in seeds
+        for row in chosen
+    ]
+    for run in planned:  # a folder that holds a run of other settings is refused before any work
+        find_resumable_run(run.recipe, run.folder, resume=True)
+    failed: dict[str, str] = {}
+    for finished, (name, error) in enumerate(_carry_out(planned, jobs or count_parallel_runs(base)), 1):
+        on_run(name, finished, len(planned))
         if error is not None:
             failed[name] = error
-    found: list[Outcome] = []
-    hashes: set[tuple[int, str]] = set()
-    for row in chosen:
-        folders = [folder for seed in seeds if (folder := run_folder(out, row, seed)).name not in failed]
-        made = Outcome(row, [Run.open(folder).metrics() for folder in folders], folders)
-        found += [made] if folders else []
-        if "data" not in row.changes:
-            hashes |= {(m["seed"], m["split_hash"]) for m in made.metrics}
-    if len(hashes) > len({seed for seed, _ in hashes}):
-        raise RuntimeError(f"the rows saw different splits: {sorted(hashes)}")
+    if not _is_main_process():
+        return []
+    outcomes = _read_outcomes(chosen, seeds, out, failed)
     if failed:
         first, error = next(iter(failed.items()))
-        said = f"{len(failed)} of {len(runs)} runs failed, such as {first}: {error}; repeat to continue"
-        raise RunsFailed(said, found)
-    return found
+        sentence = f"{len(failed)} of {len(planned)} runs failed, such as {first}: {error}; repeat to continue"
+        raise RunsFailed(sentence, outcomes)
+    return outcomes
 
 
 def run_folder(out: str | Path, row: Row, seed: int) -> Path:
+    """Where a run of a comparison lives."""
     return Path(out) / f"{row.folder}-{seed}"
 
 
-def parallel(base: Recipe) -> int:
-    """How many runs the cores allow at once: one where a run uses all of them, or a GPU."""
-    if torch.cuda.is_available() or not base.hardware.threads:
+def count_parallel_runs(base: Recipe) -> int:
+    """How many runs the cores allow at once: one where a run uses all of them, a GPU, or several processes."""
+    if torch.cuda.is_available() or not base.hardware.threads or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return 1
     return max(1, (os.cpu_count() or 1) // base.hardware.threads)
 
 
-def lines(outcomes: Sequence[Outcome]) -> list[ComparisonRow]:
-    """The table: each row as trained and, where it was finished after training, once more."""
-    found = []
-    for outcome in outcomes:
-        for finished in (False, True):
-            parts = [m["adjusted"] if finished else m for m in outcome.metrics if not finished or "adjusted" in m]
-            if parts:
-                found.append(_line(outcome, parts, finished))
-    return found
+def _is_main_process() -> bool:
+    """Whether this is the first of several processes, or the only one."""
+    known = os.environ
+    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
 
 
-def _line(outcome: Outcome, parts: list[dict[str, Any]], is_adjusted: bool) -> ComparisonRow:
-    grouped = any(word in outcome.metrics[0]["objective"] for word in ("[head]", "[tail]"))
-    name = "test" if all("test" in part for part in parts) else "validation"
-    measured = [part[name] for part in parts]
-    if grouped:
-        measured = [
-            {**numbers, **_by_group(numbers, metrics["labeled_counts"])}
-            for numbers, metrics in zip(measured, outcome.metrics, strict=True)
-        ]
-    slacks = [numbers["constraint_slack"] for numbers in measured]
-    return ComparisonRow(
-        outcome.row.label,
-        outcome.row.objective,
-        is_adjusted,
-        {measure: [numbers[measure] for numbers in measured] for measure in (*MEASURES, "objective_value")},
-        [constraints_met(slack) for slack in slacks],
-        [metrics["seconds"] for metrics in outcome.metrics],
-        grouped,
-        [0.0 if constraints_met(slack) is not False else -min(slack) for slack in slacks],
-        [] if is_adjusted else [used for folder in outcome.folders if (used := _last_used(folder)) is not None],
-        name,
-    )
+def _read_outcomes(
+    chosen: Sequence[Row], seeds: Sequence[int], out: str | Path, failed: dict[str, str]
+) -> list[Outcome]:
+    """What the runs that did not fail say; rows of the same data must have seen the same splits."""
+    outcomes = []
+    hashes: dict[tuple[str, int], set[str]] = {}
+    for row in chosen:
+        folders = [folder for seed in seeds if (folder := run_folder(out, row, seed)).name not in failed]
+        outcome = Outcome(row, [Run.open(folder).metrics() for folder in folders], folders)
+        if folders:
+            outcomes.append(outcome)
+        data = json.dumps(row.changes.get("data"), sort_keys=True)
+        for metrics in outcome.metrics:
+            hashes.setdefault((data, metrics["seed"]), set()).add(metrics["split_hash"])
+    different = {key: sorted(found) for key, found in hashes.items() if len(found) > 1}
+    if different:
+        raise RuntimeError(f"the rows saw different splits: {different}")
+    return outcomes
 
 
-def _last_used(folder: Path) -> float | None:
-    last: dict[str, Any] = {}
-    for record, _ in Run(folder).records() if Run.exists(folder) else ():
-        last = record
-    return last.get("used")
-
-
-def _by_group(numbers: dict[str, Any], labeled_counts: list[int]) -> dict[str, float]:
-    """The worse of head and tail, as the paper's tables for many classes show."""
-    groups = head_tail(torch.tensor(labeled_counts).double() / sum(labeled_counts))
-    c = Confusion.from_counts(torch.tensor(numbers["confusion"]))
-    return {
-        "min_recall": min(float(c.recall[members].mean()) for members in groups.values()),
-        "min_coverage": min(float(c.coverage[members].mean()) for members in groups.values()),
-    }
-
-
-def _pairs(chosen: Sequence[Row], seeds: Sequence[int]) -> list[tuple[Row, int]]:
-    if not chosen or not seeds:
-        raise InputError("a comparison needs at least one row and one seed")
-    return [(row, seed) for seed in seeds for row in chosen]
-
-
-def _carried_out(runs: list[tuple[Recipe, Path]], jobs: int) -> Iterator[tuple[str, str | None]]:
+def _carry_out(planned: list[PlannedRun], jobs: int) -> Iterator[tuple[str, str | None]]:
+    """Each run's name when it is done, and what went wrong, if anything did."""
     if jobs == 1:
-        for recipe, folder in runs:
-            yield folder.name, _run(recipe, folder)
+        for run in planned:
+            yield run.folder.name, _run(run)
         return
     threads = max(1, (os.cpu_count() or 1) // jobs)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-        waiting: dict[Future[str | None], str] = {pool.submit(_run, *run): run[1].name for run in runs}
+        waiting: dict[Future[str | None], str] = {pool.submit(_run, run): run.folder.name for run in planned}
         try:
             for future in as_completed(waiting):
                 try:
@@ -211,12 +153,15 @@ def _carried_out(runs: list[tuple[Recipe, Path]], jobs: int) -> Iterator[tuple[s
             raise
 
 
-def _run(recipe: Recipe, folder: Path) -> str | None:
+def _run(run: PlannedRun) -> str | None:
     """Carry out one run; what went wrong, if anything did."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the notes are in metrics.json; here they would hide the progress
         try:
-            execute(recipe, folder, resume=True)
+            if run.row.fit is None:
+                execute(run.recipe, run.folder, resume=True)
+            elif _is_main_process() and not Run(run.folder).is_complete:
+                execute_fit(run.row.fit, run.recipe, run.folder)
         except (InputError, OSError) as error:
             return str(error)
         except Exception as error:  # whatever a plugin may do, the other runs go on

@@ -17,8 +17,9 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting import conclude
 from csst.learners.network import Network
-from csst.models import Standardize, build
+from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
+from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners
@@ -40,6 +41,7 @@ def execute(
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
     """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
+    recipe = with_absolute_paths(recipe)  # what the folder keeps must be true wherever it is read
     old = find_resumable_run(recipe, folder, resume)
     if old is not None and old.is_complete and _same_end(old, recipe):
         return old.metrics()
@@ -111,12 +113,19 @@ def execute(
         seconds=seconds,
         split_hash=trainer.task.split_hash,
         facts=trainer.task.facts,
+        unlabeled_true_counts=count_truth(trainer.task),
         warnings=list(detector.notes.values()),
     )
     if not _same_end(run, recipe):  # all else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
+
+
+def count_truth(task: Task) -> list[int] | None:
+    """Unlabeled examples of every class, where the truth is known: for pictures of the data alone."""
+    truth = task.unlabeled_truth
+    return None if truth is None else torch.bincount(truth, minlength=task.classes).tolist()
 
 
 def _same_end(run: Run, recipe: Recipe) -> bool:
@@ -153,7 +162,7 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
 def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
     """Where a run's settings differ from these; what comes after training may."""
     after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
-    return differences({**known, **after}, recipe.as_dict())
+    return differences(absolute_paths({**known, **after}), absolute_paths(recipe.as_dict()))
 
 
 def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
@@ -186,7 +195,7 @@ def begin_training(recipe: Recipe) -> Generations:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
     learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings)
-    training = learner.start(task, recipe.objective, recipe.seed)
+    training = learner.start(task, recipe.bind_objective(task.class_names), recipe.seed)
     assert isinstance(training, Generations)
     return training
 
@@ -205,4 +214,4 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
         elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
             module.fit(torch.cat(known))
-    return model
+    return model if task.projection is None else Projected(model, *task.projection)

@@ -34,9 +34,8 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
     shape = tuple(rows.labeled.inputs[torch.tensor([0])].shape[1:])
     embed = make_embedder(recipe, rows.kind, rows.facts["encoder"]) if recipe.frozen else None
     inputs = InputSpec(rows.kind, shape, embed=embed, is_embedded=recipe.frozen)
-    fitted = fit(
-        as_parts(rows), recipe.learner, recipe.objective, deployment_prior=prior, inputs=inputs, seed=recipe.seed
-    )
+    objective = recipe.bind_objective(rows.class_names)
+    fitted = fit(as_parts(rows), recipe.learner, objective, deployment_prior=prior, inputs=inputs, seed=recipe.seed)
     seconds = time.perf_counter() - start
     run = Run.create(folder, recipe.as_dict()) if old is None else old
     metrics = fitted.save(

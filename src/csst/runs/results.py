@@ -17,7 +17,9 @@ from csst.errors import InputError
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
-from csst.rules import FittedRule, trace_frontier
+from csst.rules import FittedRule, Frontier, Point, trace_frontier
+from csst.rules.fit import read_deployment_prior
+from csst.runs.folder import Run
 from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
 from csst.statistics.expectation import describe_minimum, estimate_intervals
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 PRIOR_GAP = 0.15
 #: outputs of more numbers than this are not kept
 MOST_OUTPUTS = 50_000_000
+#: up to so many classes the rates of a point of the frontier are kept whole, above only each class's largest mistake
+WHOLE_RATES = 30
 
 
 @dataclass(frozen=True)
@@ -123,10 +127,35 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
         },
         "frontier": [point.as_dict() for point in drawn.points],
         "frontier_sentence": drawn.sentence,
+        "trades": describe_trades(drawn),
     }
     if "test" in outputs.parts:
         described["test"] = measured(outputs.counts("test", fitted), objective)
     return described
+
+
+def describe_trades(frontier: Frontier) -> dict[str, Any]:
+    """The ways of a frontier with the numbers of every class, and the objective's own rule, for metrics.json."""
+    return {
+        "basis": frontier.unadjusted.estimate.basis,
+        "best": None if frontier.best is None else describe_point(frontier.best),
+        "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
+    }
+
+
+def describe_point(point: Point) -> dict[str, Any]:
+    """A point of a frontier: its sentence, and what its rule is expected to do for every class, to four digits."""
+    confusion = point.estimate.confusion
+    classes = {name: _rounded(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
+    numbers = {**point.as_dict(), "min_precision": point.min_precision, "sentence": point.sentence, **classes}
+    if len(confusion.rates) <= WHOLE_RATES:
+        return {**numbers, "rates": _rounded(confusion.rates)}
+    rate, taken_for = (confusion.rates - torch.diag(confusion.recall)).max(1)
+    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
+
+
+def _rounded(values: Tensor) -> list[Any]:
+    return torch.round(values, decimals=4).tolist()
 
 
 def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dict[str, Any], str | None]:
@@ -138,7 +167,7 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
         return balance, None
     return balance, (
         f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
-        "compare prior.labeled and prior.unlabeled_estimate"
+        "compare prior.labeled and prior.unlabeled_estimate; selftraining.unlabeled_prior says which is learned from"
     )
 
 
@@ -153,6 +182,35 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
+
+
+@dataclass(frozen=True)
+class KeptEvidence:
+    """What a finished run kept for rules that come later.
+
+    evidence: the scores of its model. prior: the deployment prior, (K,). undo: see `DecisionRule`. train_prior: the
+    class fractions of the labels, (K,).
+    """
+
+    evidence: Evidence
+    prior: np.ndarray
+    undo: Tensor | None
+    train_prior: Tensor
+
+    @classmethod
+    def read(cls, folder: str | Path) -> KeptEvidence:
+        """From a run's folder."""
+        run = Run.open(folder)
+        metrics, outputs = run.metrics(), read_outputs(folder)
+        counts = torch.tensor(metrics["labeled_counts"]).double()
+        train_prior = counts / counts.sum()
+        evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
+        prior = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
+        return cls(evidence, prior, outputs.gain.softmax_inverse, train_prior)
+
+    def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
+        """The objective for these classes and the balance of their labels."""
+        return objective.bind(len(class_names), class_names).bind_prior(self.train_prior)
 
 
 def read_outputs(folder: str | Path) -> Outputs:

@@ -1,35 +1,61 @@
-"""What a comparison is made of: rows of method, objective and overrides of settings; the paper's tables as presets."""
+"""What a comparison is made of: rows, each of which fits on the same task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from csst.errors import InputError, nearest
+import numpy as np
+
+from csst.errors import InputError
 from csst.recipes.recipe import Recipe, with_overrides
+from csst.selftraining import method as read_method
+
+
+class FitPredictor(Protocol):
+    """Anything that learns from rows and then predicts: scikit-learn's classifiers are a line away."""
+
+    def __call__(
+        self, rows: np.ndarray, labels: np.ndarray, unlabeled: np.ndarray, objective: str, seed: int
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Learn from rows (n, D) with classes (n,) and rows without, (m, D); what predicts the classes of new rows."""
+        ...
+
+
+class Setting(NamedTuple):
+    """What an ablation varies, in words, and its value in one row: the x-axis of its curve."""
+
+    name: str
+    value: float
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a method for an objective, with settings of its own where `changes` has any."""
+    """One row of a comparison: a method for an objective, with settings of its own where `changes` has any.
+
+    Args:
+        label: its name in the table.
+        method: how the network learns; of a row with `fit`, a name for it.
+        objective: a sentence or a short name.
+        changes: settings of the recipe that differ in this row.
+        setting: what an ablation varies.
+        fit: instead of a network, anything that fits on the same rows: it learns from every label of the task, those
+            for validation among them.
+    """
 
     label: str
     method: str
     objective: str
     changes: dict[str, Any] = field(default_factory=dict)
+    setting: Setting | None = None
+    fit: FitPredictor | None = None
 
     def recipe(self, base: Recipe, seed: int, rule: str) -> Recipe:
-        values = {
-            **self.changes,
-            "method": self.method,
-            "objective": self.objective,
-            "seed": seed,
-            "rule": rule,
-            "learner": "network",
-        }
-        return with_overrides(base, values)
+        """The recipe of one run of this row."""
+        values = {**self.changes, "method": self.method, "objective": self.objective, "seed": seed, "rule": rule}
+        return with_overrides(base, {**values, "learner": "network"})
 
     @property
     def folder(self) -> str:
@@ -37,85 +63,39 @@ class Row:
 
         Letters that folders do not take become _, and long names are cut; a hash then tells such names apart.
         """
-        said = f"{self.label}-{self.objective}"
-        name = "".join(letter if letter.isalnum() or letter in "-+.=_" else "_" for letter in said)[:90]
-        return name if name == said else f"{name}-{sha256(said.encode()).hexdigest()[:8]}"
+        text = f"{self.label}-{self.objective}"
+        name = "".join(letter if letter.isalnum() or letter in "-+.=_" else "_" for letter in text)[:90]
+        return name if name == text else f"{name}-{sha256(text.encode()).hexdigest()[:8]}"
 
 
-def rows(methods: Sequence[str], objectives: Sequence[str]) -> list[Row]:
-    """Every method for every objective."""
+def make_rows(
+    methods: Sequence[str],
+    objectives: Sequence[str],
+    changes: dict[str, Any] | None = None,
+    fits: dict[str, FitPredictor] | None = None,
+) -> list[Row]:
+    """Every method for every objective.
+
+    Args:
+        methods: names of methods, or of what `fits` holds.
+        objectives: sentences or short names.
+        changes: settings of the recipe that differ in these rows.
+        fits: names of what is no method of a network.
+
+    Returns:
+        The rows, those of one objective together.
+    """
     if not methods or not objectives:
         raise InputError("a comparison needs at least one method and one objective")
-    found = [Row(method, method, objective) for objective in objectives for method in methods]
-    if len({row.folder for row in found}) < len(found):
+    fits = fits or {}
+    for name in methods:
+        if name not in fits:
+            read_method(name)  # an unknown name is refused before anything is run
+    chosen = [
+        Row(name, name, objective, dict(changes or {}), fit=fits.get(name))
+        for objective in objectives
+        for name in methods
+    ]
+    if len({row.folder for row in chosen}) < len(chosen):
         raise InputError(f"a method or objective is named twice: {', '.join(methods)}; {', '.join(objectives)}")
-    return found
-
-
-def preset(name: str, base: Recipe) -> list[Row]:
-    """The rows of one of the paper's tables or figures, for this recipe."""
-    if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}{nearest(name, PRESETS) or '; presets: ' + ', '.join(PRESETS)}")
-    return PRESETS[name](base)
-
-
-def _worst(base: Recipe) -> str:
-    return "min-ht-recall" if "ht" in base.objective.split("-") else "min-recall"
-
-
-def _coverage(base: Recipe) -> str:
-    return "mean-recall-ht-coverage" if "ht" in base.objective.split("-") else "mean-recall-coverage"
-
-
-def _table_min_recall(base: Recipe) -> list[Row]:
-    return rows(["erm", "la", "csl", "fixmatch", "csst-fixmatch"], [_worst(base)])
-
-
-def _table_coverage(base: Recipe) -> list[Row]:
-    return rows(["erm", "la", "csl", "fixmatch", "csst-no-kl", "csst-fixmatch"], [_coverage(base)])
-
-
-def _table_nlp(base: Recipe) -> list[Row]:
-    return rows(["erm", "uda", "csst-uda"], [_worst(base)])
-
-
-def _ablation_tau(base: Recipe) -> list[Row]:
-    return [
-        Row(f"csst tau={tau}", "csst", objective, {"selftraining": {"tau": tau}})
-        for objective in (_worst(base), _coverage(base))
-        for tau in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
-    ]
-
-
-def _ablation_labeled(base: Recipe) -> list[Row]:
-    known = {f.name for f in fields(base.data)}  # type: ignore[arg-type]
-    if "labeled" not in known:
-        raise InputError(
-            f"the preset ablation-labeled needs data cut by counts; recipe {base.name} has no data.labeled"
-        )
-    full = base.data.labeled  # type: ignore[attr-defined]
-    return [
-        Row(f"{method} labeled={share:g}x", method, _worst(base), {"data": {"labeled": max(1, round(share * full))}})
-        for share in (0.25, 0.5, 1.0)
-        for method in ("fixmatch", "csst")
-    ]
-
-
-def _mask_rate(base: Recipe) -> list[Row]:
-    return rows(["fixmatch", "csst-no-kl", "csst-fixmatch"], [_worst(base), _coverage(base)])
-
-
-def _seeds(base: Recipe) -> list[Row]:
-    return rows(["csl", "fixmatch", "csst-fixmatch"], [_worst(base)])
-
-
-#: the paper's tables and figures
-PRESETS: dict[str, Callable[[Recipe], list[Row]]] = {
-    "table-min-recall": _table_min_recall,
-    "table-coverage": _table_coverage,
-    "table-nlp": _table_nlp,
-    "ablation-tau": _ablation_tau,
-    "ablation-labeled": _ablation_labeled,
-    "mask-rate": _mask_rate,
-    "seeds": _seeds,
-}
+    return chosen

@@ -1,5 +1,6 @@
 """Self-training on unlabeled examples, for any gain matrix."""
 
+from csst.selftraining.balance import UnlabeledBalance
 from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, GenerationSchedule
 from csst.selftraining.darp import DARPRefiner
@@ -27,5 +28,6 @@ __all__ = [
     "Sharpened",
     "StatefulPart",
     "Threshold",
+    "UnlabeledBalance",
     "method",
 ]

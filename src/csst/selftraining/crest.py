@@ -72,6 +72,8 @@ class Alignment(StatefulPart):
 
         aligned ∝ p * q_t / mean(p),    q_t ∝ prior^t,    t = 1 - generation * (1 - temperature)
 
+    The prior is that of the unlabeled examples: of the labeled ones, or as estimated (`Setup.unlabeled_prior`).
+
     mean(p) is over the last `RECENT` batches of weak views, of fewer at the start; nothing is aligned before the first.
     t falls from 1 in the first generation to `temperature` in the last, so q_t goes from the labeled prior towards a
     flatter one. Under a gain G a softmax is norm(G^T p): p is what is aligned.
@@ -87,10 +89,15 @@ class Alignment(StatefulPart):
         self.temperature = temperature
 
     def bind(self, setup: Setup) -> None:
-        flat = setup.prior.cpu().double() ** (1 - setup.generation * (1 - self.temperature))
-        self.expected = flat / flat.sum()
+        self.setup = setup
         self.register_buffer("recent", torch.zeros(RECENT, setup.classes))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def expected(self) -> Tensor:
+        """q_t, float64 on the CPU, (K,)."""
+        flat = self.setup.unlabeled_prior ** (1 - self.setup.generation * (1 - self.temperature))
+        return flat / flat.sum()
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
         known = gain.posterior(probs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,10 +10,8 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.gain import Gain
 from csst.selftraining.memory import Setup, StatefulPart, put
-from csst.statistics.shift import estimate_prior
 
 ROUNDS = 10  # of the coordinate ascent, as in DARP's experiments
-SMALLEST_SCORE = 1e-30  # a probability below this has no logarithm worth having
 SMALLEST = 1e-6  # what a removed entry is left with, so that an example that loses all becomes uniform
 
 
@@ -25,38 +22,31 @@ class DARPRefiner(StatefulPart):
     (`trim`, then `align`), and until the next time the refined ones stand in for the model's own. This happens
     at the end of a step, so an example's refined label is of its last visit, never of the one that uses it.
 
-    The expected counts are N q, with q the class prior: that of the labeled examples, or one estimated from the
-    predictions (EM; DARP's own estimate needs a second model). Under a gain G a softmax is norm(G^T p): what is kept
-    and refined is p, and refined labels are turned into softmaxes of the gain of the step that uses them.
+    The expected counts are N pi_u, with pi_u the class prior of the unlabeled examples: that of the labeled ones, or as
+    estimated (`Setup.unlabeled_prior`; DARP's own estimate needs a second model). Under a gain G a softmax is
+    norm(G^T p): what is kept and refined is p, and refined labels are turned into softmaxes of the gain of the step
+    that uses them.
 
     Args:
         warmup: fraction of the steps before the first refinement.
         every: steps between two refinements.
         delta: see `trim`.
-        prior: labeled or estimated.
     """
 
     predictions: Tensor
     refined: Tensor
     steps: Tensor
 
-    def __init__(
-        self,
-        warmup: float = 0.4,
-        every: int = 10,
-        delta: float = 2.0,
-        prior: Literal["labeled", "estimated"] = "labeled",
-    ) -> None:
+    def __init__(self, warmup: float = 0.4, every: int = 10, delta: float = 2.0) -> None:
         super().__init__()
-        if not 0 <= warmup <= 1 or every < 1 or delta < 0 or prior not in ("labeled", "estimated"):
+        if not 0 <= warmup <= 1 or every < 1 or delta < 0:
             raise InputError(
-                "DARP needs a warmup from 0 to 1, every >= 1, delta >= 0 and a prior that is labeled or estimated; "
-                f"found {warmup}, {every}, {delta}, {prior!r}"
+                f"DARP needs a warmup from 0 to 1, every >= 1 and delta >= 0; found {warmup}, {every}, {delta}"
             )
-        self.warmup, self.every, self.delta, self.prior = warmup, every, delta, prior
+        self.warmup, self.every, self.delta = warmup, every, delta
 
     def bind(self, setup: Setup) -> None:
-        self.first, self.labeled_prior = max(1, math.ceil(self.warmup * setup.steps)), setup.prior.cpu().double()
+        self.first, self.setup = max(1, math.ceil(self.warmup * setup.steps)), setup
         uniform = torch.full((setup.unlabeled, setup.classes), 1 / setup.classes)
         self.register_buffer("predictions", uniform)
         self.register_buffer("refined", uniform.clone())
@@ -75,11 +65,7 @@ class DARPRefiner(StatefulPart):
             # On the CPU in float64: other devices may have none, and all processes must find the same.
             known = self.predictions.cpu().double()
             known = known / known.sum(1, keepdim=True)
-            expected = self.labeled_prior
-            if self.prior == "estimated":
-                scores = (known.clamp(min=SMALLEST_SCORE) / self.labeled_prior).log().numpy()
-                expected = torch.from_numpy(estimate_prior(scores, expected.numpy(), rounds=100, pseudo_rows=0))
-            counts = expected * len(known)
+            counts = self.setup.unlabeled_prior * len(known)
             self.refined.copy_(align(trim(known, counts, self.delta), counts))
 
 

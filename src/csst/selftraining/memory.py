@@ -10,13 +10,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from csst.selftraining.balance import UnlabeledBalance
+
 
 @dataclass(frozen=True, eq=False)
 class Setup:
     """What a part with memory is made for.
 
     classes, unlabeled: how many classes and unlabeled examples there are. prior: the class fractions of the labeled
-    examples. steps: how many steps it will see. generation: how far an outer loop has come, from 0 to 1.
+    examples. steps: how many steps it will see. generation: how far an outer loop has come, from 0 to 1. balance: what
+    is believed of the unlabeled examples' class fractions, where they are estimated.
     """
 
     classes: int
@@ -24,6 +27,12 @@ class Setup:
     prior: Tensor
     steps: int
     generation: float = 0.0
+    balance: UnlabeledBalance | None = None
+
+    @property
+    def unlabeled_prior(self) -> Tensor:
+        """The class fractions of the unlabeled examples as they are believed now, float64 on the CPU, (K,)."""
+        return (self.prior if self.balance is None else self.balance.prior).cpu().double()
 
 
 class StatefulPart(nn.Module, ABC):

@@ -6,19 +6,20 @@ A method of your own is one more `Method`, in Python or as `--method package.mod
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from csst.errors import InputError, nearest
 from csst.maths.objectives import Objective
 from csst.plugins import load
+from csst.selftraining.balance import UnlabeledBalance
 from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, GenerationSchedule
 from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
 from csst.selftraining.memory import Setup
-from csst.selftraining.selectors import Confidence, KLThreshold, Selector
+from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
 from csst.settings import SelfTrainingSettings
 
 
@@ -34,6 +35,7 @@ class Method:
         refine: makes the part that changes probabilities before they are labeled and selected; None changes nothing.
         generations: makes the schedule of a method that trains in generations; `csst.runs.execute` runs them, a
             `Trainer` alone trains one.
+        estimates_balance: whether unlabeled_prior is "estimated" whatever the settings say.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Method:
     select: Callable[[SelfTrainingSettings], Selector] | None = None
     refine: Callable[[SelfTrainingSettings], Refiner] | None = None
     generations: Callable[[SelfTrainingSettings], GenerationSchedule] | None = None
+    estimates_balance: bool = False
 
     def objective(self, run_objective: Objective) -> Objective | str:
         """The objective that the gain follows in a run for this one; a sentence where the method fixes it."""
@@ -50,8 +53,12 @@ class Method:
     def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
         if self.label is None or self.select is None:
             return None
+        if self.estimates_balance:
+            settings = replace(settings, unlabeled_prior="estimated")
         refine = self.refine(settings) if self.refine is not None else None
-        return SelfTraining(self.label(settings), self.select(settings), refine).bind(setup)
+        balance = UnlabeledBalance(setup.prior) if settings.unlabeled_prior == "estimated" else None
+        parts = self.label(settings), self.select(settings), refine, balance
+        return SelfTraining(*parts).bind(replace(setup, balance=balance))
 
     def generation_schedule(self, settings: SelfTrainingSettings) -> GenerationSchedule:
         """How the method trains in generations; for most methods, one."""
@@ -66,8 +73,8 @@ def _sharpened(settings: SelfTrainingSettings) -> Labeler:
     return Sharpened(settings.temperature)
 
 
-def _confidence(settings: SelfTrainingSettings) -> Selector:
-    return Confidence(settings.confidence)
+def _confidence(settings: SelfTrainingSettings) -> Threshold:
+    return Confidence(settings.confidence, undoes_gain=settings.unlabeled_prior == "estimated")
 
 
 def _kl(settings: SelfTrainingSettings) -> Selector:
@@ -75,7 +82,7 @@ def _kl(settings: SelfTrainingSettings) -> Selector:
 
 
 def _confidence_curriculum(settings: SelfTrainingSettings) -> Selector:
-    return Curriculum(Confidence(settings.confidence))
+    return Curriculum(_confidence(settings))
 
 
 def _kl_curriculum(settings: SelfTrainingSettings) -> Selector:
@@ -83,7 +90,7 @@ def _kl_curriculum(settings: SelfTrainingSettings) -> Selector:
 
 
 def _darp_refiner(settings: SelfTrainingSettings) -> Refiner:
-    return DARPRefiner(settings.darp_warmup, settings.darp_every, settings.darp_delta, settings.darp_prior)
+    return DARPRefiner(settings.darp_warmup, settings.darp_every, settings.darp_delta)
 
 
 def _alignment(settings: SelfTrainingSettings) -> Refiner:
@@ -111,6 +118,7 @@ METHODS = {
         Method("csst-no-kl", "objective", _hard, _confidence),
         Method("csst-flexmatch", "objective", _hard, _kl_curriculum),
         Method("csst-darp", "objective", _hard, _kl, _darp_refiner),
+        Method("csst-balanced", "objective", _hard, _kl, estimates_balance=True),
     )
 }
 

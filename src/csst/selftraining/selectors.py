@@ -31,9 +31,13 @@ class Threshold(Protocol):
 
 @dataclass(frozen=True)
 class Confidence:
-    """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain."""
+    """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain.
+
+    undoes_gain: looks at the class probabilities behind the softmax instead, `gain.posterior(p_m)`.
+    """
 
     threshold: float = 0.95
+    undoes_gain: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
@@ -41,6 +45,7 @@ class Confidence:
 
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
         least = self.threshold if scale is None else self.threshold * scale
+        probs = gain.posterior(probs) if self.undoes_gain else probs
         return (probs.amax(1) >= least).to(probs.dtype)
 
 

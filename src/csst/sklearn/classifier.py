@@ -7,9 +7,10 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
@@ -24,10 +25,22 @@ from csst.learners.network import Network
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.models.table import table_network
 from csst.selftraining import method as read_method
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.settings import Settings
 from csst.sklearn.inputs import describe_columns, embed, numbers_of, read_labels, split_rows
+from csst.sklearn.missing import MissingNumbers
+from csst.sklearn.parameters import (
+    SETTINGS,
+    change_settings,
+    list_parameters,
+    read_settings,
+    read_views,
+    refuse_network_settings,
+)
 from csst.sklearn.summary import summary
+from csst.statistics.evidence import SMALLEST_PROBABILITY
 from csst.statistics.expectation import estimate_intervals
+from csst.statistics.shift import estimate_prior
+from csst.statistics.suggestion import allocate_labels, rank_rows
 from csst.training.records import Record
 
 
@@ -37,32 +50,25 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
         print(clf.summary())
 
-    The default fits a linear model and, for tables, a forest, averages them, and fits the decision rule for the
-    objective on labeled and unlabeled rows (docs/explanation/rule.md). `learner="network"` is the paper's method.
+    The default fits several learners (linear, forest, kernel, label propagation), averages them, and fits the decision
+    rule for the objective on labeled and unlabeled rows (docs/explanation/rule.md). `learner="network"` is the paper's
+    method.
 
     Args:
         objective: a sentence such as "max mean(recall) s.t. precision['fraud'] >= 0.9", a short name, or an Objective.
+        learner: "auto", the name of a learner (`csst.learners.LEARNERS`), a scikit-learn classifier with
+            predict_proba, or a list of these (without the network), which are averaged.
         method: how the network learns: csst, csl (labels only), fixmatch, erm ...
-        learner: "auto", "linear", "forest", "network", a scikit-learn classifier with predict_proba, or a list of
-            these (without the network), which are averaged.
         validation: None judges every labeled row out of fold; or the fraction of the labeled rows held out, indices of
             rows, or a pair (X, y).
+        encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
+            function.
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
             None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
             number per class.
-        rule: "fit" fits the decision rule after the network's training; the other learners always have it.
-        encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
-            function.
-        views: of the network: "auto", "table", "embedding", or a pair of functions (batch, generator) -> batch.
-        hidden, depth: of the network: width and number of hidden layers; depth 0 is linear.
-        steps, lr, labeled_batch, unlabeled_batch, ema: how the network is trained.
-        tau, confidence, unlabeled_weight: how it uses unlabeled rows.
-        step_size, steps_per_update, rates: how its multipliers move; see `csst.settings.Dual`.
-        keep: last keeps the network at the end of training, best the one that did best on validation.
-        folds: of the network's cross-fitting.
-        cache: folder of embeddings; default the user's cache folder.
-        device: of the network: auto, cpu, cuda or mps.
-        warm_start: fitting the network again goes on from where the last fit ended, for `steps` more steps.
+        settings: everything else, `csst.Settings` or a dictionary such as {"training": {"steps": 500}} of what differs
+            from the default; each can be searched, as `settings__selftraining__tau`.
+        n_jobs: learners fitted at a time; -1 for as many as there are cores.
         random_state: seed.
         verbose: 1 shows progress.
     """
@@ -74,52 +80,42 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         objective: Any = "max min(recall)",
-        method: str = "csst",
         *,
         learner: Any = "auto",
+        method: str = "csst",
         validation: Any = None,
-        deployment_prior: Any = None,
-        rule: Literal["fit"] | None = None,
         encoder: Any = None,
-        views: Any = "auto",
-        hidden: int = 128,
-        depth: int = 2,
-        steps: int = 1000,
-        lr: float = 0.03,
-        labeled_batch: int = 64,
-        unlabeled_batch: int = 256,
-        ema: float = 0.99,
-        tau: float = 0.05,
-        confidence: float = 0.95,
-        unlabeled_weight: float = 1.0,
-        step_size: float = 0.5,
-        steps_per_update: int = 20,
-        rates: Literal["validation", "pooled"] = "pooled",
-        keep: Literal["best", "last"] = "last",
-        folds: int = 3,
-        cache: str = "",
-        device: str = "auto",
-        warm_start: bool = False,
+        deployment_prior: Any = None,
+        settings: Settings | dict[str, Any] | None = None,
+        n_jobs: int | None = 1,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.objective, self.method, self.learner, self.validation = objective, method, learner, validation
-        self.deployment_prior, self.rule = deployment_prior, rule
-        self.encoder, self.views, self.hidden, self.depth = encoder, views, hidden, depth
-        self.steps, self.lr, self.labeled_batch, self.unlabeled_batch = steps, lr, labeled_batch, unlabeled_batch
-        self.ema, self.tau, self.confidence, self.unlabeled_weight = ema, tau, confidence, unlabeled_weight
-        self.step_size, self.steps_per_update, self.rates, self.keep = step_size, steps_per_update, rates, keep
-        self.folds, self.cache, self.device = folds, cache, device
-        self.warm_start, self.random_state, self.verbose = warm_start, random_state, verbose
+        self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
+        self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; deep also gives every setting, such as settings__training__steps."""
+        params: dict[str, Any] = super().get_params(deep)
+        return {**params, **list_parameters(self.settings)} if deep else params
+
+    def set_params(self, **params: Any) -> CSSTClassifier:
+        """Set parameters by name; settings__training__steps=500 sets a single setting."""
+        plain = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
+        super().set_params(**plain)
+        single = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
+        if single:
+            self.settings = change_settings(read_settings(self.settings), single)
+        return self
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
-        if self.rule not in (None, "fit"):
-            raise InputError(f"rule must be None or 'fit'; found {self.rule!r}")
+        settings = read_settings(self.settings)
         is_network = isinstance(self.learner, str) and self.learner == "network"
-        if self.warm_start and not is_network:
-            raise InputError("warm_start goes on with a network: set learner='network', or warm_start=False")
-        before = getattr(self, "fit_", None) if self.warm_start else None
+        if not is_network:
+            refuse_network_settings(settings, self.learner)
+        before = getattr(self, "fit_", None) if settings.fitting.warm_start else None
         values, known = read_labels(y)
         rows = self._rows(X, reset=before is None)
         if len(values) != rows.shape[0]:
@@ -141,7 +137,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._require_same(classes, parts.digest)
         self.notes_: list[str] = []
         if is_network:
-            self.fit_ = self._fit_network(parts, seed, before)
+            self.fit_ = self._fit_network(parts, settings, seed, before)
             details = self.fit_.full_details
             assert details.gain is not None
             self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
@@ -155,6 +151,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 deployment_prior=self.deployment_prior,
                 inputs=inputs,
                 seed=seed,
+                n_jobs=self.n_jobs,
             )
         for note in self.fit_.full_details.notes:
             warnings.warn(note, stacklevel=2)
@@ -163,10 +160,10 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         return self
 
-    def _fit_network(self, parts: RowParts, seed: int, before: FittedModel | None) -> FittedModel:
+    def _fit_network(self, parts: RowParts, settings: Settings, seed: int, before: FittedModel | None) -> FittedModel:
         """The paper's method on these rows; it goes on from `before`, if there is one."""
-        task = parts.as_task(self._views() if isinstance(self.views, str) else tuple(self.views))
-        method, settings = str(self.method), self._settings()
+        task = parts.as_task(read_views(settings.network.views, self.encoder is not None))
+        method, network, fitting = str(self.method), settings.network, settings.fitting
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
             warnings.warn(self.notes_[-1], stacklevel=3)
@@ -178,19 +175,21 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InputError(
                     f"warm_start goes on with the same method; the last fit was {last['method']}, this one is {name}"
                 )
-            settings = replace(settings, training=replace(settings.training, steps=self.steps + last["steps"]))
+            settings = replace(
+                settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
+            )
         moments, classes = statistics(parts.measured), len(parts.class_names)
-        network = Network(
-            lambda: table_network(parts.sizes, moments, self.hidden, self.depth, classes, seed),
+        learner = Network(
+            lambda: table_network(parts.sizes, moments, network.hidden, network.depth, classes, seed),
             method,
             settings,
-            self.folds if parts.validation is None else 0,
+            fitting.folds if parts.validation is None else 0,
         )
         return fit(
             task,
-            network,
+            learner,
             self.objective,
-            fits_rule=self.rule == "fit",
+            fits_rule=fitting.rule == "fit",
             deployment_prior=self.deployment_prior,
             seed=seed,
             state=None if before is None else before.full_details.state,
@@ -242,6 +241,28 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.learner_name
         )
 
+    def suggest(self, X_pool: Any, n: int) -> np.ndarray:
+        """Rows of the pool to label next, the first first: those of the classes that may be the worst.
+
+        See `csst.statistics.suggestion` for the rule. Label all of them, or as many of the first as can be paid for.
+
+        Args:
+            X_pool: rows without labels, such as those of the fit.
+            n: how many.
+
+        Returns:
+            Indices of rows of X_pool, (n,).
+        """
+        check_is_fitted(self)
+        probs = self.predict_proba(X_pool)
+        if not 1 <= n <= len(probs):
+            raise InputError(f"n must be from 1 to the {len(probs)} rows of X_pool; found {n}")
+        estimate = self.fit_.expected
+        scores = np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(estimate.confusion.prior.numpy())
+        labeled = np.array(self.labeled_counts_) / sum(self.labeled_counts_)
+        posterior = softmax(scores + np.log(estimate_prior(scores, labeled)), axis=1)
+        return rank_rows(posterior, allocate_labels(estimate), n, self.seed_)
+
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
         check_is_fitted(self)
@@ -270,15 +291,16 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any, reset: bool) -> Any:
         if self.encoder is not None:
-            rows: Any = embed(X, self.encoder, self.cache)
+            rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
             if reset:
                 self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
             return encode(rows, self.columns_, "the embedding of X")
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if reset:
-                self.columns_ = learn_columns(X)
-            return encode(X, self.columns_)
+                self.missing_ = MissingNumbers.learn(X, learn_columns(X))
+                self.columns_ = learn_columns(self.missing_.fill(X))
+            return encode(self.missing_.fill(X) if hasattr(self, "missing_") else X, self.columns_)
         rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(None, {}, rows.shape[1])
@@ -293,21 +315,6 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "from: give the same rows, or validation=(X, y)"
             )
 
-    def _views(self) -> str:
-        if self.views not in ("auto", "table", "embedding"):
-            raise InputError(f"views are auto, table, embedding or a pair of functions; found {self.views!r}")
-        return ("embedding" if self.encoder is not None else "table") if self.views == "auto" else self.views
-
     def _seed(self) -> int:
         state = self.random_state
         return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
-
-    def _settings(self) -> Settings:
-        training = Training(self.steps, self.labeled_batch, self.unlabeled_batch, lr=self.lr, ema=self.ema)
-        return Settings(
-            training,
-            SelfTrainingSettings(self.unlabeled_weight, self.tau, self.confidence),
-            Dual(self.steps_per_update, self.step_size, "linear", rates=self.rates),
-            Selection(self.keep),
-            Hardware(accelerator=self.device, threads=1),  # type: ignore[arg-type]
-        )

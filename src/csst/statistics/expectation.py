@@ -21,8 +21,8 @@ from csst.statistics.rates import RateEstimate
 
 #: draws behind an expectation and an interval; fewer where there are many classes
 DRAWS, FEW_DRAWS, MANY_CLASSES = 400, 60, 100
-#: draws for an expectation are as if from twice the labels, those for intervals as if from half of them
-EXPECTING, DOUBTING = 2.0, 0.5
+#: draws for an expectation are as if from the labels there are, those for intervals as if from half of them
+EXPECTING, DOUBTING = 1.0, 0.5
 #: a high end beyond this is 1
 NEARLY_ONE = 0.995
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.embeddings import IndexedView
+from csst.data.prepared_views import IndexedView
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, factors

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.data.embeddings import IndexedView
+from csst.data.prepared_views import IndexedView
 from csst.data.sampling import Sampler, stream
 from csst.data.task import Examples, Task
 from csst.errors import InputError

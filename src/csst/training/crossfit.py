@@ -83,8 +83,11 @@ class CrossFit:
         settings, kept = self.trainer.settings, self.trainer
         while True:
             if kept.updated_at != kept.step:
-                measurement = join([fold.measure_validation() for fold in self.folds], kept.watched_logits())
-                confusion = kept.estimate_confusion(measurement)
+                parts = [fold.measure_validation() for fold in self.folds]
+                measurement = join(parts, kept.watched_logits(), kept.balance_logits())
+                balance, confusion = kept.estimate_balance(measurement), kept.estimate_confusion(measurement)
+                for trainer in self.trainers:
+                    trainer.learn_balance(balance)
                 yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
             if kept.is_complete:
                 return

@@ -187,12 +187,11 @@ class Engine:
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         """A copy of the model's whole state on the CPU; where it is sharded, all processes must ask together."""
-        if self.is_sharded:
-            from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-            found = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
-            return {name: value for name, value in found.items() if isinstance(value, Tensor)}
-        return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+        # A sharded weight is put together on every process, one after the other: all of them keep the best model.
+        return {
+            name: (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
+            for name, value in model.state_dict().items()
+        }
 
     def load_weights(self, model: nn.Module, state: dict[str, Tensor]) -> None:
         if self.is_sharded:

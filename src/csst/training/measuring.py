@@ -12,26 +12,31 @@ from csst.data.sampling import stream
 from csst.maths.confusion import Confusion
 from csst.maths.gain import Gain
 from csst.rules.rule import undo_gain
+from csst.statistics.balance import estimate_balance
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import RateEstimate, estimate_rates
 
 #: unlabeled rows that are kept for measuring where rates are pooled: at most so many, and at most this part of all
 WATCHED_ROWS, WATCHED_PART = 2000, 0.2
-#: the stream of random numbers that chooses them
-WATCHED_STREAM = 7
+#: unlabeled rows whose class balance is estimated, learned from or not: at most so many
+BALANCE_ROWS = 2000
+#: the streams of random numbers that choose them
+WATCHED_STREAM, BALANCE_STREAM = 7, 8
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Confusion counts (K, K) on validation and, where rates are pooled, the logits behind them.
+    """Confusion counts (K, K) on validation and, where more is estimated from them, the logits behind them.
 
     logits, labels: of the validation rows, (n, K) and (n,). unlabeled: logits of the watched unlabeled rows, (m, K).
+    balance: logits of the unlabeled rows whose class balance is estimated.
     """
 
     counts: Tensor
     logits: Tensor | None = None
     labels: Tensor | None = None
     unlabeled: Tensor | None = None
+    balance: Tensor | None = None
 
 
 def choose_watched(unlabeled: int, seed: int) -> Tensor:
@@ -40,14 +45,19 @@ def choose_watched(unlabeled: int, seed: int) -> Tensor:
     return torch.randperm(unlabeled, generator=stream(seed, WATCHED_STREAM))[:size].sort().values
 
 
-def join(parts: Sequence[Measurement], unlabeled: Tensor | None) -> Measurement:
+def choose_rows(unlabeled: int, seed: int) -> Tensor:
+    """The unlabeled rows whose class balance is estimated, in row order; the same on every process."""
+    return torch.randperm(unlabeled, generator=stream(seed, BALANCE_STREAM))[:BALANCE_ROWS].sort().values
+
+
+def join(parts: Sequence[Measurement], unlabeled: Tensor | None, balance: Tensor | None = None) -> Measurement:
     """Measurements of disjoint validation rows as one."""
     counts = torch.stack([part.counts for part in parts]).sum(0)
     if parts[0].logits is None:
         return Measurement(counts)
     logits = torch.cat([part.logits for part in parts if part.logits is not None])
     labels = torch.cat([part.labels for part in parts if part.labels is not None])
-    return Measurement(counts, logits, labels, unlabeled)
+    return Measurement(counts, logits, labels, unlabeled, balance)
 
 
 def estimate_from_logits(
@@ -82,6 +92,18 @@ def evidence_from_logits(
     more = None if unlabeled is None or not len(unlabeled) else posterior(unlabeled)
     prior = train_prior.double().cpu()
     return Evidence.from_probs(posterior(logits), labels, more, train_prior=prior, class_names=class_names)
+
+
+def measured_balance(
+    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
+) -> Tensor:
+    """The class balance of the unlabeled rows as far as it is believed, (K,), float64."""
+    assert measurement.logits is not None
+    assert measurement.labels is not None
+    evidence = evidence_from_logits(
+        measurement.logits, measurement.labels, measurement.balance, gain, train_prior, class_names
+    )
+    return torch.from_numpy(estimate_balance(evidence).prior)
 
 
 def measured_confusion(

@@ -27,7 +27,8 @@ class Record:
 
     used: fraction of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: fraction of those that were
     right, where the truth is known. value, slack, score: the run's objective on validation. multipliers and payoff:
-    of the objective that the method's gain follows.
+    of the objective that the method's gain follows. unlabeled_prior: where it is estimated, the class balance of
+    unlabeled examples that is believed from then on.
     """
 
     step: int
@@ -46,6 +47,7 @@ class Record:
     step_size: float
     lr: float
     examples_per_second: float | None
+    unlabeled_prior: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

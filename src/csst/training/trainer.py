@@ -31,7 +31,7 @@ from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits, count_confusion
 from csst.training.interruption import step_boundary
-from csst.training.measuring import Measurement, choose_watched, measured_confusion
+from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_balance, measured_confusion
 from csst.training.optimizers import make_optimizer
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
@@ -84,6 +84,8 @@ class Trainer:
         ours, encode = (self.engine.rank, self.engine.processes), getattr(model, "encode", None)
         pools = dual.rates == "pooled" and len(task.unlabeled) > 0
         self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
+        self.balance = None if self.selftraining is None else self.selftraining.balance
+        self.balance_rows = choose_rows(len(task.unlabeled), seed) if self.balance is not None else None
         self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
         self.model = self.engine.place(model).train()
         self.ema = self.engine.make_average(self.model, moving_average(training.ema))
@@ -174,16 +176,20 @@ class Trainer:
     def measure(self) -> Measurement:
         """What the averaged model does on validation and, where rates are pooled, on the watched unlabeled rows."""
         measurement = self.measure_validation()
-        return replace(measurement, unlabeled=self.watched_logits())
+        return replace(measurement, unlabeled=self.watched_logits(), balance=self.balance_logits())
 
     def watched_logits(self) -> Tensor | None:
         """The averaged model's logits of the watched unlabeled rows, where rates are pooled and there are any."""
         return None if self.watched is None else self.all_logits(self.task.unlabeled, self.watched)
 
+    def balance_logits(self) -> Tensor | None:
+        """Those of the unlabeled rows whose class balance is estimated, where it is."""
+        return None if self.balance_rows is None else self.all_logits(self.task.unlabeled, self.balance_rows)
+
     def measure_validation(self) -> Measurement:
-        """What the averaged model does on validation, over all processes: counts, and logits where rates are pooled."""
+        """What the averaged model does on validation, over all processes: counts, and logits where they are needed."""
         validation, classes = self.task.validation, self.task.classes
-        if self.settings.dual.rates == "pooled":
+        if self.settings.dual.rates == "pooled" or self.balance_rows is not None:
             scores = self.all_logits(validation.inputs, torch.arange(len(validation)))
             counted = confusion_counts(validation.labels, scores.argmax(1), classes)
             return Measurement(counted, scores, validation.labels)
@@ -201,9 +207,23 @@ class Trainer:
             whole[shard] = compute_logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
         return self.engine.total(whole)
 
+    def estimate_balance(self, measurement: Measurement) -> Tensor | None:
+        """The class balance of the unlabeled examples where it is to be estimated, the same on all processes."""
+        if self.balance_rows is None:
+            return None
+        names, prior = self.task.class_names, self.task.train_prior
+        return self.engine.broadcast(measured_balance(measurement, self.multipliers.gain, prior, names))
+
+    def learn_balance(self, prior: Tensor | None) -> None:
+        """Pseudo-labels and their loss follow this class balance from now on."""
+        if self.balance is not None and prior is not None:
+            self.balance.learn(prior, self.task.train_prior)
+
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
         """The confusion that drives the multipliers, the same on all processes."""
         gain, names = self.multipliers.gain, self.task.class_names
+        if self.settings.dual.rates == "validation":
+            measurement = Measurement(measurement.counts)
         confusion = measured_confusion(measurement, gain, self.task.train_prior, names)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
@@ -212,7 +232,10 @@ class Trainer:
 
         confusion: if it is to be another than that of `measure`.
         """
-        confusion = self.estimate_confusion(self.measure()) if confusion is None else confusion
+        if confusion is None:
+            measurement = self.measure()
+            self.learn_balance(self.estimate_balance(measurement))
+            confusion = self.estimate_confusion(measurement)
         dual, gain = self.settings.dual, self.multipliers.gain
         step_size = dual_step(dual.schedule, dual.step_size, self.progress)
         if self.progress < 1:
@@ -235,6 +258,7 @@ class Trainer:
             payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
             step_size=step_size,
             lr=self.lr,
+            unlabeled_prior=None if self.balance is None else self.balance.prior.tolist(),
             **self.running_means.read_and_restart(self.engine.total),
         )
 

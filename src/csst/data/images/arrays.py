@@ -36,6 +36,7 @@ class ImageArrays:
         source: what the path is; auto decides by its look.
         classes: how many classes the data must have; 0 takes what is there.
         labeled: labeled images of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the most frequent class.
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
@@ -56,6 +57,7 @@ class ImageArrays:
     validation: int = 0
     test: int = 0
     padding: int = 4
+    labeled_fraction: float = 1.0
 
     def __post_init__(self) -> None:
         check_choices(self, "data.")
@@ -81,8 +83,13 @@ class ImageArrays:
                 )
             refuse_empty_classes(torch.from_numpy(np.bincount(y[key], minlength=len(names))), names, "recall", key)
         imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
-        unlabeled = Tail(self.unlabeled, imbalance, self.unlabeled_reversed)
-        pool = long_tail(y["y_train"], Tail(self.labeled, self.imbalance), unlabeled, seed=seed)
+        pool = long_tail(
+            y["y_train"],
+            Tail(self.labeled, self.imbalance),
+            Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
+            labeled_fraction=self.labeled_fraction,
+            seed=seed,
+        )
         validation, test = split_held_out(y["y_test"], seed, names, self.validation, self.test)
         parts = [(train[index], y["y_train"][index]) for index in (pool.labeled, pool.unlabeled)]
         parts += [(held[index], y["y_test"][index]) for index in (validation, test)]

@@ -46,6 +46,7 @@ class ImageFolder:
         test_path: a folder with the same sub-folders, cut in half for validation and test.
         held_out: fraction of each class held out, half for validation and half for test; unused with test_path.
         labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the first class, cut from the class folders likewise.
         imbalance: first over last class of that long tail.
         size: side of the square images, in pixels.
@@ -66,6 +67,7 @@ class ImageFolder:
     skip_bad: bool = False
     workers: int = 0
     in_memory_megabytes: int = 512
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         self._refuse_wrong_options()
@@ -119,8 +121,11 @@ class ImageFolder:
             raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
             raise InputError("labeled, unlabeled and in_memory_megabytes must be at least 0")
-        if not self.labeled and (self.unlabeled or self.imbalance != 1):
-            raise InputError("unlabeled and imbalance cut a long tail from the class folders, which needs labeled too")
+        if not self.labeled and (self.unlabeled or self.imbalance != 1 or self.labeled_fraction != 1):
+            raise InputError(
+                "unlabeled, imbalance and labeled_fraction cut a long tail from the class folders, which needs labeled "
+                "too"
+            )
 
     def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
         """The readable images, decoded or as files, and their positions."""
@@ -165,5 +170,5 @@ class ImageFolder:
         if not self.labeled:
             return Split(rest, unlabeled, validation, test)
         tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
-        tail = long_tail(labels[rest], *tails, seed=seed)
+        tail = long_tail(labels[rest], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)

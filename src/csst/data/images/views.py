@@ -6,22 +6,54 @@
 
 The views of FixMatch (Sohn et al. 2020, Table 12). A view is called with images (B, C, H, W), uint8, C = 1 or 3, and
 a `torch.Generator`; every image gets its own draws, and the same generator state gives the same views. The generator
-may live on the CPU while the images are on a GPU. Nothing is done in place.
+may live on the CPU while the images are on a GPU. Nothing is done in place. With `SeededDraws` instead of a generator,
+an image's view does not depend on the images beside it, so that it can be computed once and found again.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from csst.data.images.operations import GEOMETRY, OPERATIONS, affine, check_images
 from csst.errors import InputError
 
-__all__ = ["GRAY", "OPERATIONS", "Strong", "Weak"]
+__all__ = ["GRAY", "OPERATIONS", "SeededDraws", "Strong", "Weak"]
 
 GRAY = 127
+#: goes up when the same draws give other pixels, so that stored views are computed anew
+VERSION = 1
+
+
+class SeededDraws:
+    """Random numbers of a batch's images, each image's from a seed of its own: the bytes of SHAKE-256 of the seed.
+
+    Args:
+        seeds: one per image.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, seeds: Sequence[bytes]) -> None:
+        self.seeds, self._drawn, self._numbers = seeds, 0, np.zeros((len(seeds), 0))
+
+    def uniform(self) -> Tensor:
+        """The next number of every image (B,), float64, in [0, 1)."""
+        if self._drawn == self._numbers.shape[1]:
+            size = 2 * self._drawn or 16
+            digests = b"".join(hashlib.shake_256(seed).digest(8 * size) for seed in self.seeds)
+            whole = np.frombuffer(digests, dtype="<u8").reshape(len(self.seeds), size)
+            self._numbers = (whole >> np.uint64(11)) * 2.0**-53
+        self._drawn += 1
+        return torch.from_numpy(self._numbers[:, self._drawn - 1].copy())
+
+
+Randomness = torch.Generator | SeededDraws
 
 
 @dataclass(frozen=True)
@@ -31,11 +63,16 @@ class Weak:
     padding: int = 4
     flip: bool = True
 
+    @property
+    def fingerprint(self) -> str:
+        """What stored views are told apart by."""
+        return f"{self}-{VERSION}"
+
     def __post_init__(self) -> None:
         if self.padding < 0:
             raise InputError(f"the padding of a crop must be at least 0 pixels; found {self.padding}")
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
         """Views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right), with x mirrored for a flip.
 
         `down` and `right` are uniform in -padding ... padding.
@@ -70,6 +107,11 @@ class Strong:
     padding: int = 4
     flip: bool = True
 
+    @property
+    def fingerprint(self) -> str:
+        """What stored views are told apart by."""
+        return f"{self}-{VERSION}"
+
     def __post_init__(self) -> None:
         Weak(self.padding, self.flip)
         if self.operations < 0:
@@ -77,21 +119,21 @@ class Strong:
         if not 0 <= self.cutout <= 1:
             raise InputError(f"cutout is a fraction of the image's side, between 0 and 1; found {self.cutout}")
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
         images = Weak(self.padding, self.flip)(images, generator)
         for _ in range(self.operations):
             images = _operated(images, generator)
         return _cut_out(images, round(self.cutout * min(images.shape[2:])), generator)
 
 
-def _operated(images: Tensor, generator: torch.Generator) -> Tensor:
+def _operated(images: Tensor, generator: Randomness) -> Tensor:
     """One random operation per image: sort the images by operation, run each operation once, sort back.
 
     The geometric operations, last in the order, share one `affine`.
     """
-    shape, device = (len(images),), generator.device
-    choice = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
-    level = torch.rand(shape, generator=generator, device=device).to(images.device)
+    shape = (len(images),)
+    choice = _draw_integers(len(OPERATIONS), shape, generator)
+    level = _draw_levels(len(images), generator).to(images.device)
     counts = choice.bincount(minlength=len(OPERATIONS)).tolist()
     order = choice.argsort(stable=True)
     place = order.argsort().to(images.device)
@@ -111,7 +153,7 @@ def _operated(images: Tensor, generator: torch.Generator) -> Tensor:
     return images.index_select(0, place)
 
 
-def _cut_out(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
+def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
     """Gray squares of the given side, in place: the images are the caller's own."""
     height, width = images.shape[2:]
     rows, columns = _covered(height, side, images, generator), _covered(width, side, images, generator)
@@ -119,16 +161,31 @@ def _cut_out(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
     return images.bitwise_and_(~square).bitwise_or_(square & GRAY)
 
 
-def _covered(length: int, side: int, images: Tensor, generator: torch.Generator) -> Tensor:
+def _covered(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
     """255 for those of the `length` places (B, length) in a segment of the given side around a random one, else 0."""
     start = _integers(length, (len(images), 1), images, generator) - side // 2
     place = torch.arange(length, device=images.device)
     return ((place >= start) & (place < start + side)).to(torch.uint8).neg_()
 
 
-def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: torch.Generator) -> Tensor:
+def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
     """Uniform integers below `high`, drawn where the generator lives, on the images' device."""
-    return torch.randint(high, shape, generator=generator, device=generator.device).to(images.device)
+    return _draw_integers(high, shape, generator).to(images.device)
+
+
+def _draw_integers(high: int, shape: tuple[int, ...], generator: Randomness) -> Tensor:
+    if isinstance(generator, torch.Generator):
+        return torch.randint(high, shape, generator=generator, device=generator.device)
+    several = torch.Size(shape).numel() // max(1, len(generator.seeds))
+    drawn = torch.stack([generator.uniform() for _ in range(several)]) if several else torch.zeros(shape)
+    return (drawn * high).long().view(shape)
+
+
+def _draw_levels(count: int, generator: Randomness) -> Tensor:
+    """Uniform numbers (B,) in [0, 1), float32."""
+    if isinstance(generator, torch.Generator):
+        return torch.rand((count,), generator=generator, device=generator.device)
+    return generator.uniform().float()
 
 
 def _reflect(index: Tensor, length: int) -> Tensor:

@@ -132,6 +132,7 @@ class LongTailTexts:
         label: the column of the labels.
         classes: how many classes the data must have; 0 takes what is there.
         labeled: labeled texts of the most frequent class.
+        labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled texts of the most frequent class.
         imbalance: most frequent over rarest class.
         validation: validation texts per class; 0 takes half of the test texts.
@@ -150,6 +151,7 @@ class LongTailTexts:
     validation: int = 0
     test: int = 0
     views: TextViews = field(default_factory=TextViews)
+    labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
         if not self.path:
@@ -168,7 +170,7 @@ class LongTailTexts:
         if not len(fresh):
             raise InputError(f"every text of {test_path} is a training text too: give others with --data.test_path")
         tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
-        cut = long_tail(pool.labels.numpy(), *tails, seed=seed)
+        cut = long_tail(pool.labels.numpy(), *tails, labeled_fraction=self.labeled_fraction, seed=seed)
         first, second = split_held_out(held_out.labels.numpy()[fresh], seed, names, self.validation, self.test)
         unlabeled = _select(pool, cut.unlabeled)
         parts = (_select(pool, cut.labeled), unlabeled.inputs, _select(held_out, fresh[first]))

@@ -1,0 +1,51 @@
+"""What people use instead, and csst's own learners, as rows of a comparison: each learns from every label there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from csst.runs.rows import FitPredictor
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+def fit_logistic(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
+    """What many people would write first."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=not hasattr(rows, "tocsr"))
+    model = make_pipeline(scaler, LogisticRegression(class_weight="balanced", max_iter=2000))
+    return model.fit(rows, labels).predict
+
+
+def fit_forest(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
+    """And what they would try next."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(300, class_weight="balanced", random_state=seed).fit(rows, labels).predict
+
+
+def fit_classifier(
+    rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int, learner: str = "auto"
+) -> Predict:
+    """One line of csst."""
+    from csst import CSSTClassifier
+
+    model = CSSTClassifier(objective, learner=learner, random_state=seed)
+    return model.fit(rows, labels, X_unlabeled=unlabeled if unlabeled.shape[0] else None).predict
+
+
+#: what --methods takes beside the methods of the network
+BASELINES: dict[str, FitPredictor] = {
+    "logistic-regression": fit_logistic,
+    "weighted-forest": fit_forest,
+    "auto": fit_classifier,
+    "linear": partial(fit_classifier, learner="linear"),
+    "forest": partial(fit_classifier, learner="forest"),
+}

@@ -1,0 +1,237 @@
+"""Figures of a comparison: all its rows in each, mean ± std over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from csst.report.figures.svg import FAINT, INK, RUNS, Drawing, Key, RunStyle, draw, run_style, shorten
+from csst.runs.outcomes import VALUE, ComparisonRow
+
+#: how a marker is filled as trained and with each rule, and the character that stands for it in a legend
+FILLS = {
+    "": ("full", "●"),
+    "rule": ("none", "○"),
+    "closed form": ("left", "◐"),
+    "calibrated": ("top", "◓"),
+    "pooled": ("bottom", "◒"),
+}
+Styles = dict[str, RunStyle]
+
+
+class Axis(NamedTuple):
+    """A number of every run of a row, and its name."""
+
+    label: str
+    read: Callable[[ComparisonRow], list[float]]
+
+
+class Curve(NamedTuple):
+    """What a row's runs did with unlabeled examples over the steps; a row of the arrays per seed, nan where unknown."""
+
+    label: str
+    steps: list[int]
+    used: Any
+    accuracy: Any
+
+
+def assign_styles(table: Sequence[ComparisonRow]) -> Styles:
+    """A color and a marker for every row's label, the same in all figures whatever the order of the table."""
+    labels = sorted({line.row.label for line in table})
+    return {label: run_style(n) for n, label in enumerate(labels)}
+
+
+def find_axes(table: Sequence[ComparisonRow]) -> tuple[Axis, Axis]:
+    """The objective's own value, and what it is traded against: constraints, mean recall, or min recall."""
+    value = Axis("objective value", lambda line: line.values(VALUE))
+    if any(result.slack for line in table for result in line.results):
+        slack = Axis("slack of the tightest constraint", lambda line: [min(result.slack) for result in line.results])
+        return value, slack
+    other = "min_recall" if is_value(table, "mean_recall") else "mean_recall"
+    return value, Axis(name_measure(table, other), lambda line: line.values(other))
+
+
+def is_value(table: Sequence[ComparisonRow], measure: str) -> bool:
+    """Whether a measure is the objective's own value."""
+    return all(np.allclose(line.values(measure), line.values(VALUE), atol=1e-9) for line in table)
+
+
+def name_measure(table: Sequence[ComparisonRow], measure: str) -> str:
+    words = measure.replace("_", " ")
+    return words.replace("min ", "min head–tail ") if table[0].is_grouped else words
+
+
+def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
+    """The value of the objective in every row, the best at the top."""
+    labels = list(dict.fromkeys(line.row.label for line in table))
+    objective, part = table[0].row.objective, table[0].part
+    offsets = _spread_rules(table)
+
+    def paint(figure: Any) -> None:
+        axes = figure.add_subplot()
+        for line in table:
+            place = labels.index(line.row.label) + offsets[line.rule]
+            _mark(axes, [line.mean(VALUE)], [place], [line.std(VALUE)], None, styles[line.row.label], line.rule)
+        axes.set_yticks(range(len(labels)), [shorten(label, 26) for label in labels])
+        axes.set_ylim(len(labels) - 0.4, -0.6)
+        axes.grid(False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.locator_params(axis="x", nbins=5)
+        axes.set_xlabel(f"objective value on {part}")
+
+    best = table[0]
+    alt = f"Value of '{objective}' on {part}, {len(table)} rows; best {best.name} with {best.mean(VALUE):.3f}"
+    height = 0.8 + (0.2 + 0.08 * len(offsets)) * len(labels)
+    return draw(paint, height, alt, "Objective value, best first, ± std over seeds", _rule_keys(table))
+
+
+def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
+    """The value of the objective against what it is traded for, with the spread over seeds."""
+    value, other = find_axes(table)
+    is_slack = "slack" in other.label
+
+    def paint(figure: Any) -> None:
+        axes = figure.add_subplot()
+        for label in styles:
+            lines = [line for line in table if line.row.label == label]
+            for first, second in ((x, y) for x in lines for y in lines if not x.rule and y.rule):
+                pair = first, second
+                axes.plot([mean(other.read(x)) for x in pair], [mean(value.read(x)) for x in pair], color=FAINT, lw=1)
+        for line in table:
+            x, y = other.read(line), value.read(line)
+            _mark(axes, [mean(x)], [mean(y)], [_std(x)], [_std(y)], styles[line.row.label], line.rule)
+        if is_slack:
+            axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
+        axes.margins(0.1)
+        axes.locator_params(nbins=6)
+        axes.set_xlabel(f"{other.label} on {table[0].part}")
+        axes.set_ylabel(value.label)
+
+    keys = [Key(style.symbol, style.color, shorten(label, 60)) for label, style in styles.items() if _has(table, label)]
+    keys += [*_rule_keys(table), *([Key("dash", INK, "constraints met to the right")] if is_slack else [])]
+    best = max(table, key=lambda line: line.mean(VALUE))
+    alt = f"{value.label} against {other.label} of {len(table)} rows; highest value {best.mean(VALUE):.3f}: {best.name}"
+    return draw(paint, 3.4, alt, f"Objective value against {other.label}", keys)
+
+
+def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
+    """The measures against what an ablation varies, a line per method; None for a comparison that varies nothing."""
+    table = [line for line in table if line.row.setting is not None]
+    if not table:
+        return None
+    has_slack = any(result.slack for line in table for result in line.results)
+    measures = ["mean_recall", "min_coverage" if has_slack else "min_recall"]
+    if not any(is_value(table, measure) for measure in measures):
+        measures.insert(0, VALUE)
+    name = table[0].row.setting.name  # type: ignore[union-attr]
+    methods = list(dict.fromkeys(line.row.method for line in table))
+    ticks = sorted({_setting(line) for line in table})
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(len(measures), 1, sharex=True)
+        for axes, measure in zip(panels, measures, strict=True):
+            for method, rule in dict.fromkeys((line.row.method, line.rule) for line in table):
+                lines = [line for line in table if (line.row.method, line.rule) == (method, rule)]
+                lines.sort(key=_setting)
+                style = run_style(methods.index(method))
+                x, y = [_setting(line) for line in lines], [line.mean(measure) for line in lines]
+                axes.plot(x, y, color=style.color, ls="--" if rule else "-", lw=1.2)
+                _mark(axes, x, y, None, [line.std(measure) for line in lines], style, rule)
+            axes.set_ylabel(name_measure(table, measure))
+            axes.margins(0.06)
+        panels[-1].set_xlabel(name)
+        if ticks[0] > 0 and ticks[-1] >= 5 * ticks[0]:
+            panels[-1].set_xscale("log")
+            panels[-1].minorticks_off()
+        panels[-1].set_xticks(ticks, [f"{value:g}" for value in ticks])
+
+    styles = {method: run_style(n) for n, method in enumerate(methods)}
+    keys = [Key(style.symbol, style.color, method) for method, style in styles.items()]
+    measure = measures[0]
+    best = max(table, key=lambda line: line.mean(measure))
+    alt = f"{measure} against {name}, {len(ticks)} values; highest at {_setting(best):g}: {best.mean(measure):.3f}"
+    height = 1.2 + 1.5 * len(measures)
+    return draw(paint, height, alt, f"Recall against {name}", [*keys, *_rule_keys(table)])
+
+
+def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
+    """The fraction of pseudo-labels used and of those the fraction that was right, over the steps, of every row."""
+    curves = [curve for curve in curves if np.isfinite(curve.used).any()]
+    if not curves:
+        return None
+    is_known = any(np.isfinite(curve.accuracy).any() for curve in curves)
+    panels = [("used", "fraction used"), *([("accuracy", "of these correct")] if is_known else [])]
+
+    def paint(figure: Any) -> None:
+        rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (name, label) in zip(rows, panels, strict=True):
+            for n, curve in enumerate(curves):
+                steps, middle, spread = _average(curve.steps, getattr(curve, name))
+                color, dashes = styles[curve.label].color, "--" if n >= len(RUNS) else "-"
+                axes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, lw=0)
+                axes.plot(steps, middle, color=color, ls=dashes, marker="o" if len(steps) == 1 else None)
+            axes.set_ylim(0, 1.02)
+            axes.set_ylabel(label)
+            axes.grid(False, axis="x")
+        rows[-1].set_xlabel("step")
+
+    keys = [
+        Key("dash" if n >= len(RUNS) else "line", styles[curve.label].color, shorten(curve.label, 60))
+        for n, curve in enumerate(curves)
+    ]
+    last = "; ".join(f"{curve.label} {np.nanmean(curve.used[:, -1]):.2f}" for curve in curves)
+    title = "Pseudo-labels used" + (", and their accuracy" if is_known else "")
+    return draw(paint, 4.2 if is_known else 2.7, f"{title}; used at the end: {last}", title, keys)
+
+
+def _average(steps: Sequence[int], values: Any) -> tuple[Any, Any, Any]:
+    """Mean and std over the seeds (rows), at the steps where any seed has a number."""
+    known = np.isfinite(values)
+    kept = known.any(0)
+    number = known[:, kept].sum(0)
+    numbers = np.where(known, values, 0.0)[:, kept]
+    middle = numbers.sum(0) / number
+    squares = (np.where(known[:, kept], numbers - middle, 0.0) ** 2).sum(0)
+    return np.asarray(steps)[kept], middle, np.sqrt(squares / np.maximum(1, number - 1))
+
+
+def _mark(
+    axes: Any,
+    x: Sequence[float],
+    y: Sequence[float],
+    x_spread: Sequence[float] | None,
+    y_spread: Sequence[float] | None,
+    style: RunStyle,
+    rule: str,
+) -> None:
+    fill = {"fillstyle": FILLS[rule][0], "markerfacecoloralt": "none", "markersize": 7, "markeredgewidth": 1.2}
+    axes.errorbar(x, y, y_spread, x_spread, fmt=style.marker, color=style.color, elinewidth=1, capsize=2, **fill)
+
+
+def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
+    rules = list(dict.fromkeys(line.rule for line in table))
+    names = {"": "as trained", "rule": "with the decision rule"}
+    keys = [Key(FILLS[rule][1], INK, names.get(rule, f"with the rule '{rule}'")) for rule in FILLS if rule in rules]
+    return keys if len(rules) > 1 else []
+
+
+def _spread_rules(table: Sequence[ComparisonRow]) -> dict[str, float]:
+    """How far the marks of each rule are moved, so that they do not lie on each other."""
+    rules = [rule for rule in FILLS if any(line.rule == rule for line in table)]
+    return {rule: 0.16 * (n - (len(rules) - 1) / 2) for n, rule in enumerate(rules)}
+
+
+def _has(table: Iterable[ComparisonRow], label: str) -> bool:
+    return any(line.row.label == label for line in table)
+
+
+def _setting(line: ComparisonRow) -> float:
+    assert line.row.setting is not None
+    return line.row.setting.value
+
+
+def _std(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0

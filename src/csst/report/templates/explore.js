@@ -1,0 +1,139 @@
+// Moves along the frontier: a way and a slider choose a point, whose classes, sentence and commands are shown.
+const explore = section => {
+  const data = JSON.parse(section.dataset.explorer);
+  const { names, labeled, best } = data;
+  const part = selector => section.querySelector(selector);
+  const add = (parent, tag, text, attributes = {}) => {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    parent.append(node);
+    return node;
+  };
+  const rate = value => (value / 10000).toFixed(3);
+  const signed = value => (value < 0 ? "−" : "+") + (Math.abs(value) / 10000).toFixed(3);
+  const slider = part("input[type=range]"), filter = part("input[type=search]");
+  const body = part(".classes tbody"), head = part(".classes thead").rows[0];
+  const way = () => data.ways[part("input[name=way]:checked").value];
+  const point = () => way().points[Number(slider.value)];
+
+  // Which class is most often taken for which other, and how often.
+  const mistake = (shown, k) => {
+    if (!shown.rates) return [shown.taken_for[k], shown.taken_for_rate[k]];
+    let most = k ? 0 : 1;
+    shown.rates[k].forEach((value, j) => { if (j !== k && value > shown.rates[k][most]) most = j; });
+    return [most, shown.rates[k][most]];
+  };
+  const cells = (shown, k) => {
+    const [other, often] = mistake(shown, k);
+    return [names[k], labeled.length ? String(labeled[k]) : "–", rate(shown.recall[k]),
+      best ? signed(shown.recall[k] - best.recall[k]) : "–", rate(shown.precision[k]), rate(shown.coverage[k]),
+      often ? names[other] : "–", often ? rate(often) : "–"];
+  };
+  const rows = names.map((name, k) => {
+    const row = add(body, "tr");
+    row.dataset.index = k;
+    for (let n = 0; n < head.cells.length; n += 1) add(row, "td");
+    return row;
+  });
+  const isShown = k => names[k].toLowerCase().includes(filter.value.trim().toLowerCase());
+
+  const drawPicture = () => {
+    const { points, gain } = way(), at = Number(slider.value), [width, height, edge] = [320, 150, 12];
+    const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
+    const scale = index => {
+      const values = points.map(each => each.numbers[index]), low = Math.min(...values), high = Math.max(...values);
+      return value => high > low ? (value - low) / (high - low) : 0.5;
+    };
+    const across = scale(gain), up = scale(0);
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.setAttribute("aria-hidden", "true");
+    points.forEach((each, n) => {
+      const dot = document.createElementNS(space, "circle");
+      dot.setAttribute("cx", edge + across(each.numbers[gain]) * (width - 2 * edge));
+      dot.setAttribute("cy", height - edge - up(each.numbers[0]) * (height - 2 * edge));
+      dot.setAttribute("r", n === at ? 7 : 4);
+      dot.setAttribute("class", n === at ? "here" : "");
+      dot.addEventListener("click", () => { slider.value = n; show(); });
+      svg.append(dot);
+    });
+    const place = part(".picture");
+    place.replaceChildren(svg);
+    const range = index => {
+      const values = points.map(each => each.numbers[index]);
+      return `${data.summary[index]} ${Math.min(...values).toFixed(3)} to ${Math.max(...values).toFixed(3)}`;
+    };
+    add(place, "span", `up: ${range(0)}; right: ${range(gain)}`, { class: "soft" });
+  };
+  const drawConfusion = shown => {
+    const place = part(".confusion"), indices = names.map((_, k) => k).filter(isShown);
+    place.replaceChildren();
+    if (!shown.rates || !indices.length) return;
+    const table = add(place, "table");
+    add(table, "caption", "Confusion at this point: rates of each true class (rows) over the predicted (columns)");
+    const top = add(add(table, "thead"), "tr");
+    add(top, "th", "", { scope: "col" });
+    for (const name of names) add(top, "th", name, { scope: "col" });
+    const main = add(table, "tbody");
+    for (const k of indices) {
+      const row = add(main, "tr");
+      add(row, "th", names[k], { scope: "row" });
+      shown.rates[k].forEach(value => {
+        add(row, "td", value >= 50 ? (value / 10000).toFixed(2) : "").style.setProperty("--rate", `${value / 150}%`);
+      });
+    }
+  };
+  const show = () => {
+    const shown = point(), numbers = part("dl"), commands = part(".commands");
+    numbers.replaceChildren();
+    data.summary.forEach((name, n) => {
+      const item = add(numbers, "div");
+      add(item, "dt", name);
+      add(item, "dd", shown.numbers[n].toFixed(3), { "data-name": name });
+    });
+    slider.setAttribute("aria-valuetext", data.summary.map((name, n) => `${name} ${shown.numbers[n].toFixed(3)}`).join(", "));
+    part(".sentence-of-point").textContent = shown.sentence;
+    commands.replaceChildren();
+    shown.commands.forEach((command, n) => {
+      add(commands, "p", n ? "Train for it:" : "Decide so with this model, without training again:", { class: "soft" });
+      add(commands, "pre", command, { tabindex: "0" });
+    });
+    rows.forEach((row, k) => cells(shown, k).forEach((text, n) => { row.cells[n].textContent = text; }));
+    drawPicture();
+    drawConfusion(shown);
+  };
+  const choose = () => {
+    slider.max = way().points.length - 1;
+    slider.disabled = way().points.length < 2;
+    slider.value = 0;
+    part(".goal").textContent = `more ${data.summary[way().gain]}`;
+    show();
+  };
+  const select = () => {
+    rows.forEach((row, k) => { row.hidden = !isShown(k); });
+    part(".count").textContent = `${rows.filter(row => !row.hidden).length} of ${names.length} classes`;
+    drawConfusion(point());
+  };
+  const quoted = text => {
+    const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
+  };
+  const download = () => {
+    const lines = [Array.from(head.cells, cell => cell.textContent), ...Array.from(body.rows)
+      .filter(row => !row.hidden).map(row => Array.from(row.cells, cell => cell.textContent.replace("−", "-")))];
+    const text = lines.map(line => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+    link.download = "classes.csv";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  for (const radio of section.querySelectorAll("input[name=way]")) radio.addEventListener("change", choose);
+  slider.addEventListener("input", show);
+  filter.addEventListener("input", select);
+  part(".download").addEventListener("click", download);
+  section.hidden = false;
+  choose();
+  select();
+};
+for (const section of document.querySelectorAll("[data-explorer]")) explore(section);

@@ -1,0 +1,49 @@
+"""Unlabeled examples of another class balance than the labeled ones: what their gain and their pseudo-labels become.
+
+A network trained under a gain G on labels of prior pi_L has softmax(s) = norm(G^T p), with p the class probabilities
+under pi_L. Under the prior pi_u of the unlabeled examples these are q, and the gain is G_u:
+
+    q    proportional to  p * pi_u / pi_L                (Saerens, Latinne and Decaestecker, 2002)
+    G_u  =  diag(pi_L / pi_u) G,      so that  norm(G_u^T q) = norm(G^T p) = softmax(s)
+
+So labeled and unlabeled examples ask for the same softmax at every x, and weigh classes alike, as pi_u,i G_u,ij =
+pi_L,i G_ij: a derived gain divides by the prior of the examples it is used on. With G_u = M_u D_u the loss is that of
+softmax(s - log D + log pi_u - log pi_L), and q = G_u.posterior(softmax(s)).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from csst.maths.gain import Gain
+
+
+class UnlabeledBalance(nn.Module):
+    """pi_u as it is believed now, beside pi_L; the same until something else is learned.
+
+    Args:
+        labeled: pi_L, (K,).
+    """
+
+    prior: Tensor
+    labeled: Tensor
+
+    def __init__(self, labeled: Tensor) -> None:
+        super().__init__()
+        start = labeled.detach().cpu().float()
+        self.register_buffer("prior", start)
+        self.register_buffer("labeled", start.clone())
+        self._cached: tuple[Gain, int, Gain] | None = None
+
+    def learn(self, prior: Tensor, labeled: Tensor) -> None:
+        """Believe these class fractions of unlabeled and of labeled examples, both (K,), from now on."""
+        self.prior.copy_(prior)
+        self.labeled.copy_(labeled)
+
+    def gain(self, gain: Gain) -> Gain:
+        """G_u = diag(pi_L / pi_u) G, the gain of unlabeled examples."""
+        version = self.prior._version
+        if self._cached is None or self._cached[0] is not gain or self._cached[1] != version:
+            ratio = (self.labeled.cpu().double() / self.prior.cpu().double()).to(gain.entries)
+            self._cached = gain, version, Gain(gain.entries * (ratio if gain.is_diagonal else ratio[:, None]))
+        return self._cached[2]

@@ -1,0 +1,86 @@
+"""The estimator's settings as scikit-learn's parameters: settings__selftraining__tau and the like."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from csst.data.task import View
+from csst.errors import InputError
+from csst.settings import TABULAR, Settings, override
+
+#: how the names of single settings begin
+SETTINGS = "settings__"
+#: groups that only a network heeds
+NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "network")
+NETWORK_SETTINGS = tuple(f"{SETTINGS}fitting__{name}" for name in ("rule", "folds", "warm_start"))
+
+
+def read_settings(settings: Any) -> Settings:
+    """The settings that an estimator was given: all of them, or a dictionary of what differs from the default."""
+    if settings is None:
+        return TABULAR
+    if isinstance(settings, Settings):
+        return settings
+    if not isinstance(settings, dict):
+        raise InputError(
+            'settings are csst.Settings or a dictionary such as {"training": {"steps": 500}}; found '
+            f"{type(settings).__name__}"
+        )
+    changed = override(TABULAR, settings)
+    assert isinstance(changed, Settings)
+    return changed
+
+
+def list_settings(settings: Any, start: str = SETTINGS) -> dict[str, Any]:
+    """Every single setting by its name as a parameter."""
+    listed: dict[str, Any] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        listed |= list_settings(value, f"{start}{each.name}__") if is_dataclass(value) else {start + each.name: value}
+    return listed
+
+
+def list_parameters(settings: Any) -> dict[str, Any]:
+    """The same of what an estimator was given; nothing where it is wrong, which `fit` says."""
+    try:
+        return list_settings(read_settings(settings))
+    except InputError:
+        return {}
+
+
+def change_settings(settings: Settings, params: dict[str, Any]) -> Settings:
+    """The settings with single ones changed, each by its name as a parameter."""
+    nested: dict[str, Any] = {}
+    for name, value in params.items():
+        group, _, single = name[len(SETTINGS) :].partition("__")
+        if single:
+            nested.setdefault(group, {})[single] = value
+        else:
+            nested[group] = value
+    changed = override(settings, nested)
+    assert isinstance(changed, Settings)
+    return changed
+
+
+def refuse_network_settings(settings: Settings, learner: Any) -> None:
+    """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
+    known, now = [list_settings(default) for default in (TABULAR, Settings())], list_settings(settings)
+    names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
+    changed = [name for name, value in now.items() if name.startswith(names) and all(value != d[name] for d in known)]
+    shown = [name[len(SETTINGS) :].replace("__", ".") for name in changed]
+    if changed:
+        raise InputError(
+            f"learner {learner!r} trains no network, which these settings are for ({', '.join(shown[:5])}): set "
+            'learner="network", or leave them out'
+        )
+
+
+def read_views(views: Any, is_embedded: bool) -> str | tuple[View, View]:
+    """The weak and the strong view of a network's rows, or the name of a pair."""
+    if isinstance(views, str):
+        if views not in ("auto", "table", "embedding"):
+            raise InputError(f"views are auto, table, embedding or a pair of functions; found {views!r}")
+        return ("embedding" if is_embedded else "table") if views == "auto" else views
+    weak, strong = views
+    return weak, strong

@@ -1,0 +1,63 @@
+"""Records where people look: an event file for TensorBoard. Anything else is a function given as `on_record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from csst.errors import InputError
+from csst.training.records import Record
+
+#: entries of a record that are single numbers, and how they are grouped
+SCALARS = {
+    "labeled_loss": "loss/labeled",
+    "unlabeled_loss": "loss/unlabeled",
+    "used": "unlabeled/used",
+    "pseudo_accuracy": "unlabeled/pseudo_accuracy",
+    "value": "objective/value",
+    "lr": "schedule/lr",
+    "step_size": "schedule/step_size",
+    "examples_per_second": "speed/examples_per_second",
+}
+
+
+class TensorBoard:
+    """Writes every record of a training: losses, multipliers, the recall and coverage of each class, the used fraction.
+
+    with TensorBoard("runs/mine/tensorboard") as log:
+        csst.execute(csst.recipe("toy"), "runs/mine", on_record=log)
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.writer: Any = None
+
+    def __enter__(self) -> TensorBoard:
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError as error:
+            raise InputError(
+                f"logging for TensorBoard needs the package tensorboard ({error}): pip install csst-learn[tracking]"
+            ) from None
+        self.make = SummaryWriter
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def __call__(self, trainer: Any, record: Record) -> None:
+        """Write one record; what an earlier, interrupted training wrote from this step on is dropped."""
+        if self.writer is None:
+            self.writer = self.make(str(self.folder), purge_step=record.step)
+        names, labels = trainer.task.class_names, trainer.multipliers.labels
+        values = {tag: getattr(record, name) for name, tag in SCALARS.items()}
+        values["recall/lowest"], values["coverage/lowest"] = min(record.recall), min(record.coverage)
+        values |= {f"recall/{name}": value for name, value in zip(names, record.recall, strict=True)}
+        values |= {f"coverage/{name}": value for name, value in zip(names, record.coverage, strict=True)}
+        values |= {f"multipliers/{label}": value for label, value in zip(labels, record.multipliers, strict=True)}
+        for tag, value in values.items():
+            if value is not None:
+                self.writer.add_scalar(tag, value, record.step)
+        self.writer.flush()

@@ -1,0 +1,25 @@
+"""Rows of a comparison without runs."""
+
+from __future__ import annotations
+
+from csst.runs.outcomes import VALUE, ComparisonRow, SeedResult
+from csst.runs.rows import Row, Setting
+
+
+def make_line(
+    label: str,
+    values: list[float],
+    slacks: list[list[float]] | None = None,
+    rule: str = "",
+    objective: str = "goal",
+    setting: Setting | None = None,
+    hardware: str = "a machine, 1 thread",
+    is_grouped: bool = False,
+) -> ComparisonRow:
+    """A row with these values of the objective, one per seed from seed 5 on."""
+    results = []
+    for n, value in enumerate(values):
+        numbers = {VALUE: value, "mean_recall": 0.5, "min_recall": value, "min_coverage": 0.1}
+        slack = slacks[n] if slacks else []
+        results.append(SeedResult(5 + n, numbers, slack, [0.5 - value / 2, 0.5], 1.0 + n, None, hardware))
+    return ComparisonRow(Row(label, label, objective, setting=setting), rule, results, "test", is_grouped)
