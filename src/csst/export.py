@@ -177,9 +177,9 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     except ImportError:
         return  # the file stands; nothing here can run it
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    found = torch.from_numpy(session.run(["probabilities"], {"x": what.example.numpy()})[0])
+    probs = torch.from_numpy(session.run(["probabilities"], {"x": what.example.numpy()})[0])
     with torch.no_grad():
-        far = float((found - decision(what.example)[0]).abs().max())
+        far = float((probs - decision(what.example)[0]).abs().max())
     if not far < TOLERANCE:
         path.unlink()
         raise InputError(f"the ONNX file gave other probabilities than the model, by {far:.2g}: it was not kept")
@@ -222,16 +222,18 @@ def model_card(what: Exportable, file: str, to: str) -> str:
     for part, numbers in card.get("measured", {}).items():
         lines += [f"## Measured on {part}", "", "| | estimate | 95 % interval | n |", "|---|---|---|---|"]
         named = zip(what.class_names, numbers.get("recall", []), strict=False)
-        for name, one in [
+        for name, interval in [
             ("min recall", numbers.get("min_recall")),
             ("min coverage", numbers.get("min_coverage")),
-            *((f"recall of {json.dumps(name, ensure_ascii=False)}", one) for name, one in named),
+            *((f"recall of {json.dumps(name, ensure_ascii=False)}", interval) for name, interval in named),
         ]:
-            if one is not None:
-                lines.append(f"| {name} | {one['estimate']:.3f} | {one['low']:.3f}–{one['high']:.3f} | {one['n']} |")
-        for one in numbers.get("constraints", []):
-            name = json.dumps(one["constraint"], ensure_ascii=False)
-            lines.append(f"| slack of {name} | {one['slack']:.3f} | about {one['low']:.3f} to {one['high']:.3f} | |")
+            if interval is not None:
+                ends = f"{interval['low']:.3f}–{interval['high']:.3f}"
+                lines.append(f"| {name} | {interval['estimate']:.3f} | {ends} | {interval['n']} |")
+        for interval in numbers.get("constraints", []):
+            name = json.dumps(interval["constraint"], ensure_ascii=False)
+            ends = f"about {interval['low']:.3f} to {interval['high']:.3f}"
+            lines.append(f"| slack of {name} | {interval['slack']:.3f} | {ends} | |")
         basis = f", {numbers['basis']}" if "basis" in numbers else ""
         lines += ["", f"The intervals of the classes are simultaneous at 95 %{basis}.", ""]
     for note in card.get("notes", []):

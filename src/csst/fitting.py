@@ -52,6 +52,8 @@ def fit(
     deployment_prior: Any = None,
     inputs: InputSpec | None = None,
     seed: int = 0,
+    rounds: int = 0,
+    tau: float = 0.05,
     n_jobs: int | None = 1,
     state: dict[str, Any] | None = None,
     on_record: OnRecord | None = None,
@@ -66,14 +68,14 @@ def fit(
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         inputs: what the model takes, if not told by the task.
         seed: of the weights, the folds and the order of examples.
+        rounds, tau: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         n_jobs: learners other than a network that are fitted at a time.
         state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
         on_record: is called at every multiplier update of a network.
     """
     if isinstance(task, RowParts):
-        return fit_learners(
-            task, learner, objective, deployment_prior=deployment_prior, inputs=inputs, seed=seed, n_jobs=n_jobs
-        )
+        options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
+        return fit_learners(task, learner, objective, inputs=inputs, **options)
     if not isinstance(learner, Network):
         raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
     threads, history = torch.get_num_threads(), []
@@ -110,8 +112,8 @@ def fit_learners(
 ) -> FittedModel:
     """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
     is_embedded = inputs is not None and inputs.is_embedded
-    learned = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
-    rule, portfolio = learned.fitted, learned.portfolio
+    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
+    rule, portfolio = members.fitted, members.portfolio
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
     if rows.test is not None:
@@ -135,7 +137,7 @@ def fit_learners(
         about,
         torch.from_numpy(portfolio.prior),
         rows.unlabeled.shape[0],
-        tuple(learned.notes),
+        tuple(members.notes),
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
     return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)

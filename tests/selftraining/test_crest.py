@@ -52,6 +52,12 @@ def test_the_most_confident_pseudo_labels_of_each_class_are_chosen(alpha):
     assert (len(index) == 200) == (alpha == 0)
 
 
+def test_the_defaults_are_crests():
+    """One generation, which is no CReST at all, and alpha = 1/3."""
+    assert GenerationSchedule() == GenerationSchedule(generations=1, alpha=1 / 3)
+    assert Alignment().temperature == 0.5
+
+
 def test_the_steps_are_split():
     rule = GenerationSchedule(3)
     assert [rule.steps(100, g) for g in range(3)] == [34, 33, 33]

@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         measured["adjusted"] = {**stored["adjusted"], "test": again}
         pairs.append((again, stored["adjusted"]["test"]))
     show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
-    same = all(now["confusion"] == then["confusion"] for now, then in pairs)
+    same = all(fresh["confusion"] == then["confusion"] for fresh, then in pairs)
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0

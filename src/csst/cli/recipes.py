@@ -13,7 +13,7 @@ from csst.recipes import RECIPES
 def main(argv: Sequence[str]) -> int:
     table = Table("recipe", "what", "objective", "steps")
     for name, make in RECIPES.items():
-        made = make()
-        table.add_row(name, (make.__doc__ or "").strip().splitlines()[0], made.objective, str(made.training.steps))
+        base = make()
+        table.add_row(name, (make.__doc__ or "").strip().splitlines()[0], base.objective, str(base.training.steps))
     show(table)
     return 0

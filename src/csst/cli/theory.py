@@ -24,7 +24,7 @@ from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
-from csst.theory.words import sentences, shown
+from csst.theory.words import format_gamma, write_sentences
 from csst.training.evaluation import compute_logits, count_confusion
 
 
@@ -60,11 +60,11 @@ def main(argv: Sequence[str]) -> int:
         raise InputError("this task has no test examples: use --on validation")
     weights = run_weights(trainer, task, model, metrics, journal)
     model = model.to(trainer.engine.device)
-    found = diagnose(model, task, measured, weights, Effort(args.examples, args.draws, args.neighbors))
+    diagnosis = diagnose(model, task, measured, weights, Effort(args.examples, args.draws, args.neighbors))
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
-    print(f"measured on {found.examples} {part} examples, ± one standard error")
-    print("\n".join(sentences(found)))
+    print(f"measured on {diagnosis.examples} {part} examples, ± one standard error")
+    print("\n".join(write_sentences(diagnosis)))
     print("\n".join(["", *dual_lines(trainer, task, model, journal)]))
     return 0
 
@@ -86,7 +86,7 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     game = trainer.multipliers
     if not len(game.value):
         return ["The method's objective has no multipliers, so there is no second player to look at."]
-    found = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
+    diagnostics = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
     scores = compute_logits(
         model, task.validation.inputs, trainer.settings.training.evaluation_batch, trainer.engine.device
     )
@@ -94,16 +94,16 @@ def dual_lines(trainer: Any, task: Task, model: nn.Module, journal: list[dict[st
     fractions = torch.bincount(labels, minlength=task.classes).double() / len(labels)
     calibrated = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
     probs = torch.softmax(torch.from_numpy(calibrated) + fractions.log(), 1)
-    lines = [f"Multipliers over {found['updates']} updates:"]
+    lines = [f"Multipliers over {diagnostics['updates']} updates:"]
     for name, value in (("last", torch.tensor(journal[-1]["multipliers"])), ("average", average_multipliers(journal))):
         gap = duality_gap(game.objective, value, probs, task.validation.labels, scores.argmax(1))
         lines.append(
             f"  duality gap, {name + ' multipliers':<21} {gap.gap:.3f}   the best rule found against them is worth "
             f"{gap.best_response:.3f}, the classifier at its worst {gap.worst:.3f}"
         )
-    if found["entropy"] is not None:
-        lines.append(f"  {'payoffs that count':<34} {found['effective']:.1f} of {len(found['last'])}")
-    return [*lines, *(f"  ! {said}" for said in found["warnings"])]
+    if diagnostics["entropy"] is not None:
+        lines.append(f"  {'payoffs that count':<34} {diagnostics['effective']:.1f} of {len(diagnostics['last'])}")
+    return [*lines, *(f"  ! {warning}" for warning in diagnostics["warnings"])]
 
 
 def gaussian(argv: Sequence[str]) -> int:
@@ -131,8 +131,8 @@ def gaussian(argv: Sequence[str]) -> int:
         (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
         checked = check_assumptions(c, args.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
-        print(f"{title}")
-        print(f"  gamma = c({args.err:g}) = {shown(checked.gamma)}; gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
+        print(f"{title}\n  gamma = c({args.err:g}) = {format_gamma(checked.gamma)}; ", end="")
+        print(f"gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
         if checked.hold:
             print(f"  the theorem: err_w <= {checked.promise:.4f} |w|_1 for a perfect, perfectly consistent F*")
         else:

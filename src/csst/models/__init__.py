@@ -83,25 +83,25 @@ def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int) -
     """The network with weights drawn from the seed, whatever else uses torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = _built(model, input_shape, classes)
+        network = _build(model, input_shape, classes)
     if model.batchnorm_momentum:
-        for module in made.modules():
+        for module in network.modules():
             if isinstance(module, _BatchNorm):
                 module.momentum = model.batchnorm_momentum
-    return made
+    return network
 
 
-def _built(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     kind = model.name.split("-")[0].split(":")[0]
     if kind in MODELS:
         return MODELS[kind](model, input_shape, classes)
     if ":" in model.name:
-        made = load(model.name, "a model")(input_shape, classes)
-        if not isinstance(made, nn.Module):
-            raise InputError(f"{model.name} must return an nn.Module; found {type(made).__name__}")
-        if not input_shape and not isinstance(made, EncodesTexts):
+        network = load(model.name, "a model")(input_shape, classes)
+        if not isinstance(network, nn.Module):
+            raise InputError(f"{model.name} must return an nn.Module; found {type(network).__name__}")
+        if not input_shape and not isinstance(network, EncodesTexts):
             raise InputError(f"{model.name} must have an `encode`, a function from a list of texts to a tensor")
-        return made
+        return network
     names = ("mlp", "linear", "wrn-28-2", "hf:NAME")
     raise InputError(f"unknown model {model.name!r}{nearest(model.name, names) or '; models: ' + ', '.join(names)}")
 

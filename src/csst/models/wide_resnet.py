@@ -31,10 +31,10 @@ CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
 def parse(name: str) -> tuple[int, int]:
     """The depth and the width of a network's name: "wrn-28-2" -> (28, 2)."""
-    found = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
-    if found is None:
+    match = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
+    if match is None:
         raise InputError(f"a wide residual network is named wrn-DEPTH-WIDTH, such as wrn-28-2; found {name!r}")
-    depth, width = int(found[1]), int(found[2])
+    depth, width = int(match[1]), int(match[2])
     _check(depth, width)
     return depth, width
 

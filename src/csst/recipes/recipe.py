@@ -51,10 +51,10 @@ class Custom:
     def load(self, seed: int) -> Task:
         if ":" not in self.source:
             raise InputError("the custom recipe needs a dataset: csst train custom --data.source package.module:name")
-        made = load(self.source, "a dataset")(seed)
-        if not isinstance(made, Task):
-            raise InputError(f"{self.source} must return a csst.data.Task; found {type(made).__name__}")
-        return made
+        task = load(self.source, "a dataset")(seed)
+        if not isinstance(task, Task):
+            raise InputError(f"{self.source} must return a csst.data.Task; found {type(task).__name__}")
+        return task
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Recipe:
         name: which recipe this came from.
         method: how the network learns: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or
             package.module:name.
-        learner: network; or auto, linear or forest, which take seconds: see csst.CSSTClassifier. auto is the network
+        learner: network; or auto, or a name of csst.learners.LEARNERS, which take seconds. auto is the network
             where an encoder is fine-tuned or another method than csst is asked for.
         objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
         seed: of the split, the weights and the order of examples.
@@ -151,23 +151,23 @@ def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> R
     return override(recipe, values, where)
 
 
-def differences(one: dict[str, Any], other: dict[str, Any], where: str = "") -> list[str]:
+def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:
     """Where two recipes differ, as 'training.steps: 100 → 200'."""
-    found = []
-    for key in sorted({*one, *other}):
-        a, b = one.get(key), other.get(key)
+    changes = []
+    for key in sorted({*before, *after}):
+        a, b = before.get(key), after.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            found += differences(a, b, f"{where}{key}.")
+            changes += differences(a, b, f"{where}{key}.")
         elif a != b:
-            found.append(f"{where}{key}: {a} → {b}")
-    return found
+            changes.append(f"{where}{key}: {a} → {b}")
+    return changes
 
 
 def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
     """Stop if settings of a network were changed and no network is trained, which would ignore them."""
     if recipe.uses_network:
         return
-    unused = [one for one in differences(base.as_dict(), recipe.as_dict()) if one.startswith(NETWORK_SETTINGS)]
+    unused = [change for change in differences(base.as_dict(), recipe.as_dict()) if change.startswith(NETWORK_SETTINGS)]
     if unused:
         raise InputError(
             f"learner {recipe.learner} trains no network, which these settings are for ({'; '.join(unused[:5])}): add "
@@ -178,10 +178,10 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
 def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
     """A recipe by name, or by `package.module:name` of a function that returns one."""
     if ":" in name:
-        made = load(name, "a recipe")()
-        if not isinstance(made, Recipe):
-            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(made).__name__}")
-        return replace(made, name=name)
+        recipe = load(name, "a recipe")()
+        if not isinstance(recipe, Recipe):
+            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(recipe).__name__}")
+        return replace(recipe, name=name)
     if name not in known:
         raise InputError(f"unknown recipe {name!r}{nearest(name, known) or '; recipes: ' + ', '.join(known)}")
     return known[name]()

@@ -95,8 +95,8 @@ def execute(
     except Interrupted as stop:
         if saved_at != trainer.step:
             checkpoint()
-        said = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
-        raise Interrupted(stop.number, said) from None
+        sentence = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
+        raise Interrupted(stop.number, sentence) from None
     except Diverged as error:
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
@@ -194,7 +194,7 @@ def load_task(recipe: Recipe) -> Task:
 def begin_training(recipe: Recipe) -> Generations:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
-    learner = Network(lambda: network(recipe, task), recipe.method, recipe.settings)
+    learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings)
     training = learner.start(task, recipe.bind_objective(task.class_names), recipe.seed)
     assert isinstance(training, Generations)
     return training
@@ -205,7 +205,7 @@ def assemble(recipe: Recipe) -> Trainer:
     return begin_training(recipe).trainer
 
 
-def network(recipe: Recipe, task: Task) -> nn.Module:
+def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """The untrained model of a recipe."""
     model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():

@@ -79,10 +79,10 @@ class Run:
         return self.folder / name
 
     def recipe(self) -> dict[str, Any]:
-        found = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
-        if not isinstance(found, dict):
+        settings = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
+        if not isinstance(settings, dict):
             raise InputError(f"{self.path('recipe.yaml')} holds no settings: restore it, or start a new run")
-        return found
+        return settings
 
     @property
     def is_complete(self) -> bool:
@@ -192,8 +192,8 @@ class Run:
                 wrong.append(str(error))
                 continue
             if state is not None:
-                for said in wrong:
-                    warnings.warn(f"{said}; going on from {name}, the one before it", stacklevel=2)
+                for sentence in wrong:
+                    warnings.warn(f"{sentence}; going on from {name}, the one before it", stacklevel=2)
                 return state
         if wrong:
             raise InputError(

@@ -117,7 +117,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     """A fitted rule for metrics.json: what it is expected to give, its test numbers, and what rules could trade off."""
     objective, prior = fitted.objective, fitted.estimate.confusion.prior.numpy()
     drawn = trace_frontier(fitted.evidence, prior, objective, fitted.rule.undo)
-    found = {
+    described = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
         "validation": {
@@ -130,8 +130,8 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
         "trades": describe_trades(drawn),
     }
     if "test" in outputs.parts:
-        found["test"] = measured(outputs.counts("test", fitted), objective)
-    return found
+        described["test"] = measured(outputs.counts("test", fitted), objective)
+    return described
 
 
 def describe_trades(frontier: Frontier) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Labelers: the model's probabilities on weak views → the target for strong views.
 
-A labeler is any callable (probs (B, K), index (B,)) -> target, class indices (B,) or distributions (B, K).
+A labeler is any callable (probs (B, K), index (B,)) -> target, class indices (B,) or distributions (B, K). One that
+remembers something between steps is a `StatefulPart` as well.
 """
 
 from __future__ import annotations

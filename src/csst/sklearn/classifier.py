@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
@@ -36,7 +37,10 @@ from csst.sklearn.parameters import (
     refuse_network_settings,
 )
 from csst.sklearn.summary import summary
+from csst.statistics.evidence import SMALLEST_PROBABILITY
 from csst.statistics.expectation import estimate_intervals
+from csst.statistics.shift import estimate_prior
+from csst.statistics.suggestion import allocate_labels, rank_rows
 from csst.training.records import Record
 
 
@@ -147,6 +151,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 deployment_prior=self.deployment_prior,
                 inputs=inputs,
                 seed=seed,
+                rounds=settings.fitting.rounds,
+                tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
             )
         for note in self.fit_.full_details.notes:
@@ -236,6 +242,28 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return summary(
             self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.learner_name
         )
+
+    def suggest(self, X_pool: Any, n: int) -> np.ndarray:
+        """Rows of the pool to label next, the first first: those of the classes that may be the worst.
+
+        See `csst.statistics.suggestion` for the rule. Label all of them, or as many of the first as can be paid for.
+
+        Args:
+            X_pool: rows without labels, such as those of the fit.
+            n: how many.
+
+        Returns:
+            Indices of rows of X_pool, (n,).
+        """
+        check_is_fitted(self)
+        probs = self.predict_proba(X_pool)
+        if not 1 <= n <= len(probs):
+            raise InputError(f"n must be from 1 to the {len(probs)} rows of X_pool; found {n}")
+        estimate = self.fit_.expected
+        scores = np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(estimate.confusion.prior.numpy())
+        labeled = np.array(self.labeled_counts_) / sum(self.labeled_counts_)
+        posterior = softmax(scores + np.log(estimate_prior(scores, labeled)), axis=1)
+        return rank_rows(posterior, allocate_labels(estimate), n, self.seed_)
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""

@@ -59,17 +59,17 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
     seen = objective.slack(confusion)
     if not len(seen):
         return []
-    found = torch.stack([objective.slack(Confusion.from_counts(one)) for one in bootstrap_counts(counts, DRAWS)])
+    draws = torch.stack([objective.slack(Confusion.from_counts(sample)) for sample in bootstrap_counts(counts, DRAWS)])
     tail = (1 - level) / 2 / len(seen)
-    a, b = torch.quantile(found, torch.tensor([tail, 1 - tail], dtype=found.dtype), dim=0)
-    reach = WIDER * NormalDist().inv_cdf(1 - tail) * found.std(0)
-    low = torch.stack([a, 2 * seen - b, seen - reach, found.mean(0) - reach]).amin(0)
-    high = torch.stack([b, 2 * seen - a, seen + reach, found.mean(0) + reach]).amax(0)
+    a, b = torch.quantile(draws, torch.tensor([tail, 1 - tail], dtype=draws.dtype), dim=0)
+    reach = WIDER * NormalDist().inv_cdf(1 - tail) * draws.std(0)
+    low = torch.stack([a, 2 * seen - b, seen - reach, draws.mean(0) - reach]).amin(0)
+    high = torch.stack([b, 2 * seen - a, seen + reach, draws.mean(0) + reach]).amax(0)
     names = constraint_names(objective, confusion, len(seen))
     return [SlackInterval(*each) for each in zip(names, seen.tolist(), low.tolist(), high.tolist(), strict=True)]
 
 
 def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> dict[str, Any]:
     """The intervals of metrics.json: of the class rates, and of the slack of every constraint."""
-    constraints = [one.as_dict() for one in slack_intervals(objective, counts, level)]
+    constraints = [interval.as_dict() for interval in slack_intervals(objective, counts, level)]
     return {**intervals(counts, level), "constraints": constraints}

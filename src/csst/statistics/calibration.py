@@ -52,10 +52,10 @@ def calibration_loss(
     logits = temperature * scores
     logits += bias
     logits -= logits.max(1, keepdims=True)
-    own = logits[rows, labels]
+    label_logits = logits[rows, labels]
     error = np.exp(logits, out=logits)
     totals = error.sum(1)
-    value = weights @ (np.log(totals) - own) + ridge / 2 * (parameters @ parameters)
+    value = weights @ (np.log(totals) - label_logits) + ridge / 2 * (parameters @ parameters)
     error *= (weights / totals)[:, None]
     error[rows, labels] -= weights
     along_temperature = temperature * np.einsum("ij,ij->", error, scores)

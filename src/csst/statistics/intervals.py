@@ -69,8 +69,10 @@ def recall_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
 
 def minimum_interval(intervals: Sequence[Interval]) -> Interval:
     """The interval of the minimum, from simultaneous intervals; n is that of the class that sets its low end."""
-    weakest = min(intervals, key=lambda one: one.low)
-    return Interval(min(one.estimate for one in intervals), weakest.low, min(one.high for one in intervals), weakest.n)
+    weakest = min(intervals, key=lambda each: each.low)
+    return Interval(
+        min(each.estimate for each in intervals), weakest.low, min(each.high for each in intervals), weakest.n
+    )
 
 
 def coverage_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
@@ -100,7 +102,7 @@ def intervals(counts: Tensor, level: float = 0.95) -> dict[str, Any]:
         "level": level,
         "min_recall": minimum_interval(recall).as_dict(),
         "min_coverage": minimum_interval(coverage).as_dict(),
-        "recall": [one.as_dict() for one in recall],
-        "coverage": [one.as_dict() for one in coverage],
-        "precision": [one.as_dict() if one is not None else None for one in precision],
+        "recall": [interval.as_dict() for interval in recall],
+        "coverage": [interval.as_dict() for interval in coverage],
+        "precision": [interval.as_dict() if interval is not None else None for interval in precision],
     }

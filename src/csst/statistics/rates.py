@@ -87,9 +87,9 @@ class RateEstimate:
             return "there are no unlabeled rows: the rates are the labels' counts, drawn to what the model expects"
         k = int(np.abs(self.differences).argmax())
         name = k if class_names is None else repr(class_names[k])
-        own, expected = self.labeled_rates[k, k], self.unlabeled_rates[k, k]
+        counted, expected = self.labeled_rates[k, k], self.unlabeled_rates[k, k]
         apart = (
-            f"the recall of class {name} is {own:.2f} by its {self.n[k]} labels and {expected:.2f} by the "
+            f"the recall of class {name} is {counted:.2f} by its {self.n[k]} labels and {expected:.2f} by the "
             f"{self.unlabeled:,} unlabeled rows"
         )
         if self.dispersion > DISAGREEMENT or abs(self.differences[k]) > FAR_APART:

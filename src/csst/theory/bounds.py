@@ -191,7 +191,7 @@ def check_assumptions(
             f"err_w(F_pl) + err_w(F*) = {err_pl + err_star:.3f} exceeds |w|_1 = {total:.3f}: the labeler is too wrong"
         )
     fraction = min((err_pl + err_star) / total, 1.0)
-    found = c(fraction) if fraction > 0 else math.inf
+    factor = c(fraction) if fraction > 0 else math.inf
     if 2 * floor >= total / GAMMA:
         against.append(
             f"no classifier has err_w below {floor:.3f} with these weights, so p_w is at least {2 * floor / total:.2f} "
@@ -201,15 +201,15 @@ def check_assumptions(
         against.append(
             f"p_w = {fraction:.3f} is at least 1/3, so gamma <= 1/p_w cannot exceed 3: the labeler is too wrong"
         )
-    elif not found > GAMMA:
-        against.append(f"gamma = {found:.2f} is not above 3: sets as large as the mistakes do not expand enough")
-    promise = theorem_bound(found, err_pl, err_star, consistency_star) if found > 1 else None
+    elif not factor > GAMMA:
+        against.append(f"gamma = {factor:.2f} is not above 3: sets as large as the mistakes do not expand enough")
+    promise = theorem_bound(factor, err_pl, err_star, consistency_star) if factor > 1 else None
     if not against and promise is not None and promise >= err_pl:
         against.append(
             f"err_w(F*) = {err_star:.3f} and R_B,w(F*) = {consistency_star:.3f} are not negligible beside "
             f"err_w(F_pl) = {err_pl:.3f}: the bound {promise:.3f} is no improvement"
         )
-    return Assumptions(fraction, found, promise, tuple(against))
+    return Assumptions(fraction, factor, promise, tuple(against))
 
 
 def _at_least_0(**values: float) -> None:

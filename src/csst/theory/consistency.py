@@ -87,8 +87,8 @@ def weighted_consistency_error(
                 view = around.views(original, generator)
                 flipped |= predict(model, view) != label
                 if around.radius > 0:
-                    point, own = as_floats(view).to(device_of(model)), label.to(device_of(model))
-                    flipped |= attack(model, point, own, around.radius, around.steps)[0].cpu() != label
+                    point, target = as_floats(view).to(device_of(model)), label.to(device_of(model))
+                    flipped |= attack(model, point, target, around.radius, around.steps)[0].cpu() != label
             changed.append(flipped)
     happens = torch.cat(changed)
     value, error = weighted_rate(happens, y, weights)

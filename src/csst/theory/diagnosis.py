@@ -94,7 +94,7 @@ def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effo
     order = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))
     index = order[: effort.examples].sort().values
     x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
-    own, weak = _predictions(model, task, x, seed + 1)
+    plain, weak = _predictions(model, task, x, seed + 1)
     consistency = None
     if isinstance(task.strong, IndexedView):
         skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
@@ -106,9 +106,9 @@ def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effo
             skipped.append(f"R_B,w and the graph of views: {error}")
     masses = sampling_weights(weights, y)
     graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbors, seed)
-    sets = [(weak != y).numpy(), (own != y).numpy(), *((own == k).numpy() for k in own.unique().tolist())]
+    sets = [(weak != y).numpy(), (plain != y).numpy(), *((plain == k).numpy() for k in plain.unique().tolist())]
     expansions = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
-    err_pl, err, floor = measured_error(weak, y, weights), measured_error(own, y, weights), least_error(weights)
+    err_pl, err, floor = measured_error(weak, y, weights), measured_error(plain, y, weights), least_error(weights)
     clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
     best = max(
         (_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in expansions.items()), key=_outlook
@@ -116,7 +116,7 @@ def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effo
     at, steady = best.fraction, consistency.value if consistency is not None else 0.0
     least = min(expansions.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
     seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
-    disagreement = weighted_rate(own != weak, y, weights)
+    disagreement = weighted_rate(plain != weak, y, weights)
     bound = None
     if consistency is not None and seen.gamma > 1 and math.isfinite(seen.gamma):
         bound = classifier_bound(seen.gamma, disagreement[0], steady, steady, err_pl[0], err[0])
@@ -142,13 +142,13 @@ def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effo
 
 def _predictions(model: nn.Module, task: Task, x: Chosen, seed: int) -> tuple[Tensor, Tensor]:
     """The classes of the examples as they are (F) and of a weak view of each (F_pl)."""
-    generator, own, weak = torch.Generator().manual_seed(seed), [], []
+    generator, plain, weak = torch.Generator().manual_seed(seed), [], []
     with evaluating(model):
         for part in torch.arange(len(x)).split(BATCH):
             batch = x[part]
-            own.append(predict(model, batch))
+            plain.append(predict(model, batch))
             weak.append(predict(model, task.weak(batch, generator)))
-    return torch.cat(own), torch.cat(weak)
+    return torch.cat(plain), torch.cat(weak)
 
 
 def _graphs(model: nn.Module, task: Task, x: Chosen, draws: int, k: int, seed: int) -> dict[str, Any]:

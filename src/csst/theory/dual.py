@@ -55,9 +55,9 @@ def dual_diagnostics(
     lam, phi, size = _history(journal)
     shared = _shared(lam, simplex_mask)
     names = list(labels) if labels is not None and len(labels) == lam.shape[1] else _numbered(lam.shape[1])
-    found: dict[str, Any] = {"updates": len(lam), "warnings": []}
+    diagnostics: dict[str, Any] = {"updates": len(lam), "warnings": []}
     if not lam.shape[1] or not len(lam):
-        return found  # an objective without worst case or constraint: nobody plays against the classifier
+        return diagnostics  # an objective without worst case or constraint: nobody plays against the classifier
     weight = size / size.sum() if size.sum() > 0 else np.full(len(lam), 1 / len(lam))
     average, last = weight @ lam, lam[-1]
     mean_payoff = weight @ phi
@@ -67,7 +67,7 @@ def dual_diagnostics(
     swing = half.max(0) - half.min(0)
     scale = max(float(last.sum()), float(average.sum()), 1e-12)
     entropy = _entropy(last[shared]) if shared.sum() > 1 else None
-    found |= {
+    diagnostics |= {
         "last": last.tolist(),
         "average": average.tolist(),
         "average_to_last": float(np.abs(average - last).sum() / 2 / scale),
@@ -81,8 +81,8 @@ def dual_diagnostics(
         "shared": int(shared.sum()),
         "last_move": float(np.abs(lam[-1] - lam[-2]).sum() / 2) if len(lam) > 1 else 0.0,
     }
-    found["warnings"] = _warnings(found, names, swing / scale, np.where(shared, last, 0), scale)
-    return found
+    diagnostics["warnings"] = _warnings(diagnostics, names, swing / scale, np.where(shared, last, 0), scale)
+    return diagnostics
 
 
 @dataclass(frozen=True)
@@ -120,22 +120,22 @@ def duality_gap(
     least 1).
     """
     values = as_float64(multipliers, "the multipliers").detach().cpu()
-    given = as_float64(probs, "probs").detach().cpu()
-    if given.ndim != 2 or len(given) != len(labels):
-        raise InputError(f"probs need one row per label; found {tuple(given.shape)} for {len(labels)} labels")
-    classes = given.shape[1]
-    at_hand = _confusion(labels, given.argmax(1) if predictions is None else predictions, classes)
+    posterior = as_float64(probs, "probs").detach().cpu()
+    if posterior.ndim != 2 or len(posterior) != len(labels):
+        raise InputError(f"probs need one row per label; found {tuple(posterior.shape)} for {len(labels)} labels")
+    classes = posterior.shape[1]
+    at_hand = _confusion(labels, posterior.argmax(1) if predictions is None else predictions, classes)
     objective = objective.bind_prior(at_hand.prior)
     gain = gain_matrix(objective, values, at_hand, at_hand.prior, "evaluation").matrix
-    response = _confusion(labels, (given @ gain).argmax(1), classes)
-    now = float(lagrangian(objective, values, at_hand))
-    best = max(now, float(lagrangian(objective, values, response)))
+    response = _confusion(labels, (posterior @ gain).argmax(1), classes)
+    current = float(lagrangian(objective, values, at_hand))
+    best = max(current, float(lagrangian(objective, values, response)))
     limit = (
         max(1.0, 2 * float(values.max())) if largest_multiplier is None and len(values) else largest_multiplier or 0.0
     )
     missed = objective.slack(at_hand).clamp(max=0)
-    worst = min(now, float(objective.value(at_hand) + limit * missed.sum()))
-    return DualityGap(best - worst, best, now, worst, -float(missed.min()) if len(missed) else 0.0)
+    worst = min(current, float(objective.value(at_hand) + limit * missed.sum()))
+    return DualityGap(best - worst, best, current, worst, -float(missed.min()) if len(missed) else 0.0)
 
 
 def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:
@@ -148,35 +148,35 @@ def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:
 
 
 def _warnings(
-    found: dict[str, Any], names: list[str], swing: np.ndarray, worst_case: np.ndarray, scale: float
+    numbers: dict[str, Any], names: list[str], swing: np.ndarray, worst_case: np.ndarray, scale: float
 ) -> list[str]:
-    said = []
-    if found["updates"] >= FEWEST and found["turning"] > TURNING and swing.max() > SWING:
+    warnings = []
+    if numbers["updates"] >= FEWEST and numbers["turning"] > TURNING and swing.max() > SWING:
         at = int(swing.argmax())
-        said.append(
-            f"the multipliers oscillate: over the last half of the run {found['turning']:.0%} of their movement "
+        warnings.append(
+            f"the multipliers oscillate: over the last half of the run {numbers['turning']:.0%} of their movement "
             f"was undone, and the one of {names[at]} swung by {swing[at]:.0%} of their sum: lower dual.step_size, or "
             "let it decay (dual.schedule linear)"
         )
-    if found["entropy"] is not None and found["entropy"] < ENTROPY:
+    if numbers["entropy"] is not None and numbers["entropy"] < ENTROPY:
         at = int(worst_case.argmax())
-        said.append(
-            f"the multipliers have collapsed on {names[at]}: only {found['effective']:.1f} of {found['shared']} "
+        warnings.append(
+            f"the multipliers have collapsed on {names[at]}: only {numbers['effective']:.1f} of {numbers['shared']} "
             "payoffs count for the classifier now, and the others need many updates to come back: lower "
             "dual.step_size, or update less often (dual.steps_per_update)"
         )
-    if found["updates"] >= FEWEST and found["average_to_last"] > APART:
-        said.append(
-            f"the last multipliers are {found['average_to_last']:.0%} away from their average over the run; theory "
-            f"speaks of the average: the mixture of all models has smallest payoff {found['payoff_average']:.3f}, "
-            f"the last model {found['payoff_last']:.3f}"
+    if numbers["updates"] >= FEWEST and numbers["average_to_last"] > APART:
+        warnings.append(
+            f"the last multipliers are {numbers['average_to_last']:.0%} away from their average over the run; theory "
+            f"speaks of the average: the mixture of all models has smallest payoff {numbers['payoff_average']:.3f}, "
+            f"the last model {numbers['payoff_last']:.3f}"
         )
-    if found["updates"] >= FEWEST and found["last_move"] > MOVING * scale:
-        said.append(
-            f"the multipliers were still moving when the run ended (last move {found['last_move'] / scale:.1%} of "
+    if numbers["updates"] >= FEWEST and numbers["last_move"] > MOVING * scale:
+        warnings.append(
+            f"the multipliers were still moving when the run ended (last move {numbers['last_move'] / scale:.1%} of "
             "their sum): train longer, or let the step size decay"
         )
-    return said
+    return warnings
 
 
 def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -196,10 +196,10 @@ def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarr
 
 def _shared(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> np.ndarray:
     if simplex_mask is not None:
-        given = np.asarray(simplex_mask, bool)
-        if given.shape != lam.shape[1:]:
-            raise InputError(f"simplex_mask needs one entry per multiplier; found {len(given)} for {lam.shape[1]}")
-        return given
+        mask = np.asarray(simplex_mask, bool)
+        if mask.shape != lam.shape[1:]:
+            raise InputError(f"simplex_mask needs one entry per multiplier; found {len(mask)} for {lam.shape[1]}")
+        return mask
     return np.full(lam.shape[1], bool(lam.size) and _sums_to_1(lam))
 
 

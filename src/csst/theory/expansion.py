@@ -99,8 +99,8 @@ def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
 
     It is the largest such function: components moved far apart attain it.
     """
-    given = tuple(float(s) for s in fractions)
-    return Combined((GaussianExpansion(h),) * len(given), given)
+    parts = tuple(float(s) for s in fractions)
+    return Combined((GaussianExpansion(h),) * len(parts), parts)
 
 
 @dataclass(frozen=True, eq=False)

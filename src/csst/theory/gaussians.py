@@ -58,10 +58,10 @@ def bayes_bounds(centers: Any, weights: Any, d: float, r: float) -> Bayes:
     if len(places) != len(w):
         raise InputError(f"each center needs one weight; found {len(places)} centers and {len(w)} weights")
     error = consistency = 0.0
-    for i, own in enumerate(places):
+    for i, place in enumerate(places):
         for j, other in enumerate(places):
             if i != j:
-                b = boundary(float(np.linalg.norm(own - other)), float(w[i]), float(w[j]), d)
+                b = boundary(float(np.linalg.norm(place - other)), float(w[i]), float(w[j]), d)
                 error += float(w[i] * ndtr(-np.sqrt(d) * b))
                 consistency += float(w[i] * ndtr(-np.sqrt(d) * (b - r)))
     return Bayes(error, consistency)

@@ -48,17 +48,17 @@ def read_npz_images(path: str) -> Stored:
 
 def read_cifar(path: str, classes: int = 0) -> Stored:
     """CIFAR-10 or CIFAR-100 from the official python version: its folder, or the one above it."""
-    found = {}
+    places = {}
     for name, (_, _, meta, _) in CIFAR.items():
         folders = [folder for folder in (Path(path), Path(path, name)) if (folder / meta).is_file()]
         if folders and (not classes or f"-{classes}-" in name):
-            found[name] = folders[0]
-    if len(found) != 1:
+            places[name] = folders[0]
+    if len(places) != 1:
         raise InputError(
             f"{path!r} must be or hold one of the folders {' and '.join(CIFAR)} of CIFAR's python version; "
-            + ("found both: say classes = 10 or classes = 100" if found else f"found none{_with(classes)}")
+            + ("found both: say classes = 10 or classes = 100" if places else f"found none{_with(classes)}")
         )
-    ((name, folder),) = found.items()
+    ((name, folder),) = places.items()
     train, test, meta, key = CIFAR[name]
     missing = [file for file in (*train, test) if not (folder / file).is_file()]
     if missing:

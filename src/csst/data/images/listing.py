@@ -35,13 +35,13 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
     root = _folder(path)
     others = {os.path.realpath(other) for other in without if other}
     entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
-    found, loose = {}, []
+    images, loose = {}, []
     for entry in entries:
         place = os.path.join(root, entry)
         if os.path.isdir(place):
             if os.path.realpath(place) not in others:
                 _refuse_link(place)
-                found[entry] = list(_images(place, root))
+                images[entry] = list(_images(place, root))
         elif entry.lower().endswith(SUFFIXES):
             loose.append(entry)
     if loose:
@@ -49,12 +49,12 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
             f"{len(loose)} images, such as {loose[0]!r}, lie in {path} itself and so in no class: "
             "move them into class folders, or give a folder of them as unlabeled_path"
         )
-    names = _class_names(found, path)
-    empty = [name for name in names if not found[name]]
+    names = _class_names(images, path)
+    empty = [name for name in names if not images[name]]
     if empty:
         raise InputError(f"every class folder needs images; {empty} in {path} have none: add some or remove the folder")
-    paths = [file for name in names for file in found[name]]
-    return Files(paths, _relative(paths, root), [c for c, name in enumerate(names) for _ in found[name]]), names
+    paths = [file for name in names for file in images[name]]
+    return Files(paths, _relative(paths, root), [c for c, name in enumerate(names) for _ in images[name]]), names
 
 
 def unlabeled_files(path: str) -> Files:
@@ -104,8 +104,8 @@ def refuse_twice(files: Files) -> None:
         seen.add(file)
 
 
-def _class_names(found: Iterable[str], where: str) -> tuple[str, ...]:
-    names = tuple(sorted(found))
+def _class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
+    names = tuple(sorted(words))
     if len(names) < 2:
         raise InputError(f"at least 2 classes are needed; {where} has {len(names)}: {list(names)}")
     first: dict[str, str] = {}

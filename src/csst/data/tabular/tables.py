@@ -35,8 +35,8 @@ def learn_columns(table: Any) -> Columns:
     """The columns of a frame or array; texts, booleans and categorical types are categories."""
     if is_frame(table):
         names = tuple(str(name) for name in table.columns)
-        found = {at: _categories(column_of(table, at), names[at]) for at in range(len(names))}
-        return Columns(names, {at: known for at, known in found.items() if known is not None}, len(names))
+        categories = {at: _categories(column_of(table, at), names[at]) for at in range(len(names))}
+        return Columns(names, {at: known for at, known in categories.items() if known is not None}, len(names))
     return Columns(None, {}, int(table.shape[1]))
 
 
@@ -83,20 +83,20 @@ def _categories(values: np.ndarray, name: str) -> tuple[Any, ...] | None:
     if values.dtype.kind not in "bOUST":
         raise InputError(f"column {name!r} must hold numbers or categories; found {values.dtype}: convert it first")
     try:
-        found = {_key(value) for value in values.tolist()}
+        distinct = {_key(value) for value in values.tolist()}
     except TypeError:
         raise InputError(f"column {name!r} must hold numbers or categories; found lists or other objects") from None
-    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in found - {None}]
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in distinct - {None}]
     if values.dtype.kind == "O" and numbers and all(numbers):
         return None  # numbers in a column of objects
-    if len(set(map(str, found))) < len(found):
+    if len(set(map(str, distinct))) < len(distinct):
         raise InputError(f"column {name!r} mixes types, such as 1 and '1': make it all numbers or all texts")
-    if len(found) > MOST_CATEGORIES:
+    if len(distinct) > MOST_CATEGORIES:
         raise InputError(
-            f"column {name!r} has {len(found)} categories, more than {MOST_CATEGORIES}: drop it, group them, or give "
-            "texts to an encoder"
+            f"column {name!r} has {len(distinct)} categories, more than {MOST_CATEGORIES}: drop it, group them, or "
+            "give texts to an encoder"
         )
-    return tuple(sorted(found, key=lambda value: (value is not None, str(type(value)), str(value))))
+    return tuple(sorted(distinct, key=lambda value: (value is not None, str(type(value)), str(value))))
 
 
 def _key(value: Any) -> Any:
@@ -139,17 +139,11 @@ def is_sparse(values: Any) -> bool:
 
 
 def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, without a copy of the whole."""
-    count, width = rows.shape
-    total, squares, shift = np.zeros(width), np.zeros(width), np.zeros(width)
-    if is_sparse(rows):
-        total = np.asarray(rows.sum(0), dtype=np.float64).ravel()
-        squares = np.asarray(rows.multiply(rows).sum(0), dtype=np.float64).ravel()
-    else:
-        shift = np.asarray(rows[0], dtype=np.float64)  # so that large values with a small spread keep it
-        for start in range(0, count, CHUNK):
-            part = rows[start : start + CHUNK].astype(np.float64) - shift
-            total += part.sum(0)
-            squares += np.square(part).sum(0)
-    mean = total / count
-    return mean + shift, np.sqrt(np.maximum(squares / count - mean**2, 0))
+    """Mean and standard deviation of every column, (D,) each, without a copy of the whole in float64."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=not is_sparse(rows))
+    source = rows.tocsr() if is_sparse(rows) else rows
+    for start in range(0, source.shape[0], CHUNK):
+        scaler.partial_fit(source[start : start + CHUNK].astype(np.float64))
+    return scaler.mean_, np.sqrt(scaler.var_)

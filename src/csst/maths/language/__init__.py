@@ -50,11 +50,11 @@ def objective(
     if metric_prior not in (None, *METRIC_PRIORS):
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {metric_prior!r}")
     if re.fullmatch(r"[\w.]+:\w+", text.strip()):
-        found = load(text.strip(), "an objective")
-        made = found() if isinstance(found, type) else found
-        if not isinstance(made, Objective):
-            raise InputError(f"{text} must be a csst.Objective; found {type(made).__name__}")
-        return objective(made, class_names=class_names, groups=groups)
+        loaded = load(text.strip(), "an objective")
+        instance = loaded() if isinstance(loaded, type) else loaded
+        if not isinstance(instance, Objective):
+            raise InputError(f"{text} must be a csst.Objective; found {type(instance).__name__}")
+        return objective(instance, class_names=class_names, groups=groups)
     words = ALIASES.get(text.strip(), text)
     if re.fullmatch(r"\s*[\w]+(-[\w]+)+\s*", words):
         raise ObjectiveError(

@@ -53,10 +53,10 @@ def _members(name: str, members: Any, names: tuple[str, ...] | None, classes: in
         raise InputError(f"a group's name must be a word such as head; found {name!r}")
     if isinstance(members, str) or not hasattr(members, "__iter__"):
         raise InputError(f"group {name!r} must be a list of classes; found {members!r}")
-    found = tuple(_class_index(m if isinstance(m, str) else int(m), names, classes) for m in members)
-    if not found or len(set(found)) != len(found):
-        raise InputError(f"group {name!r} must name at least one class and none twice; found {list(found)}")
-    return found
+    indices = tuple(_class_index(m if isinstance(m, str) else int(m), names, classes) for m in members)
+    if not indices or len(set(indices)) != len(indices):
+        raise InputError(f"group {name!r} must name at least one class and none twice; found {list(indices)}")
+    return indices
 
 
 def _class_index(reference: int | str, names: tuple[str, ...] | None, classes: int | None) -> int:

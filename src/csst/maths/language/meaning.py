@@ -75,12 +75,12 @@ def members(index: int | str | Group, node: Node, binding: Binding, text: str, m
     try:
         if not isinstance(index, Group):
             return [binding.class_index(index)]
-        found = binding.group(index.name)
-        if found is not None:
-            bad = [m for m in found if binding.classes is not None and m >= binding.classes]
+        indices = binding.group(index.name)
+        if indices is not None:
+            bad = [m for m in indices if binding.classes is not None and m >= binding.classes]
             if bad:
                 raise InputError(f"group {index.name!r} names classes {bad}, beyond 0 .. {(binding.classes or 0) - 1}")
-            return list(found)
+            return list(indices)
         if may_wait and index.name in ("head", "tail"):
             return []
         known = [name for name, _ in binding.groups]
@@ -134,9 +134,9 @@ def at_class(node: Node, k: int, binding: Binding) -> Node:
         whole = node.index is None and node.name != "accuracy"
         return replace(node, index=binding.named(k)) if whole else node
     if isinstance(node, Each):
-        found = binding.group(node.group)
-        assert found is not None
-        return Metric(node.metric, binding.named(found[k]))
+        indices = binding.group(node.group)
+        assert indices is not None
+        return Metric(node.metric, binding.named(indices[k]))
     if isinstance(node, Negative):
         return replace(node, of=at_class(node.of, k, binding))
     if isinstance(node, Sum):

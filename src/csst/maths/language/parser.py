@@ -146,8 +146,8 @@ class Parser:
         if token.kind == "name":
             return self.word(token)
         self.at -= 1
-        found = "the sentence ends" if token.kind == "end" else f"found {token.text!r}"
-        raise self.error(f"expected a metric, a function or a number here; {found}", token)
+        what = "the sentence ends" if token.kind == "end" else f"found {token.text!r}"
+        raise self.error(f"expected a metric, a function or a number here; {what}", token)
 
     def word(self, token: Token) -> Node:
         name = token.text
@@ -207,9 +207,9 @@ class Parser:
         return self.tokens[self.at]
 
     def take(self, text: str) -> bool:
-        found = self.now.kind == "op" and self.now.text == text
-        self.at += found
-        return found
+        is_there = self.now.kind == "op" and self.now.text == text
+        self.at += is_there
+        return is_there
 
     def expect(self, text: str, why: str) -> Token:
         if not self.take(text):

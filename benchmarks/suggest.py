@@ -1,0 +1,95 @@
+"""50 suggested labels against 50 random ones: python benchmarks/suggest.py --data-dir DIR [--seeds 10]
+
+A fit on the small budget of `versus.py`; then 50 rows of the unlabeled ones get their label, once as
+`CSSTClassifier.suggest` says and once at random, and both are fitted anew. The lowest class recall on test rows. Every
+measured line is kept in benchmarks/results/suggest.jsonl and never computed again. Writes results/suggest.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from few_label_sets import CACHE, load
+from threadpoolctl import threadpool_limits
+from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
+
+from csst import CSSTClassifier
+
+SETS, BOUGHT = ("digits", "cifar10_features"), 50
+#: the quickest of the default
+LEARNER = "linear"
+RESULTS = Path(__file__).parent / "results"
+
+
+def measure(name: str, seed: int, data_dir: Path | None) -> dict[str, Any]:
+    split = load(name, seed, data_dir, BUDGETS["small"][name], PLANS[name], CACHE)
+
+    def fit(bought: np.ndarray) -> Any:
+        rest = np.setdiff1d(np.arange(len(split.x_unlabeled)), bought)
+        rows = np.vstack([split.x_labeled, split.x_unlabeled[bought]])
+        labels = np.concatenate([split.y_labeled, split.y_unlabeled[bought]])
+        model = CSSTClassifier(learner=LEARNER, random_state=seed)
+        return model.fit(rows, labels, X_unlabeled=split.x_unlabeled[rest])
+
+    def find_lowest(model: Any) -> float:
+        predicted = model.predict(split.x_test)
+        return min(float((predicted[split.y_test == c] == c).mean()) for c in range(split.classes))
+
+    first = fit(np.zeros(0, dtype=int))
+    suggested = first.suggest(split.x_unlabeled, BOUGHT)
+    drawn = np.random.default_rng(seed).permutation(len(split.x_unlabeled))[:BOUGHT]
+    return {
+        "set": name,
+        "seed": seed,
+        "before": find_lowest(first),
+        "random": find_lowest(fit(drawn)),
+        "suggested": find_lowest(fit(suggested)),
+    }
+
+
+def write_report(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for name in SETS:
+        own = [line for line in lines if line["set"] == name]
+        if own:
+            apart = [line["suggested"] - line["random"] for line in own]
+            values = [format_mean(line[key] for line in own) for key in ("before", "random", "suggested")]
+            rows.append([name, *values, f"{np.mean(apart):+.3f} ± {compute_error(apart):.3f}", str(len(own))])
+    head = ("set", "before", f"{BOUGHT} random labels", f"{BOUGHT} suggested labels", "suggested − random", "seeds")
+    about = (
+        "Lowest class recall on test rows, mean over seeds ± its standard error, of the small budget of labels "
+        f"(versus.md) and of {BOUGHT} more; learner {LEARNER!r}. Written by `benchmarks/suggest.py`."
+    )
+    return f"# Which labels to buy next\n\n{about}\n\n{format_table(head, rows)}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    options = parser.parse_args()
+    file = RESULTS / "suggest.jsonl"
+    lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        for seed in range(options.start, options.start + options.seeds):
+            for name in SETS:
+                if any((line["set"], line["seed"]) == (name, seed) for line in lines):
+                    continue
+                lines.append(measure(name, seed, options.data_dir))
+                print(lines[-1], flush=True)
+                with file.open("a") as out:
+                    out.write(json.dumps(lines[-1]) + "\n")
+    (RESULTS / "suggest.md").write_text(write_report(lines))
+
+
+if __name__ == "__main__":
+    main()
