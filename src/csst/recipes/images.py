@@ -49,7 +49,7 @@ def cifar10_lt_encoder() -> Recipe:
 
     Views are embedded once (--embedding.views weak and --embedding.draws strong ones of each training image), so that
     training takes a minute. Encoders: hf:NAME_OR_FOLDER, or package.module:function such as the EfficientNet-lite0 of
-    examples/efficientnet_lite.py.
+    examples/efficientnet_lite.py. Measured with that: benchmarks/results/encoder_images.md.
     """
     return Recipe(
         "cifar10-lt-encoder",
