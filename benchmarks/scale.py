@@ -1,9 +1,8 @@
 """Time and memory of fit by rows and by classes: python benchmarks/scale.py [--rows 10000 100000 1000000]
 
 Rows of 50 float32 columns: 5 classes with 1,000 labels in all and more and more unlabeled rows, and 1,000 classes with
-20 labels each. The default learner. Each size is fitted in a process of its own. The memory is the highest
-resident size during fit beyond that just before it, after a tiny fit has loaded all libraries. Writes
-benchmarks/results/scale.md.
+20 labels each. The default learner. Each size is fitted in a process of its own. The memory is the highest resident
+size during fit beyond that just before it, after a tiny fit has loaded all libraries. Writes results/scale.md.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ WITH_PYTHON = [page for page in PAGES if python_of(page) and page not in TUTORIA
 def make_short(program: str) -> str:
     """A program or a command with few steps, one seed and one method."""
     few = re.sub(r"--training.steps \d+", "--training.steps 20", shorten(program)).replace("--seeds 2", "--seeds 1")
-    return few.replace("--preset table-min-recall", "--methods erm --no_rule")
+    return few.replace("--preset table-min-recall", "--methods erm --rules none")
 
 
 @pytest.mark.usefixtures("few_trees")

@@ -52,6 +52,8 @@ def fit(
     deployment_prior: Any = None,
     inputs: InputSpec | None = None,
     seed: int = 0,
+    rounds: int = 0,
+    tau: float = 0.05,
     n_jobs: int | None = 1,
     state: dict[str, Any] | None = None,
     on_record: OnRecord | None = None,
@@ -66,14 +68,14 @@ def fit(
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         inputs: what the model takes, if not told by the task.
         seed: of the weights, the folds and the order of examples.
+        rounds, tau: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         n_jobs: learners other than a network that are fitted at a time.
         state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
         on_record: is called at every multiplier update of a network.
     """
     if isinstance(task, RowParts):
-        return fit_learners(
-            task, learner, objective, deployment_prior=deployment_prior, inputs=inputs, seed=seed, n_jobs=n_jobs
-        )
+        options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
+        return fit_learners(task, learner, objective, inputs=inputs, **options)
     if not isinstance(learner, Network):
         raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
     threads, history = torch.get_num_threads(), []

@@ -200,18 +200,21 @@ class Fitting:
     Args:
         rule: fit fits the decision rule after a network's training; the other learners always have it.
         folds: of a network's cross-fitting, where no validation rows are given.
+        rounds: of self-training for learners other than a network, which uses `selftraining.tau`.
         warm_start: fitting a network again goes on from where the last fit ended, for `training.steps` more steps.
         cache: folder of embeddings; empty for the user's cache folder.
     """
 
     rule: Literal["none", "fit"] = "none"
     folds: int = 3
+    rounds: int = 0
     warm_start: bool = False
     cache: str = ""
 
     def __post_init__(self) -> None:
         check_choices(self)
         _positive(self, "folds")
+        _within(self, 0, 20, "rounds")
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,11 @@ def test_rows_are_drawn_as_the_allocation_and_the_posterior_say():
     truth = rng.choice(3, 3000, p=[0.8, 0.15, 0.05])
     posterior = np.full((3000, 3), 0.05) + 0.85 * np.eye(3)[truth]
     fractions = np.array([0.1, 0.3, 0.6])
-    mass, wanted = posterior.sum(0), np.zeros(3)
+    posterior[::2] = (posterior[::2] + 0.5) / 2.5  # every second row is less sure
+    variance = [[q * (1 - q) for q in row] for row in posterior]
+    mass, wanted = np.sum(variance, axis=0), np.zeros(3)
     for i in range(3000):
-        chance = sum(fractions[k] * posterior[i, k] / mass[k] for k in range(3))
+        chance = sum(fractions[k] * variance[i][k] / mass[k] for k in range(3))
         wanted[truth[i]] += chance
     counts = np.mean([np.bincount(truth[rank_rows(posterior, fractions, 20, s)], minlength=3) for s in range(300)], 0)
     np.testing.assert_allclose(counts / 20, wanted, atol=0.03)

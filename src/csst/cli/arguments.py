@@ -17,7 +17,7 @@ from csst.selftraining import METHODS
 HELP = {
     "name": argparse.SUPPRESS,
     "method": f"csst, {', '.join(METHODS)} or package.module:name",
-    "learner": "network; or auto, linear or forest, which take seconds on a table or on embeddings",
+    "learner": "network; or auto, linear, forest, kernel, propagation, lda, which take seconds on tables or embeddings",
     "objective": "what is maximized, selected on and reported, whatever the method",
     "seed": "of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
@@ -40,7 +40,7 @@ def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] =
 
     hidden: settings that --help does not list; a file of settings may still hold them.
     """
-    name, rest = _named(list(argv))
+    name, rest = _read_name(list(argv))
     base = recipe(name)
     parser: Parser = parser_of(name, base)
     add_recipe(parser, base, hidden)
@@ -68,7 +68,7 @@ def add_recipe(parser: Parser, base: Recipe, hidden: Sequence[str] = ()) -> None
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=helps[f.name])
 
 
-def _named(argv: list[str]) -> tuple[str, list[str]]:
+def _read_name(argv: list[str]) -> tuple[str, list[str]]:
     if argv and not argv[0].startswith("-"):
         return argv[0], argv[1:]
     for at, word in enumerate(argv):

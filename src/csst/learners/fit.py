@@ -32,6 +32,8 @@ def fit_members(
     *,
     deployment_prior: Any = None,
     is_embedded: bool = False,
+    rounds: int = 0,
+    tau: float = 0.05,
     seed: int = 0,
     n_jobs: int | None = 1,
 ) -> MembersFit:
@@ -43,6 +45,7 @@ def fit_members(
         objective: a sentence, a short name or an Objective.
         deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
         is_embedded: whether rows are embeddings.
+        rounds, tau: of self-training, see `fit_portfolio`.
         seed: of the folds and the learners.
         n_jobs: learners fitted at a time.
     """
@@ -59,7 +62,9 @@ def fit_members(
     members = read_learner(learner, problem)
     validation = None if parts.validation is None else Labeled(*parts.validation)
     labeled = Labeled(parts.labeled, parts.labels)
-    portfolio, evidence = fit_portfolio(members, labeled, parts.unlabeled, validation, seed=seed, n_jobs=n_jobs)
+    portfolio, evidence = fit_portfolio(
+        members, labeled, parts.unlabeled, validation, rounds=rounds, tau=tau, seed=seed, n_jobs=n_jobs
+    )
     bound = bind(objective, evidence, parts.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
     fitted = fit_evidence(evidence, bound, prior, None, seed)

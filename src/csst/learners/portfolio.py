@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from csst.learners.protocol import FittedLearner, Learner
+from csst.learners.rounds import SelfTrained
 from csst.statistics.calibration import Calibration, balanced_weights, fit_calibration
 from csst.statistics.evidence import MOST_UNLABELED, Evidence
 from csst.statistics.folds import deal_folds
@@ -125,6 +126,8 @@ def fit_portfolio(
     validation: Labeled | None = None,
     *,
     folds: int = FOLDS,
+    rounds: int = 0,
+    tau: float = 0.05,
     seed: int = 0,
     n_jobs: int | None = 1,
 ) -> tuple[Portfolio, Evidence]:
@@ -136,6 +139,9 @@ def fit_portfolio(
         unlabeled: rows without labels; there may be none.
         validation: rows that are not learned from; None cross-fits the labeled rows.
         folds: of cross-fitting.
+        rounds: of self-training, each kept only for learners whose balanced log-loss it lowers by more than a standard
+            error of the difference; within a fold, only that fold's models give pseudo-labels.
+        tau: how sure a pseudo-label must be, see `csst.learners.rounds`.
         seed: of the folds and of the learners.
         n_jobs: variants that are scored at a time, in threads.
     """
@@ -148,6 +154,10 @@ def fit_portfolio(
     run = Parallel(n_jobs=n_jobs, prefer="threads")
     every = [learner for variants in members for learner in variants]
     scored = iter(run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in every))
+    if rounds and unlabeled.shape[0]:
+        pupils = [SelfTrained(learner, unlabeled, rounds, tau) for learner in every]
+        taught = run(delayed(_score)(pupil, labeled, validation, deal, prior, seed) for pupil in pupils)
+        scored = iter([keep_better(one, two) for one, two in zip(scored, taught, strict=True)])
     groups = [_average([next(scored) for _ in variants], judge.labels) for variants in members]
     kept, dropped = drop_worse(groups)
     used = [(variant, 1 / len(kept) / len(group.variants)) for group in kept for variant in group.variants]
@@ -207,6 +217,13 @@ def compute_losses(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The log-loss of every row, weighted so that classes count alike, (n,)."""
     own = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
     return own * balanced_weights(labels, scores.shape[1])
+
+
+def keep_better(plain: _Scored, taught: _Scored) -> _Scored:
+    """The self-trained learner if it is better by more than a standard error of the difference, else the plain one."""
+    apart = plain.losses - taught.losses
+    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.inf
+    return taught if apart.mean() > error else plain
 
 
 S = TypeVar("S", _Scored, _Group)

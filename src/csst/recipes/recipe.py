@@ -65,7 +65,7 @@ class Recipe:
         name: which recipe this came from.
         method: how the network learns: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or
             package.module:name.
-        learner: network; or auto, linear or forest, which take seconds: see csst.CSSTClassifier. auto is the network
+        learner: network; or auto, or a name of csst.learners.LEARNERS, which take seconds. auto is the network
             where an encoder is fine-tuned or another method than csst is asked for.
         objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
         seed: of the split, the weights and the order of examples.

@@ -151,6 +151,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 deployment_prior=self.deployment_prior,
                 inputs=inputs,
                 seed=seed,
+                rounds=settings.fitting.rounds,
+                tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
             )
         for note in self.fit_.full_details.notes:

@@ -14,6 +14,8 @@ SETTINGS = "settings__"
 #: groups that only a network heeds
 NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "network")
 NETWORK_SETTINGS = tuple(f"{SETTINGS}fitting__{name}" for name in ("rule", "folds", "warm_start"))
+#: this one also says which pseudo-labels rounds of self-training use
+TAU = f"{SETTINGS}selftraining__tau"
 
 
 def read_settings(settings: Any) -> Settings:
@@ -68,6 +70,8 @@ def refuse_network_settings(settings: Settings, learner: Any) -> None:
     known, now = [list_settings(default) for default in (TABULAR, Settings())], list_settings(settings)
     names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
     changed = [name for name, value in now.items() if name.startswith(names) and all(value != d[name] for d in known)]
+    if settings.fitting.rounds:
+        changed = [name for name in changed if name != TAU]
     shown = [name[len(SETTINGS) :].replace("__", ".") for name in changed]
     if changed:
         raise InputError(

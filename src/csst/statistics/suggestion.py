@@ -1,11 +1,12 @@
-"""Which labels to buy next: rows of the classes that may be the worst, drawn as those classes' posterior says.
+"""Which labels to buy next: rows that may be of a class that may be the worst.
 
     n_k = n ((1 - e) P(class k has the lowest recall) + e / K)
-    P(row i) proportional to  sum_k n_k Q_ik / sum_j Q_jk
+    P(row i) proportional to  sum_k n_k V_ik / sum_j V_jk,    V = Q (1 - Q)
 
 P(class k has the lowest recall) is counted over recalls drawn around their estimate, so that a class with a low recall
-and a class of which little is known both get labels. Within a class, rows are drawn in proportion to the probability Q
-that they are of it, and not only where the model is unsure: labels that are all hard would make the estimate too low.
+and a class of which little is known both get labels. V_ik is the variance of whether row i is of class k: a label
+decides most where it is 1/4. Rows are drawn and not sorted, so that those that are bought are not all alike. (Drawn by
+Q itself, suggested labels were no better than random ones.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from csst.statistics.expectation import DOUBTING, draw_recalls
 from csst.statistics.rates import RateEstimate
 
 #: the part of the labels that all classes share alike
-SHARED = 0.2
+SHARED = 0.5
 
 
 def allocate_labels(estimate: RateEstimate, shared: float = SHARED) -> np.ndarray:
@@ -36,8 +37,9 @@ def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: in
         count: how many rows.
         seed: of the draws.
     """
-    mass = posterior.sum(0)
-    chances = posterior @ np.where(mass > 0, fractions / np.where(mass > 0, mass, 1.0), 0.0)
+    variance = posterior * (1 - posterior)
+    mass = variance.sum(0)
+    chances = variance @ np.where(mass > 0, fractions / np.where(mass > 0, mass, 1.0), 0.0)
     # The largest log P + Gumbel noise are draws without replacement (Efraimidis and Spirakis, 2006).
     keys = np.log(np.maximum(chances, 1e-300)) + np.random.default_rng(seed).gumbel(size=len(chances))
     return np.argsort(-keys, kind="stable")[:count]
