@@ -156,6 +156,13 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     assert check_site.find_faults(tmp_path / "site") == []
 
 
+def test_every_page_is_in_the_navigation():
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    written = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]}
+    assert written | set(site_hooks.GENERATED) <= set(listed)
+    assert len(listed) == len(set(listed))
+
+
 def test_faults_of_a_site_are_found(tmp_path):
     (tmp_path / "a.html").write_text(
         "<a href='b.html#x'>b</a><img src='c.png'><script src='https://e.org/x.js'></script>"
