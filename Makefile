@@ -4,12 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-slow test-browser torture fuzz mutants lint format bench clean
+.PHONY: help demo test test-slow test-browser docs docs-output coverage package torture fuzz mutants lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
 	@echo "make test-slow  the tests that take long: effects over seeds, kills, torchrun, examples as they stand"
 	@echo "make test-browser  open the report in a real Chromium, installing it where that is possible"
+	@echo "make docs       build the documentation into site/, without a warning, and check its links"
+	@echo "make docs-output  write into the tutorials what their blocks print now"
+	@echo "make coverage   the tests with the lines that they reach"
+	@echo "make package    build wheel and sdist, install each into an empty environment and run csst demo there"
 	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
 	@echo "make mutants    put small faults into the code, one at a time, and see whether a test notices (long)"
@@ -49,6 +53,23 @@ test-browser: $(BIN)/.ready-dev
 	  echo "no Chromium here, and it cannot be installed without root and apt-get: the tests will be skipped"
 	$(BIN)/python -m pytest -m browser -rs tests/report
 
+$(BIN)/.ready-docs: $(BIN)/.ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs,tracking]"
+	@touch $@
+
+docs: $(BIN)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/check_site.py site
+
+docs-output: $(BIN)/.ready-dev
+	$(BIN)/python docs/run_pages.py
+
+coverage: $(BIN)/.ready-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=csst --cov-report=term:skip-covered --cov-report=html
+
+package: $(BIN)/.ready-dev
+	$(BIN)/python -m pytest -m package -o addopts= tests/test_package.py
+
 torture: $(BIN)/.ready-dev
 	$(BIN)/python -W ignore benchmarks/torture.py
 
@@ -64,4 +85,4 @@ bench: $(BIN)/.ready
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,7 +28,7 @@ from csst.learners.network import Network
 from csst.recipes import Recipe, recipe
 from csst.rules.candidates import all_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
-from csst.runs.execute import load_task, network
+from csst.runs.execute import build_network, load_task
 from csst.selftraining import METHODS
 from csst.training.evaluation import summarize_counts
 
@@ -130,7 +130,7 @@ def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) 
 def train(made: Recipe, task: Task) -> dict[str, Any]:
     """One head, judged on test raw and by every candidate rule."""
     begun, cpu = time.perf_counter(), time.process_time()
-    learner = Network(lambda: network(made, task), made.method, made.settings)
+    learner = Network(lambda: build_network(made, task), made.method, made.settings)
     fitted = fit(task, learner, made.objective, seed=made.seed)
     details = fitted.full_details
     outputs = details.adjusted_outputs

@@ -1,9 +1,12 @@
-"""The documentation runs, and says what is there."""
+"""The documentation runs, prints what it says, and says what is there."""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +17,155 @@ from tests.helpers.programs import shorten
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+
+
+def load(name: str):
+    """A program of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+run_pages, site_hooks, check_site = (load(name) for name in ("run_pages", "site_hooks", "check_site"))
 
 
 def python_of(page: Path) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 
 
-WITH_PYTHON = [page for page in PAGES if python_of(page)]
+WITH_PYTHON = [page for page in PAGES if python_of(page) and page not in TUTORIALS]
+
+
+def make_short(program: str) -> str:
+    """A program or a command with few steps, one seed and one method."""
+    few = re.sub(r"--training.steps \d+", "--training.steps 20", shorten(program)).replace("--seeds 2", "--seeds 1")
+    return few.replace("--preset table-min-recall", "--methods erm --rule none")
+
+
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_run(page, tmp_path):
+    """With few trees and few steps; what they print is compared below."""
+    blocks = list(run_pages.run_page(page.read_text(encoding="utf-8"), tmp_path, make_short))
+    assert all(block.actual for block in blocks)
+    assert blocks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_print_what_they_say(page, tmp_path):
+    """A process of its own: other tests may have shortened something."""
+    program = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "docs")!r})
+from run_pages import differ, run_page
+blocks = list(run_page(Path({str(page)!r}).read_text(encoding="utf-8"), Path.cwd()))
+faults = [fault for block in blocks if (fault := differ(block.expected, block.actual))]
+print(faults)
+sys.exit(bool(faults) or not blocks)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+def test_other_words_and_far_numbers_are_a_difference():
+    assert run_pages.differ("recall 0.71 of 9\n", "recall 0.73 of 9\n") == ""
+    assert run_pages.differ("recall 0.71\n", "recall 0.91\n")
+    assert run_pages.differ("recall 0.71\n", "coverage 0.71\n")
+    assert run_pages.differ("one\n", "one\ntwo\n")
+    table = "┃ n ┃ seconds ┃\n│ 1 │ {} │\n└──┘\n"
+    assert run_pages.differ(table.format(2), table.format(70)) == ""
+    assert run_pages.differ(table.format(2), table.format(70).replace("1", "5"))
+
+
+def find_commands(page: Path) -> list[str]:
+    """The csst commands in the blocks of a page, indented or fenced; joined where a line ends in a backslash."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+    for kind, body in re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL):
+        mark = "$ " if kind == "console" else ""
+        lines += [line.removeprefix(mark) for line in body.splitlines() if line.startswith(mark)]
+    return [line for line in lines if re.match(r"csst [a-z]+( [^ ]|$)|torchrun .* -m csst ", line)]
+
+
+class Parsed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if find_commands(page)], ids=lambda page: page.name)
+def test_commands_have_arguments_that_exist(page, monkeypatch):
+    """Also those that need data or devices which are not here: they are read and not carried out."""
+    from csst.cli import VERBS, arguments
+
+    def parse(self, args=None, namespace=None):
+        usual(self, args, namespace)
+        raise Parsed
+
+    def refuse(self, message):
+        raise AssertionError(message)
+
+    def stop(*_):
+        raise Parsed
+
+    usual = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(arguments, "with_overrides", stop)
+    for command in find_commands(page):
+        words = shlex.split(command.replace("…", "x"), comments=True)
+        words = words[words.index("csst") + 1 :]
+        assert words[0] in VERBS, command
+        if words[0] == "recipes":
+            continue
+        verb = importlib.import_module(f"csst.cli.{words[0]}")
+        with monkeypatch.context() as patch:
+            if words[0] not in ("train", "compare"):
+                patch.setattr(argparse.ArgumentParser, "parse_args", parse)
+                patch.setattr(argparse.ArgumentParser, "error", refuse)
+            with pytest.raises(Parsed):
+                verb.main(words[1:])
+
+
+def test_generated_pages_have_every_setting_command_and_name():
+    import csst
+    from csst.cli import VERBS
+    from csst.settings import Settings
+
+    settings, commands, names = (
+        site_hooks.GENERATED[f"reference/{page}.md"]() for page in ("settings", "command-line", "api")
+    )
+    for group in Settings.__dataclass_fields__:
+        for name in getattr(Settings(), group).__dataclass_fields__:
+            default = getattr(getattr(Settings(), group), name)
+            assert f"| `{group}.{name}` | {'–' if default == '' else f'`{default}`'} |" in settings
+    assert "optimizer steps in all" in settings
+    for verb in VERBS:
+        assert f"usage: csst {verb}" in commands or verb == "recipes"
+    assert "cifar10-lt-small" in commands
+    assert "--data.path" in commands
+    for name in csst.__all__:
+        assert re.search(rf"^::: csst\.[\w.]+\.{name}$", names, re.MULTILINE) or isinstance(getattr(csst, name), dict)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert check_site.find_faults(tmp_path / "site") == []
+
+
+def test_faults_of_a_site_are_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        "<a href='b.html#x'>b</a><img src='c.png'><script src='https://e.org/x.js'></script>"
+    )
+    (tmp_path / "b.html").write_text("<p id='y'></p><a href='a.html'>a</a>")
+    faults = "\n".join(check_site.find_faults(tmp_path))
+    assert "b.html#x has no such place" in faults
+    assert "c.png is not there" in faults
+    assert "loads https://e.org/x.js from elsewhere" in faults
+    assert len(faults.splitlines()) == 3
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -46,7 +191,11 @@ def test_files_that_are_named_exist(page):
     for name in re.findall(r"`((?:docs|tests|benchmarks|src)/[\w./-]+\.\w+)", text):
         assert (ROOT / name).exists(), name
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
-        assert (page.parent / target).exists(), target
+        place = (page.parent / target).resolve()
+        made = (
+            place.is_relative_to(ROOT / "docs") and place.relative_to(ROOT / "docs").as_posix() in site_hooks.GENERATED
+        )
+        assert place.exists() or made, target
 
 
 def test_every_sentence_of_the_language_reference_parses():
@@ -60,3 +209,24 @@ def test_every_sentence_of_the_language_reference_parses():
             csst.objective(sentence)
     for alias, sentence in csst.ALIASES.items():
         assert f"| `{alias}` | `{sentence}` |" in text
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    """The cells of all tables of a page, without stars."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return [[cell.strip().replace("*", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_tables_of_the_readme_are_those_that_were_measured():
+    readme = {row[0]: row[1:] for row in read_rows(ROOT / "README.md")}
+    rows = {row[0]: row for row in read_rows(ROOT / "benchmarks/results/versus.md") if len(row) == 6}
+    for column, name in enumerate(readme[""]):
+        shown = [float(readme[key][column]) for key in readme if key.startswith(("`CSST", "best other"))]
+        measured = [float(rows[name][n].split()[0]) for n in (1, 3)]
+        assert shown == [pytest.approx(value, abs=0.0051) for value in measured], name
+    text = (ROOT / "docs/explanation/effectiveness.md").read_text(encoding="utf-8")
+    section = text.split("## fashion-lt-small, min-recall")[1].split("## ")[0]
+    for column, method in enumerate(("erm", "fixmatch", "la", "csst-fixmatch")):
+        for key, name in (("as trained", method), ("with the decision rule", rf"{method} \+ (?:rule|post-hoc)")):
+            measured = re.search(rf"^\| {name} \| [^|]+ \| ([\d.]+)", section, re.MULTILINE)[1]
+            assert float(readme[key][column]) == pytest.approx(float(measured), abs=0.0051), (key, method)

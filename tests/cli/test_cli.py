@@ -244,3 +244,37 @@ def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeyp
         assert labels[point["sentence"]] == [["a", "b", "'=c"][k] for k in expected]
     assert main(["predict", "run", "mine.npz", "-o", "out.csv", "--objective", "max recal"]) == 2
     assert "recal" in capsys.readouterr().err
+
+
+def test_a_table_of_numbers_with_a_column_of_labels(tmp_path, monkeypatch, capsys):
+    """The same rows as a CSV and as arrays are the same split and the same model; predictions go by column names."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    x = (rng.standard_normal((100, 3)) + 2 * np.eye(3)[y]).astype(np.float32)
+    hidden = np.where(np.arange(100) % 2, y, -1)
+    np.savez("mine.npz", x=x, y=hidden, class_names=["cat", "dog", "owl"])
+    lines = [
+        f"{a!r},{['cat', 'dog', 'owl', ''][k]},{b!r},{c!r}" for (a, b, c), k in zip(x.tolist(), hidden, strict=True)
+    ]
+    (tmp_path / "mine.csv").write_text("a,kind,b,c\n" + "\n".join(lines) + "\n")
+    table = ["--data.path", "mine.csv", "--data.label", "kind", "--learner", "linear", "--out", "table"]
+    assert main(["train", "array", *table]) == 0
+    assert main(["train", "array", "--data.path", "mine.npz", "--learner", "linear", "--out", "arrays"]) == 0
+    runs = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("table", "arrays")]
+    assert runs[0]["facts"]["columns"] == ["a", "b", "c"]
+    assert runs[0]["split_hash"] == runs[1]["split_hash"]
+    assert runs[0]["adjusted"]["rule"] == runs[1]["adjusted"]["rule"]
+    (tmp_path / "new.csv").write_text("c,note,b,a\n" + "".join(f"{c!r},hm,{b!r},{a!r}\n" for a, b, c in x.tolist()))
+    np.savez("new.npz", x=x)
+    assert main(["predict", "table", "new.csv", "-o", "one.csv"]) == 0
+    assert main(["predict", "arrays", "new.npz", "-o", "two.csv"]) == 0
+    assert (tmp_path / "one.csv").read_text() == (tmp_path / "two.csv").read_text()
+    capsys.readouterr()
+    assert main(["predict", "arrays", "new.csv", "-o", "three.csv"]) == 2
+    assert "columns have no names" in capsys.readouterr().err
+    (tmp_path / "bad.csv").write_text("a,kind\n1,cat\nred,dog\n")
+    assert main(["train", "array", "--data.path", "bad.csv", "--data.label", "kind", "--out", "bad"]) == 2
+    assert "bad.csv must hold a number in every row; row 1 has 'red'" in capsys.readouterr().err
+    assert main(["train", "array", "--data.path", "bad.csv", "--out", "bad"]) == 2
+    assert "label" in capsys.readouterr().err

@@ -4,14 +4,13 @@ import ast
 import csv
 import importlib
 import re
-from argparse import Namespace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from csst.cli.compare import chosen_rows
 from csst.recipes import recipe
+from csst.runs.presets import PRESETS, read_preset
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "reference" / "paper-map.md"
@@ -128,18 +127,22 @@ def test_what_is_not_implemented_has_a_reason():
             assert find(path) is not None
 
 
-COMMANDS = [command for row in table() for command in quoted(row["what it says"]) if command.startswith("csst compare")]
+COMMANDS = [
+    (row["where"].rpartition(", ")[2], command)
+    for row in table()
+    for command in quoted(row["what it says"])
+    if command.startswith("csst compare")
+]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_are_understood(command):
-    """paper-map: every `csst compare` of a row chooses rows, for a recipe that has groups or not."""
-    words = command.split()[3:]
-    options = dict(zip(words[::2], words[1::2], strict=True))
-    for name in ("digits", "cifar100-lt"):
-        chosen = [options.get(f"--{key}", "") for key in ("preset", "methods", "objectives")]
-        rows = chosen_rows(recipe(name), Namespace(preset=chosen[0], methods=chosen[1], objectives=chosen[2]))
-        assert len(rows) >= 3
+@pytest.mark.parametrize(("number", "command"), COMMANDS)
+def test_commands_are_understood(number, command):
+    """paper-map: every `csst compare` of a row names a preset, which says the same number and has rows."""
+    found = re.fullmatch(r"csst compare RECIPE --preset ([\w-]+)( --seeds 3)?", command)
+    preset = PRESETS[found.group(1)]
+    assert number in preset.paper.split(", ")
+    for name in preset.recipes:
+        assert len(read_preset(found.group(1), recipe(name))) >= 3
 
 
 @pytest.mark.parametrize("row", list(filter(is_implemented, table())), ids=lambda row: row["paper"])

@@ -120,6 +120,17 @@ def test_each_collapse_is_said_once_with_advice():
     assert len(seen([*alone, *strict])) == 2
 
 
+def test_no_advice_contradicts_an_earlier_one():
+    loose = [record(0), *(record(n, used=0.95, score=0.3) for n in range(1, 20))]
+    strict = [record(n, used=0.001) for n in range(500, 520)]
+    for records, first in (([*loose, *strict], "lower tau"), ([*strict, *loose], "raise tau")):
+        one, two = seen(records)
+        assert first in one
+        assert "leave tau" in two
+        assert "lower tau" not in two
+        assert "raise tau" not in two
+
+
 def test_what_is_no_collapse_is_not_said():
     assert not seen([record(n, used=0.0) for n in range(100)])  # the first half of training: nothing is trusted yet
     assert seen([record(n, used=0.0) for n in range(490, 520)])

@@ -17,6 +17,7 @@ from csst.selftraining import METHODS, Setup, UnlabeledBalance
 from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
 from csst.training.trainer import Trainer
+from tests.helpers.estimators import nest
 
 K, TAU, CONFIDENCE = 3, 0.5, 0.7
 LABELED, UNLABELED = [0.6, 0.3, 0.1], [0.1, 0.2, 0.7]
@@ -237,9 +238,8 @@ def test_the_method_is_behind_every_door(tmp_path, monkeypatch):
     assert len(journal[-1]["unlabeled_prior"]) == 3
     task = reversed_task()
     x, y = task.labeled.inputs.numpy(), task.labeled.labels.numpy()
-    model = csst.CSSTClassifier(
-        method="csst-balanced", learner="network", steps=40, hidden=8, depth=1, labeled_batch=16, unlabeled_batch=16
-    )
+    small = nest(steps=40, hidden=8, depth=1, labeled_batch=16, unlabeled_batch=16)
+    model = csst.CSSTClassifier(method="csst-balanced", learner="network", settings=small)
     model.fit(x, y, X_unlabeled=task.unlabeled.numpy())
     assert model.fit_.learner_name == "network, csst-balanced"
     assert sum(model.history_[-1]["unlabeled_prior"]) == pytest.approx(1, abs=1e-5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csst.statistics.balance import estimate_balance, solve_balance, spread_bound
+from csst.statistics.balance import estimate_balance, noise_bound, solve_balance, spread_bound
 from csst.statistics.evidence import Evidence
 from tests.helpers.toys import PRIOR, probs, sample
 
@@ -58,6 +58,16 @@ def test_the_bound_holds_for_any_distribution_of_probabilities():
     assert slack.min() > -1e-12
     hard = np.eye(3)[[0, 0, 1, 2]]
     assert spread_bound(hard.mean(0)) == pytest.approx(np.cov(hard.T, bias=True))
+
+
+def test_the_noise_is_that_of_means_of_so_many_rows():
+    """Hard predictions attain the bound: the noise of their fractions, by drawing them again and again."""
+    rng, size, prior = np.random.default_rng(0), np.array([8, 15, 30]), np.array([0.5, 0.3, 0.2])
+    target = prior @ MEANS
+    fractions = rng.multinomial(50, target, size=40_000) / 50
+    means = [rng.multinomial(n, m, size=40_000) / n for n, m in zip(size, MEANS, strict=True)]
+    noise = fractions - sum(p * m for p, m in zip(prior, means, strict=True))
+    assert noise_bound(target, 50, MEANS, size, prior) == pytest.approx(np.cov(noise.T), abs=3e-4)
 
 
 def test_a_class_that_seems_negative_stays_positive():

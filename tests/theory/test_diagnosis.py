@@ -17,7 +17,7 @@ from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
 from csst.theory.diagnosis import Diagnosis, Effort, _best_case, diagnose
-from csst.theory.words import promise, sentences
+from csst.theory.words import describe_promise, write_sentences
 
 SMALL = {"training": {"steps": 40}, "data": {"validation": 30, "test": 40}}
 
@@ -113,7 +113,7 @@ def test_texts_say_what_cannot_be_computed():
     found = diagnose(Letters(), task, task.test, torch.eye(2) / 2)
     assert found.consistency is not None
     assert any("whose inputs are texts" in line for line in found.skipped)
-    assert "Not computed: all-layer margins" in "\n".join(sentences(found))
+    assert "Not computed: all-layer margins" in "\n".join(write_sentences(found))
 
 
 def test_views_that_cannot_be_drawn():
@@ -176,14 +176,14 @@ def diagnosis(**changes):
 
 def test_words_for_every_outcome():
     bad = Assumptions(0.4, 2.0, 0.5, ("too wrong",))
-    assert "assumptions look plausible" in promise(diagnosis())[-1]
-    assert "not as a guarantee" in promise(diagnosis())[1]
-    assert promise(diagnosis(best_case=bad))[1] == "  - too wrong"
-    assert "promises no improvement" in promise(diagnosis(as_measured=bad))[2]
-    assert "measured is 0.080" in promise(diagnosis(as_measured=bad))[-1]
-    assert "it says nothing" in promise(diagnosis(as_measured=bad, bound=7.0))[-1]
-    assert len(promise(diagnosis(as_measured=None))) == 2
-    assert "no mistake" in promise(diagnosis(err_pl=(0.0, 0.0)))[0]
+    assert "assumptions look plausible" in describe_promise(diagnosis())[-1]
+    assert "not as a guarantee" in describe_promise(diagnosis())[1]
+    assert describe_promise(diagnosis(best_case=bad))[1] == "  - too wrong"
+    assert "promises no improvement" in describe_promise(diagnosis(as_measured=bad))[2]
+    assert "measured is 0.080" in describe_promise(diagnosis(as_measured=bad))[-1]
+    assert "it says nothing" in describe_promise(diagnosis(as_measured=bad, bound=7.0))[-1]
+    assert len(describe_promise(diagnosis(as_measured=None))) == 2
+    assert "no mistake" in describe_promise(diagnosis(err_pl=(0.0, 0.0)))[0]
 
 
 def test_gaussian(tmp_path, capsys):

@@ -9,7 +9,7 @@ import torch
 
 import csst
 from csst.data.task import Task
-from csst.runs.execute import assemble, execute, network
+from csst.runs.execute import assemble, build_network, execute
 from csst.runs.folder import Run
 from csst.selftraining import Confidence, GenerationSchedule, Hard, Method
 from csst.training.generations import Generations, Joined
@@ -24,7 +24,7 @@ def recipe_of(method: str, **settings):
 
 def generations(recipe) -> Generations:
     first = assemble(recipe)
-    return Generations(first, recipe.settings, lambda: network(recipe, first.task))
+    return Generations(first, recipe.settings, lambda: build_network(recipe, first.task))
 
 
 def test_one_generation_that_keeps_everything_is_fixmatch_to_the_bit(tmp_path):

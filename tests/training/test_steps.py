@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from csst.maths.confusion import Confusion
 from csst.settings import Hardware, SelfTrainingSettings
 from csst.training.measuring import WATCHED_PART, choose_watched
 from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
@@ -163,3 +164,16 @@ def test_records_come_once_per_update_also_when_steps_are_no_multiple():
     records = list(made.run())
     assert [record.step for record in records] == [0, 10, 20, 25]
     assert lines(made.run()) == []
+
+
+def test_unlabeled_rows_drive_the_multipliers_only_where_rates_are_pooled():
+    """Estimating the unlabeled balance looks at the same logits, but λ then still follows validation counts."""
+    counted = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_prior="estimated"))
+    pooled = replace(SMALL, dual=replace(SMALL.dual, rates="pooled"))
+    for settings, follows_counts in ((SMALL, True), (counted, True), (pooled, False)):
+        made = trainer("csst", "min-recall", settings)
+        for _ in range(5):
+            made.train_step()
+        measurement = made.measure()
+        estimated, plain = made.estimate_confusion(measurement), Confusion.from_counts(measurement.counts)
+        assert torch.allclose(estimated.rates, plain.rates) == follows_counts

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"csst {__version__}")
         return 0
-    warnings.formatwarning, usual = _warned, warnings.formatwarning
+    warnings.formatwarning, usual = _format_warning, warnings.formatwarning
     try:
         if arguments[0] not in VERBS:
             raise InputError(f"unknown command {arguments[0]!r}{nearest(arguments[0], VERBS) or '; try csst --help'}")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         if is_main_process():
             sentence = getattr(stop, "said", "interrupted")
-            print(f"csst: {sentence}; {_continued(arguments)}", file=sys.stderr)
+            print(f"csst: {sentence}; {_say_how_to_continue(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
     finally:
         warnings.formatwarning = usual
@@ -62,7 +62,7 @@ def is_main_process() -> bool:
     return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
 
 
-def _warned(
+def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning as a person reads it: one sentence, no line of code, and once however many processes there are."""
@@ -71,7 +71,7 @@ def _warned(
     return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
 
 
-def _continued(arguments: list[str]) -> str:
+def _say_how_to_continue(arguments: list[str]) -> str:
     """How an interrupted command is taken up again."""
     if arguments[0] == "train" and "--resume" not in arguments:
         arguments = [*arguments, "--resume"]

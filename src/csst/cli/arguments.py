@@ -40,7 +40,7 @@ def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] =
 
     hidden: settings that --help does not list; a file of settings may still hold them.
     """
-    name, rest = _named(list(argv))
+    name, rest = _read_name(list(argv))
     base = recipe(name)
     parser: Parser = parser_of(name, base)
     add_recipe(parser, base, hidden)
@@ -68,7 +68,7 @@ def add_recipe(parser: Parser, base: Recipe, hidden: Sequence[str] = ()) -> None
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=helps[f.name])
 
 
-def _named(argv: list[str]) -> tuple[str, list[str]]:
+def _read_name(argv: list[str]) -> tuple[str, list[str]]:
     if argv and not argv[0].startswith("-"):
         return argv[0], argv[1:]
     for at, word in enumerate(argv):

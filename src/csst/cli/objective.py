@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     read = objective(args.sentence, class_names=names)
     print(f"objective   {read}")
     if isinstance(read, Sentence):
-        print("\n".join(explained(read)))
+        print("\n".join(explain(read)))
     if args.prior is None:
         print("gain        depends on the class fractions: give --prior 0.7,0.2,0.1")
         return 0
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def explained(read: Sentence) -> list[str]:
+def explain(read: Sentence) -> list[str]:
     """The objective, the constraints and where the multipliers live, one line each."""
     worst = read.parts[1]
     lines = [f"maximizes   {render(read.expression)}"]

@@ -13,6 +13,7 @@ from csst.data.images.files import ImageFolder
 from csst.data.images.listing import unlabeled_files
 from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, read_npz
+from csst.data.tabular.number_tables import is_table, read_number_table
 from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
@@ -27,8 +28,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("run", help="the run's folder")
     parser.add_argument(
         "input",
-        help="an .npz file with x or an .npy file, one row per example; for texts a .csv, .tsv, .jsonl or .parquet "
-        "file; for images also a folder",
+        help="an .npz file with x or an .npy file, one row per example; for texts, and for a run that learned from a "
+        "table, a .csv, .tsv, .jsonl or .parquet file; for images also a folder",
     )
     parser.add_argument("-o", "--output", required=True, help="the CSV file to write")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
@@ -69,7 +70,10 @@ def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) ->
             raise InputError("this run learned from arrays: give the images as an .npz file, not a folder")
         size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
         return ImageFiles(files.paths, size, data.workers if isinstance(data, ImageFolder) else 0), files.names
-    inputs = as_inputs(read_array(path), "x")
+    columns = model.metrics.get("facts", {}).get("columns")
+    if is_table(path) and columns is None:
+        raise InputError("this run learned from arrays whose columns have no names: give an .npz or .npy file")
+    inputs = as_inputs(read_number_table(path, columns) if is_table(path) else read_array(path), "x")
     shape = tuple(inputs.shape[1:])
     if len(shape) != 3 if recipe.frozen else shape != model.inputs.shape:
         wanted = "(channels, height, width)" if recipe.frozen else model.inputs.shape

@@ -24,7 +24,7 @@ from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
-from csst.theory.words import sentences, shown
+from csst.theory.words import format_gamma, write_sentences
 from csst.training.evaluation import compute_logits, count_confusion
 
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
     print(f"classes in P_w: {_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {diagnosis.examples} {part} examples, ± one standard error")
-    print("\n".join(sentences(diagnosis)))
+    print("\n".join(write_sentences(diagnosis)))
     print("\n".join(["", *dual_lines(trainer, task, model, journal)]))
     return 0
 
@@ -131,8 +131,8 @@ def gaussian(argv: Sequence[str]) -> int:
         (f"a mixture whose lightest class has fraction {lightest:.3g} of |w|_1, however far apart", mixed),
     ):
         checked = check_assumptions(c, args.err, 0.0, 0.0, torch.diag(torch.tensor(pair)))
-        print(f"{title}")
-        print(f"  gamma = c({args.err:g}) = {shown(checked.gamma)}; gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
+        print(f"{title}\n  gamma = c({args.err:g}) = {format_gamma(checked.gamma)}; ", end="")
+        print(f"gamma > 3 for err_w < {largest_error(c):.4f} |w|_1")
         if checked.hold:
             print(f"  the theorem: err_w <= {checked.promise:.4f} |w|_1 for a perfect, perfectly consistent F*")
         else:

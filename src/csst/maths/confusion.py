@@ -150,6 +150,24 @@ class Confusion:
         return getattr(self, metric)[members].mean()
 
 
+def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
+    """A confusion of rates known to be right: the checks look at every value and take their time."""
+    c = Confusion.__new__(Confusion)
+    vars(c).update(rates=rates, prior=prior)
+    return c
+
+
+def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
+    """A confusion with this recall and coverage, through which alone each metric of the language reads it.
+
+    The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
+    """
+    square = (len(prior), len(prior))
+    c = make_unchecked(recall.expand(square), prior)
+    vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
+    return c
+
+
 def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
     """Confusion counts, row = truth, column = prediction; those of batches and processes may be added.
 

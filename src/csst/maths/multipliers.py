@@ -11,8 +11,11 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
 from csst.maths.gain import Gain, gain_matrix
 from csst.maths.objectives import MetricPrior, Objective, check_objective, payoff_of
+from csst.maths.slopes import ConstraintUnits
 
 Initial = Literal["uniform", "prior", "zero"]
+#: the mean of the confusions starts at chance, as if that had been seen at so many updates
+CHANCE_UPDATES = 3
 
 
 class Multipliers(nn.Module):
@@ -24,19 +27,26 @@ class Multipliers(nn.Module):
 
     `value` is lambda, (m,); `gain` the current `Gain`, before the first update the one at R = 1/K.
 
+    Where the gain depends on the confusion (F1, Jaccard, G-mean, precision ...) it is derived at the mean of the
+    confusions so far, the newest weighing gamma_t = 2/(t + 1 + CHANCE_UPDATES): Frank-Wolfe, whose linear maximization
+    is what a network trained under a gain does. A constraint that is steeper than the objective moves by smaller steps
+    (`csst.maths.slopes`). The paper's objectives know neither: they follow Algorithms 1 and 2 to the last digit.
+
     Args:
         objective: an `Objective`; `csst.objective` reads one from a sentence.
         train_prior: pi, class fractions of the training data, (K,).
         step_size: omega, how far lambda moves at an update.
-        initial: "uniform" (1/size for each worst case, 1/K for each constraint), "prior" (a worst case starts at the
-            fraction of training examples behind each entry, so that recall starts at G = I), "zero" (constraints start
-            at 0), or the values themselves, (m,).
+        initial: "uniform" (1/size for each worst case, 1/K for each constraint, less for a steep one), "prior" (a worst
+            case starts at the fraction of training examples behind each entry, so that recall starts at G = I), "zero"
+            (constraints start at 0), or the values themselves, (m,).
         metric_prior: see `gain_matrix`.
     """
 
     value: Tensor
     entries: Tensor
     train_prior: Tensor
+    mean_rates: Tensor
+    updates: Tensor
 
     def __init__(
         self,
@@ -52,9 +62,12 @@ class Multipliers(nn.Module):
         self.objective = check_objective(objective).bind_prior(prior)
         self.step_size, self.metric_prior = float(step_size), metric_prior
         start = Confusion.uniform(prior)
+        self.units = ConstraintUnits.measure(self.objective, prior, metric_prior or self.objective.metric_prior)
         value = self._start(start, initial)
         self.register_buffer("train_prior", prior)
         self.register_buffer("value", value)
+        self.register_buffer("mean_rates", start.rates.clone())
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("entries", gain_matrix(self.objective, value, start, prior, metric_prior).entries)
         self._gain: tuple[Gain, int] | None = None
 
@@ -81,12 +94,21 @@ class Multipliers(nn.Module):
 
     @torch.no_grad()
     def update(self, confusion: Confusion, step_size: float | None = None) -> None:
-        """One dual step: lambda <- step(lambda, payoff of this confusion), then G. `step_size` overrides the field."""
+        """One dual step: lambda <- step(lambda, payoff of this confusion), then G. `step_size` overrides the field.
+
+        R_mean <- (1 - gamma_t) R_mean + gamma_t R,  gamma_t = 2/(t + 1 + CHANCE_UPDATES) at the t-th update.
+        """
         payoff = payoff_of(self.objective, confusion).to(self.value)
         size = self.step_size if step_size is None else step_size
         _check_step_size(size)
-        value = self.objective.domain.step(self.value, payoff, size)
-        gain = gain_matrix(self.objective, value, confusion, self.train_prior, self.metric_prior)
+        value = self.objective.domain.step(self.value, payoff * self.units.scales.to(payoff), size)
+        value = torch.minimum(value, self.units.limits.to(value))
+        self.updates = self.updates + 1
+        newest = 2 / (float(self.updates) + 1 + CHANCE_UPDATES)
+        self.mean_rates = (1 - newest) * self.mean_rates + newest * confusion.rates.to(self.mean_rates)
+        mean = Confusion(self.mean_rates.to(confusion.rates), confusion.prior)
+        prices = value * self.units.damp(mean).to(value)
+        gain = gain_matrix(self.objective, prices, mean, self.train_prior, self.metric_prior)
         self.value, self.entries = value, gain.entries.to(self.entries.device)
 
     def _start(self, start: Confusion, initial: Initial | Any) -> Tensor:
@@ -98,7 +120,7 @@ class Multipliers(nn.Module):
             return value
         if initial not in ("uniform", "prior", "zero"):
             raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
-        value, in_worst_case = domain.start(size, start.classes), domain.simplex_mask(size)
+        value, in_worst_case = domain.start(size, start.classes) * self.units.scales, domain.simplex_mask(size)
         if initial == "zero":
             return torch.where(in_worst_case, value, torch.zeros_like(value))
         if initial == "prior" and in_worst_case.any():

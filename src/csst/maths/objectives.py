@@ -36,6 +36,8 @@ class Objective(ABC):
     epsilon: float = 1e-3
     #: the class prior under which the gain is derived: the training data's (the paper) or the evaluation data's
     metric_prior: MetricPrior = "train"
+    #: whether recall and coverage are all that is read of a confusion, as by every sentence
+    reads_margins: bool = False
     #: a gain matrix that is used as it is instead of being derived
     constant_gain: Tensor | None = None
 

@@ -83,7 +83,7 @@ def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int) -
     """The network with weights drawn from the seed, whatever else uses torch's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = _built(model, input_shape, classes)
+        network = _build(model, input_shape, classes)
     if model.batchnorm_momentum:
         for module in network.modules():
             if isinstance(module, _BatchNorm):
@@ -91,7 +91,7 @@ def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int) -
     return network
 
 
-def _built(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build(model: Model, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     kind = model.name.split("-")[0].split(":")[0]
     if kind in MODELS:
         return MODELS[kind](model, input_shape, classes)

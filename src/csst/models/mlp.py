@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.models.table import usable_deviation
+from csst.models.table import hidden_layers, usable_deviation
 
 
 class Standardize(nn.Module):
@@ -63,9 +63,5 @@ class Projected(nn.Module):
 
 def mlp(inputs: tuple[int, ...], classes: int, hidden: int = 128, depth: int = 2) -> nn.Sequential:
     """Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is a linear classifier."""
-    layers: list[nn.Module] = [Standardize(inputs), nn.Flatten()]
     width = int(torch.Size(inputs).numel())
-    for _ in range(depth):
-        layers += [nn.Linear(width, hidden), nn.ReLU()]
-        width = hidden
-    return nn.Sequential(*layers, nn.Linear(width, classes))
+    return nn.Sequential(Standardize(inputs), nn.Flatten(), *hidden_layers(width, hidden, depth, classes))

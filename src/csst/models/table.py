@@ -46,6 +46,15 @@ class TableInput(nn.Module):
         return torch.cat(parts, 1)
 
 
+def hidden_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.Module]:
+    """`depth` hidden layers of `hidden` ReLUs on `width` features, and logits of the classes; depth 0 is linear."""
+    layers: list[nn.Module] = []
+    for _ in range(depth):
+        layers += [nn.Linear(width, hidden), nn.ReLU()]
+        width = hidden
+    return [*layers, nn.Linear(width, classes)]
+
+
 def table_network(
     sizes: list[int], moments: tuple[np.ndarray, np.ndarray], hidden: int, depth: int, classes: int, seed: int
 ) -> nn.Module:
@@ -62,9 +71,4 @@ def table_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         first = TableInput(sizes).fit(*moments)
-        layers: list[nn.Module] = [first]
-        width = first.width
-        for _ in range(depth):
-            layers += [nn.Linear(width, hidden), nn.ReLU()]
-            width = hidden
-        return nn.Sequential(*layers, nn.Linear(width, classes))
+        return nn.Sequential(first, *hidden_layers(first.width, hidden, depth, classes))

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
-from csst.rules.smooth import SmoothObjective, make_unchecked
+from csst.rules.smooth import SmoothObjective
 from csst.statistics.calibration import Calibration
 from csst.statistics.evidence import Evidence
-from csst.statistics.rates import decide_rates
+from csst.statistics.rates import UNLABELED_WORTH, decide_rates
 
 #: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean
 BETA, MOST_BETA = 2.5, 200.0
@@ -26,6 +26,8 @@ BETA, MOST_BETA = 2.5, 200.0
 SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
+#: constraints are to be met by so many standard errors, the first of these that can be; by no more than they can
+MARGINS = (1.0, 0.5)
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
@@ -118,6 +120,8 @@ def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate 
     start = anchor if begin is None or begin.bias is None else begin.bias
     rows = WeightedRows.pool(evidence)
     bias = search_bias(objective, rows, start, anchor, softness(objective, evidence))
+    if 0 < len(objective.constraints) < evidence.classes:  # one for every class leaves no room
+        bias = keep_distance(objective, evidence, rows, bias, anchor)
     found = Candidate("pooled", calibration, prior, bias=bias - bias.mean())
     if not objective.reads_entries:
         return found
@@ -125,6 +129,33 @@ def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate 
     rates = torch.from_numpy(hard_rates(rows, found.decide(rows.scores)))
     weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
     return replace(found, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+
+
+def keep_distance(
+    objective: SmoothObjective, evidence: Evidence, rows: WeightedRows, bias: np.ndarray, anchor: np.ndarray
+) -> np.ndarray:
+    """The bias (K,) of a rule that meets the constraints by a margin, where there is one; else this bias.
+
+    A rule that just meets a constraint on the rows it was fitted on misses it on every second set of new ones.
+    """
+
+    def measure(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rates = hard_rates(rows, (rows.scores + b).argmax(1))
+        with torch.no_grad():
+            payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior))
+        return rates, payoff.numpy()[objective.constraints]
+
+    worth = evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0))
+    errors = objective.measure_errors(measure(bias)[0], worth, objective.constraints)
+    prices = objective.prices.copy()
+    for fraction in MARGINS:
+        objective.margins[:] = fraction * errors
+        kept = search_bias(objective, rows, bias, anchor, softness(objective, evidence))
+        objective.margins[:] = 0
+        if (measure(kept)[1] >= fraction * errors[objective.constraints] / 2).all():
+            return kept
+        objective.prices[:] = prices
+    return bias
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:

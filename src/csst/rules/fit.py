@@ -19,13 +19,15 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.maths.confusion import make_unchecked
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.candidates import Candidate, all_candidates, sharpness
+from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.rule import DecisionRule, undo_gain
-from csst.rules.smooth import SmoothObjective, make_unchecked
+from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds
@@ -37,8 +39,6 @@ FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
 JUDGING_ROWS = 2000
 #: scores that take away less than this part of the uncertainty about the classes are contradicted by the labels
 CONTRADICTED = 0.02
-#: a constraint missed by no more than this counts as met
-TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,15 +215,16 @@ def fit_evidence(
     if evidence.has_unlabeled:
         decided = full[chosen].decide(evidence.unlabeled_scores)
         soft = decide_rates(evidence.posterior, decided, evidence.classes)
+    estimate = combine_rates(evidence, judged[chosen].counts, soft, prior)
     return FittedRule(
         full[chosen].as_rule(evidence.train_prior, undo),
         full[chosen].name,
         objective,
-        combine_rates(evidence, judged[chosen].counts, soft, prior),
+        estimate,
         estimate_rates(evidence, plain.decide(evidence.scores), plain.decide(evidence.soft_scores), prior),
         {one.name: two.value for one, two in zip(full, judged, strict=True)},
         evidence,
-        notes,
+        (*notes, *note_missed(smooth, estimate)),
     )
 
 

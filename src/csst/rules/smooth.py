@@ -6,6 +6,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,9 +15,8 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
-from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
@@ -68,6 +68,8 @@ class SmoothObjective:
         #: by how much the entries of each block move between chance and perfection
         self.spans = [mean if mean > SMALLEST_SPAN else 1.0 for mean in means]
         self.prices = np.zeros(len(payoff))
+        #: by how much each constraint is to be more than met
+        self.margins = np.zeros(len(payoff))
 
     @property
     def classes(self) -> int:
@@ -76,7 +78,7 @@ class SmoothObjective:
     @cached_property
     def by_margins(self) -> bool:
         """Whether recall and coverage say all that the objective reads: true of every sentence."""
-        return isinstance(self.objective, Sentence)
+        return self.objective.reads_margins
 
     @cached_property
     def affine(self) -> Affine | None:
@@ -187,6 +189,7 @@ class SmoothObjective:
                 total += low - np.log(raised.mean()) / beta
                 weights[at] = raised / raised.sum()
             else:
+                part = part - self.margins[at]
                 short = np.maximum(0, self.prices[at] - self.penalty * part)
                 total -= (short @ short - self.prices[at] @ self.prices[at]) / (2 * self.penalty)
                 weights[at] = short
@@ -213,7 +216,7 @@ class SmoothObjective:
             if isinstance(domain, Simplex):
                 total = total + soft_minimum(part, self.beta / span)
             else:
-                prices = torch.from_numpy(self.prices[at])
+                prices, part = torch.from_numpy(self.prices[at]), part - torch.from_numpy(self.margins[at])
                 total = total - ((prices - self.penalty * part).clamp(min=0).square() - prices.square()).sum() / (
                     2 * self.penalty
                 )
@@ -221,14 +224,38 @@ class SmoothObjective:
         return total, np.concatenate(slack) if slack else np.zeros(0)
 
     def restart(self) -> None:
-        """Forget the prices of constraints."""
-        self.prices[:], self.penalty = 0, FIRST_PENALTY
+        """Forget the prices and margins of constraints."""
+        self.prices[:], self.margins[:], self.penalty = 0, 0, FIRST_PENALTY
+
+    @property
+    def constraints(self) -> np.ndarray:
+        """The places of the constraints among the payoffs."""
+        places = [np.arange(at.start, at.stop) for domain, at in self.blocks if isinstance(domain, NonNegative)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *places])
+
+    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Iterable[int]) -> np.ndarray:
+        """Standard errors of the payoffs at these places, by the delta method; 0 elsewhere, (m,).
+
+            sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
+
+        Args:
+            rates: R, (K, K).
+            worth: n, how many labels each row of R is worth, (K,).
+            places: of constraints among the payoffs.
+        """
+        errors = np.zeros(len(self.prices))
+        for k in places:
+            leaf = torch.from_numpy(rates).requires_grad_()
+            with torch.enable_grad():
+                payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[k]
+                slope = torch.autograd.grad(payoff, leaf)[0].numpy()
+            variance = (rates * slope**2).sum(1) - (rates * slope).sum(1) ** 2
+            errors[k] = (np.maximum(variance, 0) / worth).sum() ** 0.5
+        return errors
 
     def raise_prices(self, slack: np.ndarray, before: float) -> float:
         """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""
-        places = np.concatenate(
-            [np.arange(at.start, at.stop) for domain, at in self.blocks if isinstance(domain, NonNegative)]
-        )
+        places = self.constraints
         self.prices[places] = np.maximum(0, self.prices[places] - self.penalty * slack)
         violation = float(np.maximum(0, -slack).max(initial=0))
         if violation > before / 2:
@@ -266,21 +293,3 @@ class SmoothObjective:
 def soft_minimum(values: Tensor, beta: float) -> Tensor:
     """-(1/beta) log mean exp(-beta v)."""
     return -(torch.logsumexp(-beta * values, 0) - float(np.log(len(values)))) / beta
-
-
-def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
-    """A confusion of rates known to be right: the checks look at every value and take their time."""
-    c = Confusion.__new__(Confusion)
-    vars(c).update(rates=rates, prior=prior)
-    return c
-
-
-def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
-    """A confusion with this recall and coverage, through which alone each metric of the language reads it.
-
-    The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
-    """
-    square = (len(prior), len(prior))
-    c = make_unchecked(recall.expand(square), prior)
-    vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
-    return c

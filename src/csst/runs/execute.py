@@ -194,7 +194,7 @@ def load_task(recipe: Recipe) -> Task:
 def begin_training(recipe: Recipe) -> Generations:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
-    learner = Network(lambda: network(recipe, task), recipe.method, recipe.settings)
+    learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings)
     training = learner.start(task, recipe.bind_objective(task.class_names), recipe.seed)
     assert isinstance(training, Generations)
     return training
@@ -205,7 +205,7 @@ def assemble(recipe: Recipe) -> Trainer:
     return begin_training(recipe).trainer
 
 
-def network(recipe: Recipe, task: Task) -> nn.Module:
+def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """The untrained model of a recipe."""
     model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():

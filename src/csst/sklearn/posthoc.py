@@ -16,7 +16,8 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
-from csst.rules.fit import TOLERANCE, fit_rule
+from csst.rules.feasibility import TOLERANCE
+from csst.rules.fit import fit_rule
 from csst.sklearn.inputs import numbers_of, read_labels
 
 

@@ -59,10 +59,23 @@ def estimate_balance(evidence: Evidence) -> BalanceEstimate:
     target = unseen.mean(0)
     found = BalanceEstimate(labeled, np.zeros(classes), 0.0)
     for _ in range(ROUNDS):
-        noise = spread_bound(target) / len(unseen)
-        noise = noise + sum(w * spread_bound(m) for w, m in zip(found.prior**2 / size, means, strict=True))
+        noise = noise_bound(target, len(unseen), means, size, found.prior)
         found = solve_balance(means, target, noise, labeled)
     return found
+
+
+def noise_bound(target: np.ndarray, rows: int, means: np.ndarray, size: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """S(u) / N + sum_k pi_k^2 S(m_k) / n_k, (K, K).
+
+    Args:
+        target: u, (K,).
+        rows: N.
+        means: m_k in rows, (K, K).
+        size: n_k, (K,).
+        prior: pi, (K,).
+    """
+    of_labels = sum(w * spread_bound(mean) for w, mean in zip(prior**2 / size, means, strict=True))
+    return spread_bound(target) / rows + of_labels
 
 
 def spread_bound(mean: np.ndarray) -> np.ndarray:

@@ -67,7 +67,7 @@ def empirical_expansion(
     mass, near = _graph(masses, neighbors)
     sizes, around = [], []
     for order in _orders(mass, near, seeds, directions, np.random.default_rng(seed)):
-        for size, wide in swept(mass, near, order):
+        for size, wide in sweep(mass, near, order):
             sizes.append(size)
             around.append(wide)
     for candidate in candidates:
@@ -85,7 +85,7 @@ def random_expansion(masses: Any, neighbors: Any, sets: int = 200, seed: int = 0
     """The same from random sets: what a careless estimate would say. Nearly always far too large."""
     mass, near = _graph(masses, neighbors)
     rng = np.random.default_rng(seed)
-    drawn = [next(iter(swept(mass, near, rng.permutation(len(mass))))) for _ in range(sets)]
+    drawn = [next(iter(sweep(mass, near, rng.permutation(len(mass))))) for _ in range(sets)]
     return StepExpansion.of_sets(np.concatenate([d[0] for d in drawn]), np.concatenate([d[1] for d in drawn]))
 
 
@@ -110,7 +110,7 @@ def conflict(weights: Any, labels: Tensor, neighbors: Any) -> float:
     return least_error(matrix) + paid
 
 
-def swept(mass: np.ndarray, near: np.ndarray, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def sweep(mass: np.ndarray, near: np.ndarray, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Q(S) and Q(N(S)) for every beginning S of an order; then for the largest sets with the same neighborhoods."""
     rank = np.empty(len(order), int)
     rank[order] = np.arange(len(order))
@@ -147,10 +147,10 @@ def _orders(
         for row in heat / degree:
             yield np.argsort(-row, kind="stable")
     for point in starts[: max(1, seeds // 3)]:
-        yield _grown(mass, near, int(point))
+        yield _grow(mass, near, int(point))
 
 
-def _grown(mass: np.ndarray, near: np.ndarray, start: int) -> np.ndarray:
+def _grow(mass: np.ndarray, near: np.ndarray, start: int) -> np.ndarray:
     """From one example on, always the one that brings the least new neighborhood for its own mass; up to half."""
     near_float = near.astype(np.float32)
     inside, covered, order, size = np.zeros(len(mass), bool), near[start].copy(), [start], mass[start]

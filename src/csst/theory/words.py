@@ -10,12 +10,17 @@ from csst.theory.diagnosis import Diagnosis
 WIDTH = 36
 
 
-def sentences(diagnosis: Diagnosis) -> list[str]:
+def write_sentences(diagnosis: Diagnosis) -> list[str]:
     """Lines to print: the numbers, what the theorem would promise, whether its assumptions look plausible."""
-    return [*numbers(diagnosis), "", *promise(diagnosis), *(f"Not computed: {what}." for what in diagnosis.skipped)]
+    return [
+        *list_numbers(diagnosis),
+        "",
+        *describe_promise(diagnosis),
+        *(f"Not computed: {what}." for what in diagnosis.skipped),
+    ]
 
 
-def numbers(diagnosis: Diagnosis) -> list[str]:
+def list_numbers(diagnosis: Diagnosis) -> list[str]:
     """One line for each number; the errors also as a fraction of |w|_1."""
     rows = [
         ("err_w of the pseudo-labeler", diagnosis.err_pl, "the model on weak views"),
@@ -34,11 +39,10 @@ def numbers(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.floor > 1e-9:
         lines.append(f"  {'smallest possible err_w':<{WIDTH}} {diagnosis.floor:.3f}   whatever the classifier")
     for at, (name, value) in enumerate(diagnosis.gammas.items()):
-        lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {shown(value)}   at most: worse sets may exist")
+        lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {format_gamma(value)}   at most: worse sets may exist")
         if at == 0 and diagnosis.random_gamma is not None:
-            lines.append(
-                f"  {'  random sets would say':<{WIDTH}} {shown(diagnosis.random_gamma)}   but the worst sets count"
-            )
+            random = format_gamma(diagnosis.random_gamma)
+            lines.append(f"  {'  random sets would say':<{WIDTH}} {random}   but the worst sets count")
         clash = f"{diagnosis.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if diagnosis.margins:
@@ -50,7 +54,7 @@ def numbers(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def promise(diagnosis: Diagnosis) -> list[str]:
+def describe_promise(diagnosis: Diagnosis) -> list[str]:
     """What Theorem 1 says about these numbers; usually nothing, and then that is said."""
     best, seen = diagnosis.best_case, diagnosis.as_measured
     if diagnosis.err_pl[0] == 0:
@@ -63,17 +67,17 @@ def promise(diagnosis: Diagnosis) -> list[str]:
         ]
     lines = [
         f"With the best classifier imaginable as its F*, the theorem would promise err_w <= {best.promise:.3f}, "
-        f"against {diagnosis.err_pl[0]:.3f} of the pseudo-labeler (gamma = {shown(best.gamma)}).",
+        f"against {diagnosis.err_pl[0]:.3f} of the pseudo-labeler (gamma = {format_gamma(best.gamma)}).",
         "That gamma is an upper bound from a sample, so take this as 'not excluded', not as a guarantee.",
     ]
-    return lines + (_measured(diagnosis, seen) if seen is not None else [])
+    return lines + (_describe_measured(diagnosis, seen) if seen is not None else [])
 
 
-def _measured(diagnosis: Diagnosis, seen: Assumptions) -> list[str]:
+def _describe_measured(diagnosis: Diagnosis, seen: Assumptions) -> list[str]:
     if seen.hold:
         return [
             f"With the trained classifier in the place of the ideal one it promises err_w <= {seen.promise:.3f} "
-            f"(gamma = {shown(seen.gamma)}): the assumptions look plausible."
+            f"(gamma = {format_gamma(seen.gamma)}): the assumptions look plausible."
         ]
     lines = ["With the trained classifier in the place of the ideal one it promises no improvement:"]
     lines += [f"  - {reason}" for reason in seen.against]
@@ -86,5 +90,5 @@ def _measured(diagnosis: Diagnosis, seen: Assumptions) -> list[str]:
     return lines
 
 
-def shown(value: float) -> str:
+def format_gamma(value: float) -> str:
     return "infinite" if value == math.inf else f"{value:.2f}"

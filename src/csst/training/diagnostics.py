@@ -1,7 +1,8 @@
 """Training that goes wrong without failing: said once, as soon as it shows, with what to do about it.
 
-Three ways, all seen: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too
-strict, and the multipliers of a worst case end up on a single class.
+Four ways, all seen: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too
+strict, both in turn because the gain moves faster than the network learns, and the multipliers of a worst case end up
+on a single class.
 """
 
 from __future__ import annotations
@@ -28,10 +29,20 @@ class CollapseDetector:
 
     def update(self, record: dict[str, Any]) -> list[str]:
         """What this record is the first to show."""
-        found = {"loose": self._loose(record), "strict": self._strict(record), "alone": self._alone(record)}
-        new = {kind: note for kind, note in found.items() if note and kind not in self.notes}
+        notes = {"loose": self._loose(record), "strict": self._strict(record), "alone": self._alone(record)}
+        new = {kind: note for kind, note in notes.items() if note and kind not in self.notes}
+        for kind, other in (("strict", "loose"), ("loose", "strict")):
+            if kind in new and other in self.notes:  # no threshold is both too loose and too strict
+                new[kind] = self._swings(record)
         self.notes |= new
         return list(new.values())
+
+    def _swings(self, record: dict[str, Any]) -> str:
+        return (
+            f"at step {record['step']} {record['used']:.0%} of the pseudo-labels were used, after the opposite before: "
+            "not the threshold but the gain is the cause, which changes faster than the network learns; raise "
+            "dual.steps_per_update and leave tau as it is"
+        )
 
     def _loose(self, record: dict[str, Any]) -> str:
         best, self.best = self.best, max(self.best, record["score"])

@@ -36,7 +36,7 @@ def decode(path: str, size: int) -> np.ndarray:
     """
     from PIL import Image, ImageOps
 
-    with _opened(path) as image:
+    with _open(path) as image:
         image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded smaller, but never below twice `size`
         image.load()
         try:
@@ -58,7 +58,7 @@ def decode(path: str, size: int) -> np.ndarray:
 
 def check(path: str) -> None:
     """Raise if the file is not a complete image; decodes it only where Pillow's `verify` cannot tell."""
-    with _opened(path) as image:
+    with _open(path) as image:
         kind = image.format
         image.verify()
     if kind == "PNG":  # its check sums were compared
@@ -68,12 +68,12 @@ def check(path: str) -> None:
             file.seek(-2, os.SEEK_END)
             if file.read() == b"\xff\xd9":  # the end-of-image marker
                 return
-    with _opened(path) as image:
+    with _open(path) as image:
         image.draft(None, (1, 1))
         image.load()
 
 
-def _opened(path: str) -> Image.Image:
+def _open(path: str) -> Image.Image:
     from PIL import Image, UnidentifiedImageError
 
     if not os.path.getsize(path):

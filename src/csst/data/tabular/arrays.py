@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from csst.data.splits import hold_out
 from csst.data.tabular.array_views import Corrupt, Noise
+from csst.data.tabular.number_tables import is_table, read_labeled_table
 from csst.data.tabular.rows import RowParts, make_views
 from csst.data.tabular.tables import statistics
 from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, hash_parts
@@ -24,30 +25,39 @@ KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_te
 
 @dataclass(frozen=True)
 class Arrays:
-    """A task from an `.npz` file.
+    """A task from an `.npz` file, or from a table of numbers with a column of labels (.csv, .tsv, .jsonl, .parquet).
 
-    Keys: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and y_test,
-    class_names. Without a validation set, a fraction of the labeled examples is held out, stratified by class.
+    Keys of the .npz file: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and
+    y_test, class_names. Without a validation set, a fraction of the labeled examples is held out, stratified by class.
 
     Args:
-        path: the .npz file.
+        path: the file.
         validation: fraction of the labeled examples held out where the file has no validation set.
+        label: the column of the labels in a table; a blank one means unlabeled, and all other columns are numbers.
     """
 
     path: str = ""
     validation: float = 0.2
+    label: str = "label"
 
     def load_rows(self) -> RowTask:
         """The rows of the file; no validation set is cut from them."""
-        return rows_from_arrays(self._read(), Path(self.path).stem)
+        arrays, facts = self._read()
+        return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=facts)
 
-    def _read(self) -> dict[str, np.ndarray]:
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arrays, and the names of the columns where they have some."""
         if not self.path:
-            raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz")
-        return read_npz(self.path, KEYS, needed=("x", "y"))
+            raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz or FILE.csv")
+        if is_table(self.path):
+            arrays, columns = read_labeled_table(self.path, self.label)
+            return arrays, {"columns": columns}
+        return read_npz(self.path, KEYS, needed=("x", "y")), {}
 
     def load(self, seed: int) -> Task:
-        return from_arrays(self._read(), Path(self.path).stem, self.validation, seed)
+        arrays, facts = self._read()
+        task = from_arrays(arrays, Path(self.path).stem, self.validation, seed)
+        return replace(task, facts={**task.facts, **facts})
 
 
 def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:

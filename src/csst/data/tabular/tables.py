@@ -139,17 +139,11 @@ def is_sparse(values: Any) -> bool:
 
 
 def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, without a copy of the whole."""
-    count, width = rows.shape
-    total, squares, shift = np.zeros(width), np.zeros(width), np.zeros(width)
-    if is_sparse(rows):
-        total = np.asarray(rows.sum(0), dtype=np.float64).ravel()
-        squares = np.asarray(rows.multiply(rows).sum(0), dtype=np.float64).ravel()
-    else:
-        shift = np.asarray(rows[0], dtype=np.float64)  # so that large values with a small spread keep it
-        for start in range(0, count, CHUNK):
-            part = rows[start : start + CHUNK].astype(np.float64) - shift
-            total += part.sum(0)
-            squares += np.square(part).sum(0)
-    mean = total / count
-    return mean + shift, np.sqrt(np.maximum(squares / count - mean**2, 0))
+    """Mean and standard deviation of every column, (D,) each, without a copy of the whole in float64."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=not is_sparse(rows))
+    source = rows.tocsr() if is_sparse(rows) else rows
+    for start in range(0, source.shape[0], CHUNK):
+        scaler.partial_fit(source[start : start + CHUNK].astype(np.float64))
+    return scaler.mean_, np.sqrt(scaler.var_)

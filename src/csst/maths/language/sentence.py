@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -55,6 +55,7 @@ class Sentence(Objective):
     epsilon: float = 1e-3
     floor: float = Simplex.floor
     metric_prior: MetricPrior = "train"
+    reads_margins: ClassVar[bool] = True  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:

@@ -74,7 +74,7 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         axes = figure.add_subplot()
         for line in table:
             place = labels.index(line.row.label) + offsets[line.rule]
-            _mark(axes, [line.mean(VALUE)], [place], [line.std(VALUE)], None, styles[line.row.label], line.rule)
+            _mark(axes, ([line.mean(VALUE)], [place]), ([line.std(VALUE)], None), styles[line.row.label], line.rule)
         axes.set_yticks(range(len(labels)), [shorten(label, 26) for label in labels])
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.grid(False, axis="y")
@@ -102,7 +102,7 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
                 axes.plot([mean(other.read(x)) for x in pair], [mean(value.read(x)) for x in pair], color=FAINT, lw=1)
         for line in table:
             x, y = other.read(line), value.read(line)
-            _mark(axes, [mean(x)], [mean(y)], [_std(x)], [_std(y)], styles[line.row.label], line.rule)
+            _mark(axes, ([mean(x)], [mean(y)]), ([_std(x)], [_std(y)]), styles[line.row.label], line.rule)
         if is_slack:
             axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
         axes.margins(0.1)
@@ -139,7 +139,7 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
                 style = run_style(methods.index(method))
                 x, y = [_setting(line) for line in lines], [line.mean(measure) for line in lines]
                 axes.plot(x, y, color=style.color, ls="--" if rule else "-", lw=1.2)
-                _mark(axes, x, y, None, [line.std(measure) for line in lines], style, rule)
+                _mark(axes, (x, y), (None, [line.std(measure) for line in lines]), style, rule)
             axes.set_ylabel(name_measure(table, measure))
             axes.margins(0.06)
         panels[-1].set_xlabel(name)
@@ -198,17 +198,11 @@ def _average(steps: Sequence[int], values: Any) -> tuple[Any, Any, Any]:
     return np.asarray(steps)[kept], middle, np.sqrt(squares / np.maximum(1, number - 1))
 
 
-def _mark(
-    axes: Any,
-    x: Sequence[float],
-    y: Sequence[float],
-    x_spread: Sequence[float] | None,
-    y_spread: Sequence[float] | None,
-    style: RunStyle,
-    rule: str,
-) -> None:
+def _mark(axes: Any, places: tuple[Any, Any], spreads: tuple[Any, Any], style: RunStyle, rule: str) -> None:
+    """Marks at x and y with bars of these lengths in both directions, None for no bar."""
     fill = {"fillstyle": FILLS[rule][0], "markerfacecoloralt": "none", "markersize": 7, "markeredgewidth": 1.2}
-    axes.errorbar(x, y, y_spread, x_spread, fmt=style.marker, color=style.color, elinewidth=1, capsize=2, **fill)
+    bars = {"xerr": spreads[0], "yerr": spreads[1], "elinewidth": 1, "capsize": 2}
+    axes.errorbar(*places, fmt=style.marker, color=style.color, **bars, **fill)
 
 
 def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:

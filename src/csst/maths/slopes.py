@@ -1,0 +1,142 @@
+"""How steep constraints are beside what is maximized: the units in which their multipliers are measured.
+
+    slope of f = max_ij |(1/pi_i) df/dR_ij|,      the largest entry that f gives to a gain
+
+A multiplier is a price per unit of a constraint, and any unit will do. recall['a'] >= 0.8 is K times as steep as a mean
+of K recalls, so that steps of lambda which suit the one throw the other from side to side; and a ratio such as the
+precision of a class that is hardly predicted is arbitrarily steep, so that its price, shifted to be non-negative, would
+drown all else in the gain. The paper's coverage constraints are linear and no steeper than its mean recall: for them
+nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from csst.maths.confusion import Confusion, confusion_from_margins
+from csst.maths.objectives import MetricPrior, Objective, payoff_of
+
+#: slopes that differ by less than this part are the same
+ROUNDING = 1e-9
+#: a constraint that is not linear weighs at most so much of what is maximized: its prices of wrong predictions, shifted
+#: to be non-negative, flatten a gain until every pseudo-label looks right
+MOST_WEIGHT = 0.5
+#: a constraint may be so many times as steep as what is maximized before its steps become smaller
+STEEP = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class ConstraintUnits:
+    """The slopes of an objective's constraints at chance, R = 1/K.
+
+    Args:
+        objective: bound to the classes.
+        train_prior: pi, (K,).
+        metric_prior: "train" or "evaluation", see `csst.gain_matrix`.
+        slopes: of every constraint, (m,).
+        scales: min(1, STEEP slope of what is maximized / slope of the constraint), (m,): the factor of its dual step.
+        limits: the highest multiplier of every constraint, (m,); infinity where it is linear.
+        curved: which constraints are not linear in the rates.
+    """
+
+    objective: Objective
+    train_prior: Tensor
+    metric_prior: MetricPrior
+    slopes: Tensor
+    scales: Tensor
+    limits: Tensor
+    curved: tuple[int, ...]
+
+    @classmethod
+    def measure(cls, objective: Objective, train_prior: Tensor, metric_prior: MetricPrior) -> ConstraintUnits:
+        """At chance; an evaluation prior is taken to be uniform, for nothing is known of it yet."""
+        chance, classes = Confusion.uniform(train_prior), len(train_prior)
+        if metric_prior == "evaluation":
+            chance = chance.with_prior(torch.full_like(train_prior, 1 / classes))
+        size = len(payoff_of(objective, chance))
+        ones, is_constraint = torch.ones(size, dtype=torch.float64), ~objective.domain.simplex_mask(size)
+        places = is_constraint.nonzero().flatten().tolist()
+        limits = torch.full_like(ones, float("inf"))
+        if not places or objective.constant_gain is not None:
+            return cls(objective, train_prior, metric_prior, ones, ones, limits, ())
+        worst_cases = torch.where(is_constraint, 0.0, objective.domain.start(size, classes))
+        maximized, slopes = _measure(objective, worst_cases, places, chance, train_prior)
+        scales, curved = ones.clone(), _find_curved(objective, chance, places)
+        if maximized > 0:
+            scales[places] = (STEEP * maximized / slopes[places]).clamp(max=1)
+            limits[list(curved)] = (MOST_WEIGHT * maximized / slopes)[list(curved)]
+        return cls(objective, train_prior, metric_prior, slopes, scales, limits, curved)
+
+    def damp(self, confusion: Confusion) -> Tensor:
+        """min(1, slope at chance / slope at this confusion) for every constraint, (m,); 1 where it is linear."""
+        damping = torch.ones_like(self.slopes)
+        if self.curved:
+            point = confusion.with_prior(self.train_prior) if self.metric_prior == "train" else confusion
+            smoothed, places = point.smoothed(self.objective.epsilon), list(self.curved)
+            now = _measure(self.objective, damping, places, smoothed, self.train_prior)[1]
+            damping[places] = (self.slopes[places] / now[places]).clamp(max=1)
+        return damping
+
+
+def _measure(
+    objective: Objective, weights: Tensor, places: list[int], confusion: Confusion, train_prior: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The slope of u + weights . phi, and those of the payoffs at these places, (m,); 1 elsewhere."""
+    with torch.enable_grad():
+        point, slope = _by_margins(confusion, train_prior)
+        if not objective.reads_margins:
+            point, slope = _by_rates(confusion, train_prior)
+        payoff = payoff_of(objective, point)
+        slopes = torch.ones(len(payoff), dtype=torch.float64)
+        for k in places:
+            slopes[k] = slope(payoff[k]).clamp(min=1e-300)
+        return slope(objective.utility(point) + weights @ payoff), slopes
+
+
+Slope = Callable[[Tensor], Tensor]
+
+
+def _by_rates(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, Slope]:
+    """A confusion with a graph from its rates, and what measures the slope of a number derived from it."""
+    rates = confusion.rates.detach().requires_grad_()
+
+    def slope(value: Tensor) -> Tensor:
+        return (_derive(value, [rates])[0] / train_prior[:, None]).abs().max()
+
+    return Confusion(rates, confusion.prior), slope
+
+
+def _by_margins(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, Slope]:
+    """The same from recall and coverage, K numbers instead of K^2:  df/dR_ij = delta_ij df/drec_j + pi_i df/dcov_j."""
+    recall, coverage = (x.detach().clone().requires_grad_() for x in (confusion.recall, confusion.coverage))
+    ratio = confusion.prior / train_prior
+
+    def slope(value: Tensor) -> Tensor:
+        own, price = _derive(value, [recall, coverage])
+        return torch.maximum((own / train_prior + ratio * price).abs().max(), ratio.max() * price.abs().max())
+
+    return confusion_from_margins(recall, coverage, confusion.prior), slope
+
+
+def _derive(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """The derivatives by the leaves, 0 where there are none."""
+    if not value.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(leaf) if x is None else x for leaf, x in zip(leaves, found, strict=True)]
+
+
+def _find_curved(objective: Objective, chance: Confusion, places: list[int]) -> tuple[int, ...]:
+    """The payoffs at these places that are not the middle of their values at the middle of two points."""
+    perfect = torch.eye(chance.classes, dtype=torch.float64)
+    uneven = chance.rates * torch.linspace(0.1, 1.0, chance.classes, dtype=torch.float64).sqrt()
+    ends = [0.7 * perfect + 0.3 * chance.rates, uneven / uneven.sum(1, keepdim=True)]
+    first, second, middle = (
+        payoff_of(objective, Confusion(rates, chance.prior)) for rates in (*ends, (ends[0] + ends[1]) / 2)
+    )
+    apart = (middle - (first + second) / 2).abs() > ROUNDING * (1 + middle.abs())
+    return tuple(k for k in places if apart[k])

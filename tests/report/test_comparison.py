@@ -1,0 +1,113 @@
+"""Figures of a comparison: every row is in them, on the axes that its objective asks for."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
+from csst.report.figures.comparison import (
+    FILLS,
+    Curve,
+    assign_styles,
+    draw_settings,
+    draw_tradeoff,
+    draw_used,
+    draw_values,
+    find_axes,
+)
+from csst.runs.outcomes import SeedResult
+from csst.runs.rows import Setting
+from tests.helpers.comparisons import make_line
+
+
+def words_of(drawing) -> list[str]:
+    return re.findall(r">([^<>\n]+)</text>", drawing.inline(1))
+
+
+@pytest.mark.parametrize("count", [2, 12, 30])
+def test_all_rows_are_drawn(count):
+    table = [make_line(f"row {n}", [n / 40, n / 40 + 0.1]) for n in range(count)]
+    styles = assign_styles(table)
+    assert [word for word in words_of(draw_values(table, styles)) if word.startswith("row")] == [
+        line.name for line in table
+    ]
+    keys = [key.label for key in draw_tradeoff(table, styles).legend]
+    assert sorted(keys) == sorted(line.name for line in table)
+    shown = words_of(draw_recall_table(table, ["cat", "dog"], [1, 9]))
+    assert [word for word in shown if word.startswith("row")] == [line.name for line in table]
+    assert [word for word in shown if word in ("cat", "dog")] == ["dog", "cat"]  # from most to fewest labels
+    assert shown.count("50") >= count
+
+
+def test_the_objective_is_an_axis_whatever_it_is():
+    free = [make_line("a", [0.2]), make_line("b", [0.3])]
+    value, other = find_axes(free)
+    assert (value.label, other.label) == ("objective value", "mean recall")
+    assert value.read(free[1]) == [0.3]
+    mean = [make_line("a", [0.5]), make_line("b", [0.5])]  # its value is the mean recall
+    assert find_axes(mean)[1].label == "min recall"
+    bound = [make_line("a", [0.2, 0.3], [[0.1, -0.2], [0.3, 0.1]])]
+    assert find_axes(bound)[1].label == "slack of the tightest constraint"
+    assert find_axes(bound)[1].read(bound[0]) == [-0.2, 0.1]
+    assert "constraints met to the right" in [key.label for key in draw_tradeoff(bound, assign_styles(bound)).legend]
+
+
+def test_rules_have_marks_of_their_own():
+    table = [make_line("a", [0.2], rule=rule) for rule in FILLS]
+    keys = {key.symbol: key.label for key in draw_values(table, assign_styles(table)).legend}
+    assert keys["●"] == "as trained"
+    assert keys["○"] == "with the decision rule"
+    assert keys["◒"] == "with the rule 'pooled'"
+    assert not draw_values(table[:1], assign_styles(table)).legend
+    drawn = [draw_values([table[0], line], assign_styles(table)).svg for line in table[1:]]
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_an_ablation_is_a_curve_over_what_it_varies():
+    settings = [Setting("KL threshold", value) for value in (0.01, 0.1, 0.3)]
+    table = [make_line("csst", [n / 10, n / 10 + 0.1], setting=setting) for n, setting in enumerate(settings)]
+    drawing = draw_settings(table[::-1])
+    assert drawing is not None
+    assert drawing.alt == "mean_recall against KL threshold, 3 values; highest at 0.3: 0.500"
+    assert {"0.01", "0.1", "0.3", "KL threshold", "mean recall", "min recall"} <= set(words_of(drawing))
+    bound = [make_line("csst", [n / 10], [[0.1]], setting=setting) for n, setting in enumerate(settings)]
+    assert {"objective value", "mean recall", "min coverage"} <= set(words_of(draw_settings(bound)))
+    assert draw_settings([make_line("a", [0.1])]) is None
+
+
+def test_what_methods_used_is_one_figure_over_time():
+    first = Curve("fixmatch", [10, 20], np.array([[np.nan, 0.4], [np.nan, 0.6]]), np.array([[np.nan, 0.9]] * 2))
+    second = Curve("csst", [10, 20], np.array([[0.2, 0.3]]), np.array([[0.5, 0.7]]))
+    without = Curve("erm", [10, 20], np.full((1, 2), np.nan), np.full((1, 2), np.nan))
+    styles = assign_styles([make_line(name, [0.1]) for name in ("fixmatch", "csst", "erm")])
+    drawing = draw_used([first, second, without], styles)
+    assert drawing is not None
+    assert drawing.alt == "Pseudo-labels used, and their accuracy; used at the end: fixmatch 0.50; csst 0.30"
+    assert [key.label for key in drawing.legend] == ["fixmatch", "csst"]
+    assert {"fraction used", "of these correct"} <= set(words_of(drawing))
+    assert draw_used([without], styles) is None
+
+
+@pytest.mark.parametrize("classes", [3, 40])
+def test_the_class_distribution_has_labeled_and_unlabeled_examples(classes):
+    labeled = [10 + 3 * n for n in range(classes)]
+    drawing = draw_class_counts(
+        labeled, [2.0 * n for n in labeled], [f"c{n}" for n in range(classes)], ", as estimated"
+    )
+    assert [key.label for key in drawing.legend] == ["labeled", "unlabeled, as estimated"]
+    assert f"imbalance is {labeled[-1] / 10:.3g}" in drawing.caption
+    if classes == 3:
+        assert [word for word in words_of(drawing) if word.startswith("c")] == ["c2", "c1", "c0"]
+    assert len(draw_class_counts(labeled, None, ["c"] * classes, "").legend) == 1
+
+
+def test_the_recall_of_many_classes_is_shades():
+    result = SeedResult(0, {}, [], [n / 40 for n in range(40)], 1.0)
+    line = make_line("a", [0.1])
+    table = [type(line)(line.row, "", [result])]
+    drawing = draw_recall_table(table, [f"c{n}" for n in range(40)], list(range(1, 41)))
+    assert drawing.alt == "Recall of 40 classes in 1 rows; lowest 0.00: class c0 in a"
+    assert "<image" in drawing.svg
