@@ -226,6 +226,8 @@ def render_page(lines: dict[tuple[str, ...], Line]) -> str:
     """The page of all cells that are complete for every method."""
     page = [INTRO.format(steps=STEPS)]
     for name in NAMED:
+        if not any(key[0] == name for key in lines):
+            continue
         page += [
             f"## {name}",
             "",

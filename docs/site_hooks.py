@@ -156,6 +156,18 @@ GENERATED: dict[str, Callable[[], str]] = {
 }
 
 
+def on_config(config: Any) -> Any:
+    """Put every measured table into the navigation, the first as the file has it."""
+    for part in config.nav:
+        if "Measured" in part:
+            first = part["Measured"]
+            part["Measured"] = [
+                *first,
+                *(page for page in COPIES if page.startswith("measured/") and page not in first),
+            ]
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 

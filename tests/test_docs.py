@@ -41,7 +41,7 @@ WITH_PYTHON = [page for page in PAGES if python_of(page) and page not in TUTORIA
 def make_short(program: str) -> str:
     """A program or a command with few steps, one seed and one method."""
     few = re.sub(r"--training.steps \d+", "--training.steps 20", shorten(program)).replace("--seeds 2", "--seeds 1")
-    return few.replace("--preset table-min-recall", "--methods erm --no_rule")
+    return few.replace("--preset table-min-recall", "--methods erm --rules none")
 
 
 @pytest.mark.usefixtures("few_trees")
@@ -154,6 +154,13 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert check_site.find_faults(tmp_path / "site") == []
+
+
+def test_every_page_is_in_the_navigation():
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    written = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]}
+    assert written | set(site_hooks.GENERATED) <= set(listed)
+    assert len(listed) == len(set(listed))
 
 
 def test_faults_of_a_site_are_found(tmp_path):

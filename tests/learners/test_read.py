@@ -42,6 +42,8 @@ def test_what_would_be_slow_or_large_is_left_out():
     assert default_members(problem_of(rows, unlabeled=0)) == ("linear", "forest", "kernel"), "nothing to spread through"
     assert default_members(problem_of(rows, labels=20_000, classes=1000)) == ("linear",)
     assert default_members(problem_of(rows, labels=2_000, classes=100)) == ("linear", "forest", "kernel", "propagation")
+    (only,) = make_variants("linear", problem_of(rows, labels=20_000, classes=1000))
+    assert only.penalty == 0.1
     (full,) = make_variants("forest", problem_of(rows, labels=20_000, classes=10))
     (fewer,) = make_variants("forest", problem_of(rows, labels=40_000, classes=10))
     (fewest,) = make_variants("forest", problem_of(rows, labels=10**6, classes=100))

@@ -102,6 +102,8 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
 
 def make_variants(name: str, problem: Problem) -> Sequence[Learner]:
     """A learner by its name, in the variants among which the labels choose."""
+    if name == "linear" and problem.labels * problem.classes > LARGEST_KERNEL:
+        return [Linear(problem.table)]  # with a thousand classes every fit takes a minute
     if name == "linear":
         return [Linear(table, penalty) for table in problem.scales for penalty in PENALTIES]
     if name == "forest":
