@@ -76,9 +76,9 @@ def test_labels_selection_and_loss_of_csst_balanced_in_plain_loops(gain):
         labels.append(label)
         wanted.append(divergence <= TAU)
         moved += label != max(range(K), key=lambda k: softmax[k])
-        shifted = [s[k] - math.log(theirs[k][k]) for k in range(K)]
+        shifted = [s[k] - math.log(matrix[k][k]) for k in range(K)]
         normalizer = math.log(sum(math.exp(value) for value in shifted))
-        mixing = [theirs[label][k] / theirs[k][k] for k in range(K)]
+        mixing = [matrix[label][k] / matrix[k][k] for k in range(K)]
         total -= wanted[-1] * sum(mixing[k] * (shifted[k] - normalizer) for k in range(K))
     assert target.tolist() == labels
     assert used.bool().tolist() == wanted
@@ -103,7 +103,7 @@ def test_the_confidence_rule_looks_at_the_corrected_probabilities(name):
 
 
 @pytest.mark.parametrize("gain", GAINS)
-def test_labeled_and_unlabeled_examples_ask_for_the_same_softmax_and_weigh_classes_alike(gain):
+def test_under_their_own_gain_unlabeled_examples_ask_for_the_same_softmax(gain):
     matrix = torch.tensor(GAINS[gain], dtype=torch.float64)
     balance = UnlabeledBalance(torch.tensor(LABELED))
     balance.learn(torch.tensor(UNLABELED), torch.tensor(LABELED))

@@ -6,9 +6,9 @@ under pi_L. Under the prior pi_u of the unlabeled examples these are q, and the 
     q    proportional to  p * pi_u / pi_L                (Saerens, Latinne and Decaestecker, 2002)
     G_u  =  diag(pi_L / pi_u) G,      so that  norm(G_u^T q) = norm(G^T p) = softmax(s)
 
-So labeled and unlabeled examples ask for the same softmax at every x, and weigh classes alike, as pi_u,i G_u,ij =
-pi_L,i G_ij: a derived gain divides by the prior of the examples it is used on. With G_u = M_u D_u the loss is that of
-softmax(s - log D + log pi_u - log pi_L), and q = G_u.posterior(softmax(s)).
+Pseudo-labels and what selects them are of q and G_u, so that the threshold asks whether the softmax fits the label at
+the balance of these examples. The loss keeps G: under G_u a label of a class that is rare among unlabeled examples would
+get a margin of log pi_L / pi_u, and wrong labels are of just these classes (docs/explanation/choices.md).
 """
 
 from __future__ import annotations

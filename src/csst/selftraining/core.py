@@ -30,8 +30,8 @@ class SelfTraining(nn.Module):
     FixMatch is label = Hard, UDA is label = Sharpened; CSST selects by `KLThreshold`; most methods refine nothing. A
     part with state is a `StatefulPart` and so is saved with this module: `bind` it once, `commit` after every step.
 
-    With a balance, unlabeled examples may have another class prior than labeled ones: G is then their own gain G_u, and
-    they are labeled by their class probabilities q under their own prior; see `csst.selftraining.balance`.
+    With a balance, unlabeled examples may have another class prior than labeled ones: they are labeled by their class
+    probabilities q under their own prior, and selected under their own gain G_u; see `csst.selftraining.balance`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SelfTraining(nn.Module):
         return target, self.select(target, probs, gain, index)
 
     def loss(self, strong: Tensor, target: Tensor, used: Tensor, gain: Gain) -> Tensor:
-        return (used * cost_sensitive_loss(strong, target, self._own_gain(gain))).mean()
+        return (used * cost_sensitive_loss(strong, target, gain)).mean()
 
     def _own_gain(self, gain: Gain) -> Gain:
         """The gain of unlabeled examples: G_u with a balance, else the labeled examples' G."""
