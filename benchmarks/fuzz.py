@@ -25,7 +25,7 @@ from PIL import Image
 
 import csst
 from csst.data import Arrays
-from csst.data.images.reading import read
+from csst.data.images.reading import Readers
 from csst.data.text.files import labels_of, read_table, texts_of
 from csst.maths.confusion import Confusion
 from csst.maths.gain import gain_matrix
@@ -199,7 +199,7 @@ def file_user(folder: Path) -> Callable[[tuple[str, bytes]], None]:
         if ending == "npz":
             Arrays(str(path)).load(0)
         elif ending == "png":
-            read([str(path)], 16, Image.MAX_IMAGE_PIXELS)
+            Readers().read([str(path)], 16)
         else:
             table = read_table(str(path))
             texts_of(table, "text", str(path))

@@ -154,12 +154,12 @@ def gain_ht_coverage(lam_h, lam_t, head, tail, pi):
 
 
 def canonical(G):
-    """Row i gets the smallest c >= 0 that makes every entry >= 0 and G_ii >= 1e-6 max_j G_ij; zero rows are tiny."""
+    """Row i gets the smallest c >= 0 that makes every entry >= 0 and G_ii >= .05 max_j G_ij; zero rows are tiny."""
     shifted = []
     for i, row in enumerate(G):
         c = max(0.0, -min(row))
-        if row[i] + c < 1e-6 * (max(row) + c):  # solve G_ii + c = 1e-6 (max_j G_ij + c)
-            c = (1e-6 * max(row) - row[i]) / (1 - 1e-6)
+        if row[i] + c < 0.05 * (max(row) + c):  # solve G_ii + c = .05 (max_j G_ij + c)
+            c = (0.05 * max(row) - row[i]) / (1 - 0.05)
         shifted.append([g + c for g in row])
     largest = max(max(row) for row in shifted)
     return [row if max(row) > 0 else [1e-6 * largest] * len(row) for row in shifted]

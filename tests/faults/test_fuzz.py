@@ -69,7 +69,7 @@ def test_any_value_of_any_setting(data):
     settings_of = made.as_dict()
     group = data.draw(st.sampled_from(sorted(settings_of)))
     value = data.draw(values)
-    if isinstance(settings_of[group], dict) and data.draw(st.booleans()):
+    if isinstance(settings_of[group], dict) and settings_of[group] and data.draw(st.booleans()):
         settings_of[group][data.draw(st.sampled_from(sorted(settings_of[group])))] = value
     else:
         settings_of[group] = value

@@ -454,7 +454,7 @@ def test_warm_up_and_decay(data, network):
     ("words", "says"),
     [
         (["text"], "csst train text --data.path FILE.csv"),
-        (["text", "--data.path", "nowhere.csv"], "no file 'nowhere.csv'"),
+        (["text", "--data.path", "nowhere.csv"], "nowhere.csv'"),
         (["text", "--data.path", "mine.csv", "--data.text", "txt"], "did you mean 'text'?"),
         (["text", "--data.path", "mine.csv", "--encoder", ""], "--frozen needs an encoder"),
         (["text", "--data.path", "mine.csv", "--no_frozen"], "words cannot be fine-tuned: add --frozen"),

@@ -157,7 +157,7 @@ def fit_portfolio(
     if rounds and unlabeled.shape[0]:
         pupils = [SelfTrained(learner, unlabeled, rounds, tau) for learner in every]
         taught = run(delayed(_score)(pupil, labeled, validation, deal, prior, seed) for pupil in pupils)
-        scored = iter([keep_better(one, two) for one, two in zip(scored, taught, strict=True)])
+        scored = iter([keep_better(plain, pupil) for plain, pupil in zip(scored, taught, strict=True)])
     groups = [_average([next(scored) for _ in variants], judge.labels) for variants in members]
     kept, dropped = drop_worse(groups)
     used = [(variant, 1 / len(kept) / len(group.variants)) for group in kept for variant in group.variants]

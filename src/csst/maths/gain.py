@@ -4,8 +4,9 @@
     G    = M D,  D = diag(G_11, ..., G_KK)            the split of the hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb])
 
 Canonical form of a *derived* gain: a constant added to a row of G changes no Bayes rule, so row i gets the
-smallest c_i >= 0 that makes every entry >= 0 and G_ii >= 1e-6 max_j G_ij. The paper's gains already satisfy this
-and stay untouched. A row of zeros (a class the objective is indifferent to) becomes 1e-6 of the largest entry of G.
+smallest c_i >= 0 that makes every entry >= 0 and G_ii >= .05 max_j G_ij, so that M, which divides by D, stays small.
+The paper's gains already satisfy this unless a multiplier is many times its objective's gain. A row of zeros (a class
+the objective is indifferent to) becomes 1e-6 of the largest entry of G.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
 from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, check_objective, lagrangian
 
-SMALLEST_DIAGONAL = 1e-6
+#: of a row's largest entry
+SMALLEST_DIAGONAL = 0.05
+#: of the largest entry, for a row of zeros
+SMALLEST_ROW = 1e-6
 
 
 class Gain:
@@ -244,7 +248,7 @@ def canonical(matrix: Tensor) -> Tensor:
     need = (SMALLEST_DIAGONAL * highest - diagonal) / (1 - SMALLEST_DIAGONAL)
     shifted = matrix + torch.maximum(-lowest, need).clamp(min=0)[:, None]
     scale = float(shifted.max()) or 1.0
-    return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_DIAGONAL * scale)
+    return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_ROW * scale)
 
 
 def check_target(target: Tensor, classes: int) -> Tensor:

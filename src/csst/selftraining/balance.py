@@ -7,8 +7,8 @@ under pi_L. Under the prior pi_u of the unlabeled examples these are q, and the 
     G_u  =  diag(pi_L / pi_u) G,      so that  norm(G_u^T q) = norm(G^T p) = softmax(s)
 
 Pseudo-labels and what selects them are of q and G_u, so that the threshold asks whether the softmax fits the label at
-the balance of these examples. The loss keeps G: under G_u a label of a class that is rare among unlabeled examples would
-get a margin of log pi_L / pi_u, and wrong labels are of just these classes (docs/explanation/choices.md).
+the balance of these examples. The loss keeps G: under G_u a label of a class that is rare among unlabeled examples
+would get a margin of log pi_L / pi_u, and wrong labels are of just these classes (docs/explanation/choices.md).
 """
 
 from __future__ import annotations
