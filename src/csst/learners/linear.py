@@ -72,4 +72,4 @@ def standardize(rows: Any, table: Rows) -> Any:
     if not places:
         return scaled
     indicators = [rows[:, at, None] == np.arange(size) for at, size in places]
-    return np.hstack([scaled, *(one.astype(np.float32) for one in indicators)])
+    return np.hstack([scaled, *(indicator.astype(np.float32) for indicator in indicators)])

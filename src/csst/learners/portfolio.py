@@ -215,8 +215,8 @@ def _average(variants: Sequence[_Scored], labels: np.ndarray) -> _Group:
 
 def compute_losses(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The log-loss of every row, weighted so that classes count alike, (n,)."""
-    own = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
-    return own * balanced_weights(labels, scores.shape[1])
+    losses_of_rows = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
+    return losses_of_rows * balanced_weights(labels, scores.shape[1])
 
 
 def keep_better(plain: _Scored, taught: _Scored) -> _Scored:

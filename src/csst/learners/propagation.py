@@ -95,17 +95,17 @@ class Propagation:
 
     def _join(self, labeled: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The nearest nodes of every node, and their squared distances, (N, k); a node itself comes first."""
-        own = find_neighbors(labeled, nodes, NEIGHBORS + 1)
+        nearest = find_neighbors(labeled, nodes, NEIGHBORS + 1)
         count = len(self.points)
         if not count:
-            return own
+            return nearest
         near, squares = self.among_points
         more, apart = find_neighbors(self.points, labeled, NEIGHBORS)
         near, squares = np.hstack([near, more + count]), np.hstack([squares, apart])
-        width = own[0].shape[1]
+        width = nearest[0].shape[1]
         order = np.argsort(squares, axis=1, kind="stable")[:, :width]
         near, squares = np.take_along_axis(near, order, 1), np.take_along_axis(squares, order, 1)
-        return np.vstack([near, own[0]]), np.vstack([squares, own[1]])
+        return np.vstack([near, nearest[0]]), np.vstack([squares, nearest[1]])
 
 
 def find_neighbors(points: np.ndarray, nodes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -126,12 +126,12 @@ def describe_model(name: str, model: FittedLearner) -> tuple[str, dict[str, np.n
             parts |= {f"{at}.{key}": array for key, array in trees.arrays().items()}
         return "forest", parts
     if isinstance(model, FittedKernel):
-        own = {"landmarks": model.landmarks, "gamma": np.array([model.gamma])}
-        own |= {"weights": model.weights, "intercept": model.bias}
-        return "kernel", {**own, **describe_projection(model.projection)}
+        arrays_of_model = {"landmarks": model.landmarks, "gamma": np.array([model.gamma])}
+        arrays_of_model |= {"weights": model.weights, "intercept": model.bias}
+        return "kernel", {**arrays_of_model, **describe_projection(model.projection)}
     if isinstance(model, FittedPropagation):
-        own = {"nodes": model.nodes, "probs": model.probs, "fractions": model.prior}
-        return "propagation", {**own, **describe_projection(model.projection)}
+        arrays_of_model = {"nodes": model.nodes, "probs": model.probs, "fractions": model.prior}
+        return "propagation", {**arrays_of_model, **describe_projection(model.projection)}
     names = ", ".join(known for known in LEARNERS if known not in ("auto", "network"))
     raise InputError(f"the learner {name} cannot be stored without running code: use {names}")
 
@@ -141,8 +141,12 @@ def describe_table(table: Rows) -> dict[str, np.ndarray]:
 
 
 def describe_projection(projection: Projection) -> dict[str, np.ndarray]:
-    own = {"center": projection.center, "matrix": projection.matrix}
-    return {**own, "has_unit_length": np.array([projection.has_unit_length]), **describe_table(projection.table)}
+    arrays_of_model = {"center": projection.center, "matrix": projection.matrix}
+    return {
+        **arrays_of_model,
+        "has_unit_length": np.array([projection.has_unit_length]),
+        **describe_table(projection.table),
+    }
 
 
 def unpack(content: bytes, what: str) -> Portfolio:
@@ -159,27 +163,31 @@ def unpack(content: bytes, what: str) -> Portfolio:
         raise InputError(f"{what} cannot be read as stored learners: {error}") from None
 
 
-def _trees(own: dict[str, np.ndarray], at: int) -> Trees:
+def _trees(arrays: dict[str, np.ndarray], at: int) -> Trees:
     names = ("roots", "feature", "threshold", "left", "right", "probs")
-    return Trees(**{name: own[f"{at}.{name}"] for name in names}, depth=int(own[f"{at}.depth"][0]))
+    return Trees(**{name: arrays[f"{at}.{name}"] for name in names}, depth=int(arrays[f"{at}.depth"][0]))
 
 
-def _model(kind: str, own: dict[str, np.ndarray]) -> FittedLearner:
+def _model(kind: str, arrays: dict[str, np.ndarray]) -> FittedLearner:
     if kind == "forest":
-        return FittedForest(tuple(_trees(own, at) for at in (0, 1)))
-    table = Rows(own["mean"], own["std"], tuple(own["sizes"].tolist()))
+        return FittedForest(tuple(_trees(arrays, at) for at in (0, 1)))
+    table = Rows(arrays["mean"], arrays["std"], tuple(arrays["sizes"].tolist()))
     if kind == "linear":
-        return FittedLinear(table, own["weights"], own["intercept"])
-    projection = Projection(table, own["center"], own["matrix"], bool(own["has_unit_length"][0]))
+        return FittedLinear(table, arrays["weights"], arrays["intercept"])
+    projection = Projection(table, arrays["center"], arrays["matrix"], bool(arrays["has_unit_length"][0]))
     if kind == "kernel":
-        return FittedKernel(projection, own["landmarks"], float(own["gamma"][0]), own["weights"], own["intercept"])
+        return FittedKernel(
+            projection, arrays["landmarks"], float(arrays["gamma"][0]), arrays["weights"], arrays["intercept"]
+        )
     if kind == "propagation":
-        return FittedPropagation(projection, own["nodes"], own["probs"], own["fractions"])
+        return FittedPropagation(projection, arrays["nodes"], arrays["probs"], arrays["fractions"])
     raise ValueError(f"there is no learner of the kind {kind!r}")
 
 
 def _member(arrays: dict[str, np.ndarray], number: int, about: dict[str, Any]) -> Member:
-    own = {name[len(f"{number}.") :]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
-    calibration = Calibration(float(own["temperature"][0]), own["bias"])
-    model, weight = _model(about["kind"], own), float(own["weight"][0])
+    member_arrays = {
+        name[len(f"{number}.") :]: array for name, array in arrays.items() if name.startswith(f"{number}.")
+    }
+    calibration = Calibration(float(member_arrays["temperature"][0]), member_arrays["bias"])
+    model, weight = _model(about["kind"], member_arrays), float(member_arrays["weight"][0])
     return Member(about["name"], model, calibration, float(about["loss"]), weight)

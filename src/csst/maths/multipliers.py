@@ -133,8 +133,8 @@ class Multipliers(nn.Module):
         """The training prior of the classes behind each worst case: those whose own rate R_ii moves it."""
         rates = start.smoothed(self.objective.epsilon).rates
 
-        def along(own: Tensor) -> Tensor:
-            return payoff_of(self.objective, Confusion(rates + torch.diag(own), start.prior))
+        def along(block: Tensor) -> Tensor:
+            return payoff_of(self.objective, Confusion(rates + torch.diag(block), start.prior))
 
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
         behind = (moved > 1e-12 * moved.max()).to(moved)

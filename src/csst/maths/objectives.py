@@ -108,8 +108,8 @@ def check_objective(objective: Any) -> Objective:
     """The objective itself; a sentence is not one yet, only `csst.objective` reads text."""
     if isinstance(objective, Objective):
         return objective
-    found = f"the text {objective!r}" if isinstance(objective, str) else type(objective).__name__
-    raise InputError(f'an Objective is needed, as csst.objective("max min(recall)") makes it; found {found}')
+    described = f"the text {objective!r}" if isinstance(objective, str) else type(objective).__name__
+    raise InputError(f'an Objective is needed, as csst.objective("max min(recall)") makes it; found {described}')
 
 
 def payoff_of(objective: Objective, c: Confusion) -> Tensor:

@@ -77,8 +77,8 @@ class ConstraintUnits:
         if self.curved:
             point = confusion.with_prior(self.train_prior) if self.metric_prior == "train" else confusion
             smoothed, places = point.smoothed(self.objective.epsilon), list(self.curved)
-            now = _measure(self.objective, damping, places, smoothed, self.train_prior)[1]
-            damping[places] = (self.slopes[places] / now[places]).clamp(max=1)
+            slopes_here = _measure(self.objective, damping, places, smoothed, self.train_prior)[1]
+            damping[places] = (self.slopes[places] / slopes_here[places]).clamp(max=1)
         return damping
 
 
@@ -116,8 +116,8 @@ def _by_margins(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, S
     ratio = confusion.prior / train_prior
 
     def slope(value: Tensor) -> Tensor:
-        own, price = _derive(value, [recall, coverage])
-        return torch.maximum((own / train_prior + ratio * price).abs().max(), ratio.max() * price.abs().max())
+        recall_slope, price = _derive(value, [recall, coverage])
+        return torch.maximum((recall_slope / train_prior + ratio * price).abs().max(), ratio.max() * price.abs().max())
 
     return confusion_from_margins(recall, coverage, confusion.prior), slope
 
@@ -126,8 +126,8 @@ def _derive(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     """The derivatives by the leaves, 0 where there are none."""
     if not value.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
-    return [torch.zeros_like(leaf) if x is None else x for leaf, x in zip(leaves, found, strict=True)]
+    gradients = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(leaf) if x is None else x for leaf, x in zip(leaves, gradients, strict=True)]
 
 
 def _find_curved(objective: Objective, chance: Confusion, places: list[int]) -> tuple[int, ...]:

@@ -104,9 +104,9 @@ def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: 
         uniform = Confusion.uniform(objective.prior)
         weights = objective.gradient(uniform.rates, objective.multipliers(uniform)) / prior[:, None]
         return Candidate(name, calibration, prior, scale=weights, offset=np.zeros(len(prior)))
-    own, price = objective.first_weights
-    if np.ptp(price) > 1e-9 * np.abs(own).max():
-        return Candidate(name, calibration, prior, scale=clip_positive(own / prior), offset=price)
+    weight, price = objective.first_weights
+    if np.ptp(price) > 1e-9 * np.abs(weight).max():
+        return Candidate(name, calibration, prior, scale=clip_positive(weight / prior), offset=price)
     return Candidate(name, calibration, prior, bias=weigh_classes(objective, calibration))
 
 
@@ -122,13 +122,13 @@ def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate 
     bias = search_bias(objective, rows, start, anchor, softness(objective, evidence))
     if 0 < len(objective.constraints) < evidence.classes:  # one for every class leaves no room
         bias = keep_distance(objective, evidence, rows, bias, anchor)
-    found = Candidate("pooled", calibration, prior, bias=bias - bias.mean())
+    pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean())
     if not objective.reads_entries:
-        return found
+        return pooled
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
-    rates = torch.from_numpy(hard_rates(rows, found.decide(rows.scores)))
+    rates = torch.from_numpy(hard_rates(rows, pooled.decide(rows.scores)))
     weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
-    return replace(found, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
 
 
 def keep_distance(

@@ -67,9 +67,9 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
     slack = score_on(objective, estimate.confusion, TOLERANCE).slack
     if not isinstance(objective, Sentence):
         names = objective.labels[-len(slack) :] if len(objective.labels) >= len(slack) else ()
-        for k, one in enumerate(slack):
-            if one < -TOLERANCE:
-                yield k, names[k] if names else f"constraint {k}", f"the nearest misses it by {-one:.3g}"
+        for k, distance in enumerate(slack):
+            if distance < -TOLERANCE:
+                yield k, names[k] if names else f"constraint {k}", f"the nearest misses it by {-distance:.3g}"
         return
     start = 0
     for number, constraint in enumerate(objective.constraints):

@@ -274,14 +274,14 @@ def judge(smooth: SmoothObjective, evidence: Evidence, full: list[Candidate], se
             decisions[at][held] = one.decide(evidence.scores[held])
             if not evidence.has_unlabeled:
                 soft[at] += decide_rates(evidence.labeled_posterior[held], decisions[at][held], evidence.classes)
-    found = []
+    candidates_judged = []
     for at, one in enumerate(full):
         counts = count_labels(evidence.labels, decisions[at], evidence.classes)
         decided = one.decide(few.unlabeled_scores) if evidence.has_unlabeled else decisions[at]
         mass = decide_rates(few.soft_posterior, decided, evidence.classes) if evidence.has_unlabeled else soft[at]
         rates = combine_rates(evidence, counts, mass, smooth.prior.numpy()).confusion
-        found.append(Judged(decisions[at], decided, counts, mass, smooth.judge_gradient(rates)[0]))
-    return [compare(smooth, evidence, few, one, found[-1]) for one in found]
+        candidates_judged.append(Judged(decisions[at], decided, counts, mass, smooth.judge_gradient(rates)[0]))
+    return [compare(smooth, evidence, few, one, candidates_judged[-1]) for one in candidates_judged]
 
 
 def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Judged, other: Judged) -> Judged:
@@ -297,8 +297,8 @@ def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Jud
     middle = (rates[0].confusion.rates + rates[1].confusion.rates) / 2
     gradient = smooth.judge_gradient(make_unchecked(middle, smooth.prior))[1]
     truth = evidence.labels
-    own = (gradient[truth, one.decisions] - gradient[truth, other.decisions]) ** 2
-    labeled = np.bincount(truth, own, minlength=evidence.classes)
+    variance_of_rows = (gradient[truth, one.decisions] - gradient[truth, other.decisions]) ** 2
+    labeled = np.bincount(truth, variance_of_rows, minlength=evidence.classes)
     apart = np.flatnonzero(one.soft_decisions != other.soft_decisions)
     moved = gradient[:, one.soft_decisions[apart]] - gradient[:, other.soft_decisions[apart]]
     mass = few.soft_posterior.sum(0)

@@ -63,16 +63,16 @@ def soft_bias_margins(
         factor: v, (K,).
     """
     inverse = 1 / np.maximum(likelihood @ factor, 1e-300)
-    own, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
+    rows_part, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
 
     def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:
         per_row = fractions @ (by_recall * factor)
         if by_coverage.any():
             per_row = per_row + pulls * (likelihood @ (by_coverage * factor))
         back = likelihood.T @ (inverse**2 * per_row)
-        return factor * (by_recall * own + by_coverage * columns - back)
+        return factor * (by_recall * rows_part + by_coverage * columns - back)
 
-    return factor * own, factor * columns, pull_back
+    return factor * rows_part, factor * columns, pull_back
 
 
 def maximize(
@@ -85,9 +85,9 @@ def maximize(
     """The parameters that maximize a measured value less ANCHOR |x - anchor|^2; constraints by raising prices."""
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        found, gradient = measure(x)
+        value, gradient = measure(x)
         away = x - anchor
-        return ANCHOR * float(away @ away) - found.value, 2 * ANCHOR * away - gradient
+        return ANCHOR * float(away @ away) - value.value, 2 * ANCHOR * away - gradient
 
     x, violation = start, float("inf")
     options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}

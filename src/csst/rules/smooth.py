@@ -139,10 +139,10 @@ class SmoothObjective:
             game = self.objective.utility(c) + multipliers @ self.objective.payoff(c)
             if not game.requires_grad:
                 raise InputError(f"{self.objective} does not depend on the predictions, so there is nothing to adjust")
-            (found,) = torch.autograd.grad(game, leaf)
-        if not torch.isfinite(found).all():
+            (slope,) = torch.autograd.grad(game, leaf)
+        if not torch.isfinite(slope).all():
             raise InputError(f"{self.objective} has a non-finite gradient: raise epsilon or rewrite the metric")
-        return found.numpy()
+        return slope.numpy()
 
     @cached_property
     def first_weights(self) -> tuple[np.ndarray, np.ndarray]:
@@ -195,16 +195,16 @@ class SmoothObjective:
                 weights[at] = short
                 slack.append(part)
         gradient = affine.matrix[0] + weights @ affine.matrix[1:]
-        found = np.concatenate(slack) if slack else np.zeros(0)
-        return Value(float(total), gradient[: self.classes], gradient[self.classes :], None, found)
+        joined = np.concatenate(slack) if slack else np.zeros(0)
+        return Value(float(total), gradient[: self.classes], gradient[self.classes :], None, joined)
 
     def from_rates(self, rates: np.ndarray) -> Value:
         """The value for all rates (K, K)."""
         leaf = torch.from_numpy(rates).requires_grad_()
         with torch.enable_grad():
             value, slack = self._value(make_unchecked(leaf, self.prior))
-            (found,) = torch.autograd.grad(value, leaf)
-        return Value(float(value.detach()), np.diag(found.numpy()), np.zeros(self.classes), found.numpy(), slack)
+            (slope,) = torch.autograd.grad(value, leaf)
+        return Value(float(value.detach()), np.diag(slope.numpy()), np.zeros(self.classes), slope.numpy(), slack)
 
     def _value(self, c: Confusion) -> tuple[Tensor, np.ndarray]:
         total, payoff = self.objective.utility(c), self.objective.payoff(c)
@@ -283,11 +283,11 @@ class SmoothObjective:
 
     def multipliers(self, c: Confusion) -> Tensor:
         """lambda at these rates: the weights of the soft minima, and the constraints' prices."""
-        payoff, found = self.objective.payoff(c).detach(), torch.from_numpy(self.prices.copy())
+        payoff, prices = self.objective.payoff(c).detach(), torch.from_numpy(self.prices.copy())
         for (domain, at), span in zip(self.blocks, self.spans, strict=True):
             if isinstance(domain, Simplex):
-                found[at] = torch.softmax(-self.beta / span * payoff[at], 0)
-        return found
+                prices[at] = torch.softmax(-self.beta / span * payoff[at], 0)
+        return prices
 
 
 def soft_minimum(values: Tensor, beta: float) -> Tensor:

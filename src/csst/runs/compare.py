@@ -126,7 +126,7 @@ def _read_outcomes(
         data = json.dumps(row.changes.get("data"), sort_keys=True)
         for metrics in outcome.metrics:
             hashes.setdefault((data, metrics["seed"]), set()).add(metrics["split_hash"])
-    different = {key: sorted(found) for key, found in hashes.items() if len(found) > 1}
+    different = {key: sorted(values) for key, values in hashes.items() if len(values) > 1}
     if different:
         raise RuntimeError(f"the rows saw different splits: {different}")
     return outcomes

@@ -60,9 +60,9 @@ class GenerationSchedule:
         confidence, predicted = probs.max(1)
         chosen = []
         for label, rate in enumerate(sampling_rates(prior, self.alpha).tolist()):
-            own = (predicted == label).nonzero().flatten()
-            ranked = own[confidence[own].argsort(descending=True, stable=True)]
-            chosen.append(ranked[: int(rate * len(own))])
+            members = (predicted == label).nonzero().flatten()
+            ranked = members[confidence[members].argsort(descending=True, stable=True)]
+            chosen.append(ranked[: int(rate * len(members))])
         index = torch.cat(chosen)
         return index, predicted[index]
 

@@ -98,14 +98,14 @@ def align(probs: Tensor, counts: Tensor, rounds: int = ROUNDS, tolerance: float 
     logs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
     entropy = -torch.special.xlogy(probs, probs).sum(1, keepdim=True).clamp(max=0)
     dual = torch.zeros_like(counts)
-    found = probs
+    refined = probs
     for _ in range(rounds):
-        if float((found.sum(0) - counts).abs().max()) <= tolerance * len(probs):
+        if float((refined.sum(0) - counts).abs().max()) <= tolerance * len(probs):
             break
         normed = logs - torch.logsumexp(logs - entropy * dual, 1, keepdim=True)
         dual = _columns(normed, entropy, counts, dual)
-        found = torch.softmax(logs - entropy * dual, 1)
-    return found
+        refined = torch.softmax(logs - entropy * dual, 1)
+    return refined
 
 
 def _columns(logs: Tensor, entropy: Tensor, counts: Tensor, dual: Tensor, tolerance: float = 1e-9) -> Tensor:

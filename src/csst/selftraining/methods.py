@@ -130,10 +130,10 @@ def method(name: str | Method, kind: Literal["array", "image", "text"] = "array"
     if name == "csst":
         name = "csst-uda" if kind == "text" else "csst-fixmatch"
     if ":" in name:
-        found = load(name, "a method")
-        if not isinstance(found, Method):
-            raise InputError(f"{name} must be a csst.selftraining.Method; found {type(found).__name__}")
-        return found
+        loaded = load(name, "a method")
+        if not isinstance(loaded, Method):
+            raise InputError(f"{name} must be a csst.selftraining.Method; found {type(loaded).__name__}")
+        return loaded
     if name not in METHODS:
         words = ["csst", *METHODS]
         raise InputError(f"unknown method {name!r}{nearest(name, words) or '; methods: ' + ', '.join(words)}")

@@ -34,13 +34,13 @@ def embed(values: Any, given: Any, cache: str) -> np.ndarray:
     """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
     kind = "text" if _are_texts(values) else "image"
     if callable(given):
-        made: Any = Function(given, fingerprint="")
+        embedder: Any = Function(given, fingerprint="")
     elif isinstance(given, str):
-        made = encoder(given if given == "words" or ":" in given else f"hf:{given}", kind)  # type: ignore[arg-type]
+        embedder = encoder(given if given == "words" or ":" in given else f"hf:{given}", kind)  # type: ignore[arg-type]
     else:
         raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {given!r}")
     inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
-    return Embedder(made, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
+    return Embedder(embedder, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
 
 
 def _are_texts(values: Any) -> bool:
@@ -81,8 +81,8 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("fit requires y to be passed, but the target y is None: mark unlabeled rows with -1")
     # In an array of texts, None, NaN and -1 would become texts themselves.
     of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
-    given = y.to_numpy() if hasattr(y, "to_numpy") else y
-    values = column_or_1d(np.asarray(given, dtype=object if of_texts else None), warn=True)
+    labels = y.to_numpy() if hasattr(y, "to_numpy") else y
+    values = column_or_1d(np.asarray(labels, dtype=object if of_texts else None), warn=True)
     if values.dtype.kind in "iu":
         return values, values != -1
     if values.dtype.kind == "f":

@@ -67,9 +67,11 @@ def change_settings(settings: Settings, params: dict[str, Any]) -> Settings:
 
 def refuse_network_settings(settings: Settings, learner: Any) -> None:
     """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
-    known, now = [list_settings(default) for default in (TABULAR, Settings())], list_settings(settings)
+    known, current = [list_settings(default) for default in (TABULAR, Settings())], list_settings(settings)
     names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
-    changed = [name for name, value in now.items() if name.startswith(names) and all(value != d[name] for d in known)]
+    changed = [
+        name for name, value in current.items() if name.startswith(names) and all(value != d[name] for d in known)
+    ]
     if settings.fitting.rounds:
         changed = [name for name in changed if name != TAU]
     shown = [name[len(SETTINGS) :].replace("__", ".") for name in changed]

@@ -18,10 +18,10 @@ def summary(
 ) -> str:
     """A few lines: the value to expect, the lowest recall with its interval, a row per class, what to be wary of."""
     confusion, intervals = estimate.confusion, estimate_intervals(objective, estimate)
-    now, lowest = expect(objective, estimate), intervals["min_recall"]
+    expected, lowest = expect(objective, estimate), intervals["min_recall"]
     lines = [
         f"{about}, for '{objective}'",
-        f"objective {now.value:.3f}, {estimate.basis}",
+        f"objective {expected.value:.3f}, {estimate.basis}",
         f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]

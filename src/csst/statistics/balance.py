@@ -57,11 +57,11 @@ def estimate_balance(evidence: Evidence) -> BalanceEstimate:
     size = evidence.counts + 1  # one row more, the mean of all: no class is known exactly
     means = (np.eye(classes)[evidence.labels].T @ seen + seen.mean(0)) / size[:, None]
     target = unseen.mean(0)
-    found = BalanceEstimate(labeled, np.zeros(classes), 0.0)
+    estimate = BalanceEstimate(labeled, np.zeros(classes), 0.0)
     for _ in range(ROUNDS):
-        noise = noise_bound(target, len(unseen), means, size, found.prior)
-        found = solve_balance(means, target, noise, labeled)
-    return found
+        noise = noise_bound(target, len(unseen), means, size, estimate.prior)
+        estimate = solve_balance(means, target, noise, labeled)
+    return estimate
 
 
 def noise_bound(target: np.ndarray, rows: int, means: np.ndarray, size: np.ndarray, prior: np.ndarray) -> np.ndarray:

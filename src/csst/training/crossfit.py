@@ -147,16 +147,16 @@ class CrossFit:
         return {"trainers": [trainer.state_dict() for trainer in self.trainers]}
 
     def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
-        for trainer, own in zip(self.trainers, state["trainers"], strict=True):
-            trainer.load_state_dict(own, keeps_order)
+        for trainer, saved in zip(self.trainers, state["trainers"], strict=True):
+            trainer.load_state_dict(saved, keeps_order)
 
     def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
         """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""
         batch = self.trainer.settings.training.evaluation_batch
-        found = [
+        scored = [
             compute_logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
         ]
-        return torch.cat(found), torch.cat([fold.task.validation.labels for fold in self.folds])
+        return torch.cat(scored), torch.cat([fold.task.validation.labels for fold in self.folds])
 
 
 def _fold(task: Task, index: np.ndarray) -> Task:

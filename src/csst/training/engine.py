@@ -252,17 +252,20 @@ def rejoin_after_restart(accelerator: str) -> None:
     """
     import torch.distributed as dist
 
-    found = os.environ
-    attempt, shared = found.get("TORCHELASTIC_RESTART_COUNT", "0"), found.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    alone = int(found.get("WORLD_SIZE", 1)) < 2 or found.get("GROUP_WORLD_SIZE") != "1"
+    environment = os.environ
+    attempt, shared = (
+        environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+    )
+    alone = int(environment.get("WORLD_SIZE", 1)) < 2 or environment.get("GROUP_WORLD_SIZE") != "1"
     if attempt == "0" or not shared or alone or dist.is_initialized():
         return
-    store = dist.TCPStore(found["MASTER_ADDR"], int(found["MASTER_PORT"]), is_master=False)  # type: ignore[attr-defined]
+    store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), is_master=False)  # type: ignore[attr-defined]
     dist.init_process_group(
         "nccl" if accelerator == "cuda" else "gloo",
         store=dist.PrefixStore(f"attempt-{attempt}", store),  # type: ignore[attr-defined]
-        rank=int(found["RANK"]),
-        world_size=int(found["WORLD_SIZE"]),
+        rank=int(environment["RANK"]),
+        world_size=int(environment["WORLD_SIZE"]),
     )
 
 

@@ -72,9 +72,9 @@ class Generations:
         """The generation's last averaged model on all unlabeled examples, the same on all processes."""
         unlabeled, batch = self.task.unlabeled, self.settings.training.evaluation_batch
         shard, rounds = self.trainer.batches.shard_and_rounds(len(unlabeled), batch)
-        found = compute_logits(self.trainer.ema.module.eval(), unlabeled, batch, self.engine.device, shard, rounds)
+        logits = compute_logits(self.trainer.ema.module.eval(), unlabeled, batch, self.engine.device, shard, rounds)
         probs = torch.zeros(len(unlabeled), self.task.classes)
-        probs[shard] = torch.softmax(found, 1)
+        probs[shard] = torch.softmax(logits, 1)
         return self.engine.total(probs)
 
     def _begin(self, number: int, before: int, index: Tensor, labels: Tensor) -> None:
@@ -157,10 +157,10 @@ class Joined:
 
     def __getitem__(self, indices: Tensor) -> Any:
         order = torch.cat([(~self._is_other(indices)).nonzero(), self._is_other(indices).nonzero()]).flatten().argsort()
-        found = [examples[wanted] for examples, wanted in self._wanted(indices)]
-        if all(isinstance(piece, Tensor) for piece in found):
-            return torch.cat(found)[order]
-        rows = [row for piece in found for row in piece]
+        chosen = [examples[wanted] for examples, wanted in self._wanted(indices)]
+        if all(isinstance(piece, Tensor) for piece in chosen):
+            return torch.cat(chosen)[order]
+        rows = [row for piece in chosen for row in piece]
         return [rows[i] for i in order.tolist()]
 
     def prefetch(self, indices: Tensor) -> None:

@@ -93,7 +93,7 @@ class RunningMeans:
         state = self.state_dict(total)
         sums, self.examples = dict(zip(state["names"], state["sums"].tolist(), strict=True)), state["examples"]
         steps, unlabeled, used = sums.get("steps"), sums.get("unlabeled"), sums.get("used")
-        found: dict[str, float | None] = {
+        summary: dict[str, float | None] = {
             "labeled_loss": sums["labeled_loss"] / steps if steps else None,
             "unlabeled_loss": sums["unlabeled_loss"] / steps if steps and unlabeled else None,
             "used": used / unlabeled if unlabeled and used is not None else None,
@@ -101,7 +101,7 @@ class RunningMeans:
             "examples_per_second": self.examples / (time.perf_counter() - self.start) if self.examples else None,
         }
         self.restart()
-        return found
+        return summary
 
     def state_dict(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, Any]:
         """The sums over all processes, for a checkpoint between two updates. One with a broken loss is not made."""
