@@ -40,8 +40,14 @@ def read_pictures(out: Path) -> list[str]:
     return [part.split('"')[0] for part in page.split('role="img" aria-label="')[1:]]
 
 
+#: of the other presets the slow tests write table and pictures
+FAST = ("table-min-recall", "ablation-labeled", "mask-rate")
+
+
 @pytest.mark.usefixtures("few_draws")
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+)
 def test_every_preset_writes_its_table_and_its_pictures(name, shared):
     out = shared / ("own" if name == "protocol-1500-3000" else "out")
     assert main(["compare", "toy", "--preset", name, "--out", str(out), *TINY, *SMALL_TOY]) == 0

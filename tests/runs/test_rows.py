@@ -71,6 +71,7 @@ def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):
     assert found[0].metrics[0]["unlabeled_count"] == 0
 
 
+@pytest.mark.slow  # `make demo` has these rows, too
 @pytest.mark.usefixtures("few_trees")
 def test_what_people_use_and_our_learners_are_methods_of_the_command(tmp_path, capsys):
     words = ["--methods", ",".join([*BASELINES, "erm"]), "--seeds", "1", "--jobs", "1", "--rules", "none"]
