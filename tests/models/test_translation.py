@@ -127,7 +127,9 @@ def test_very_long_texts_are_cut_in_linear_time(text):
     assert time.perf_counter() - start < 2
 
 
-@pytest.mark.parametrize("kinds", ["marian", "bart", "t5", "sentencepiece"])
+@pytest.mark.parametrize(
+    "kinds", ["marian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("bart", "t5", "sentencepiece"))]
+)
 def test_round_trip(transformers, tmp_path, kinds):
     if kinds == "sentencepiece":
         specs = [save_sentencepiece_model(transformers, tmp_path / str(seed), seed) for seed in (1, 2)]
@@ -145,6 +147,7 @@ def test_round_trip(transformers, tmp_path, kinds):
     assert other.translate(TEXTS, [0] * 5) != copies[0][:5]
 
 
+@pytest.mark.slow
 def test_a_translation_depends_on_its_seed_and_group_only(pair):
     """Not on what was translated before, nor on torch's global generator, which stays as it is."""
     both, copies = trip(pair, batch=3), [0, 1, 0, 1, 0]

@@ -41,7 +41,7 @@ def read_pictures(out: Path) -> list[str]:
 
 
 #: of the other presets the slow tests write table and pictures
-FAST = ("table-min-recall", "ablation-labeled", "mask-rate")
+FAST = ("table-min-recall", "mask-rate")
 
 
 @pytest.mark.usefixtures("few_draws")
