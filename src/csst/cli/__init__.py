@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from csst import __version__
 from csst.errors import InputError, nearest
-from csst.training.interruption import forward_signals
+from csst.training.interruption import forward_signals, is_main_process
 
 VERBS = {
     "train": "train a classifier by a recipe: csst train digits --objective 'max min(recall)'",
@@ -54,12 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + int(getattr(stop, "number", 2))
     finally:
         warnings.formatwarning = usual
-
-
-def is_main_process() -> bool:
-    """Whether this process writes and speaks: the first, where torchrun or Lightning Fabric has started several."""
-    known = os.environ
-    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
 
 
 def _format_warning(

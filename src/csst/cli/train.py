@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-from csst.cli import is_main_process
 from csst.cli.arguments import Parser, recipe_and_rest
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
@@ -19,6 +18,7 @@ from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
 from csst.runs.execute import execute
+from csst.training.interruption import is_main_process
 from csst.training.records import Record
 from csst.training.tracking import TensorBoard
 from csst.training.trainer import Trainer

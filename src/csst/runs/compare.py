@@ -23,6 +23,7 @@ from csst.runs.folder import Run
 from csst.runs.outcomes import Outcome
 from csst.runs.rows import Row
 from csst.selftraining import method as read_method
+from csst.training.interruption import is_main_process
 
 
 class RunsFailed(InputError):
@@ -84,7 +85,7 @@ def compare(
         on_run(name, finished, len(planned))
         if error is not None:
             failed[name] = error
-    if not _is_main_process():
+    if not is_main_process():
         return []
     outcomes = _read_outcomes(chosen, seeds, out, failed)
     if failed:
@@ -104,12 +105,6 @@ def count_parallel_runs(base: Recipe) -> int:
     if torch.cuda.is_available() or not base.hardware.threads or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return 1
     return max(1, (os.cpu_count() or 1) // base.hardware.threads)
-
-
-def _is_main_process() -> bool:
-    """Whether this is the first of several processes, or the only one."""
-    known = os.environ
-    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
 
 
 def _read_outcomes(
@@ -160,7 +155,7 @@ def _run(run: PlannedRun) -> str | None:
         try:
             if run.row.fit is None:
                 execute(run.recipe, run.folder, resume=True)
-            elif _is_main_process() and not Run(run.folder).is_complete:
+            elif is_main_process() and not Run(run.folder).is_complete:
                 execute_fit(run.row.fit, run.recipe, run.folder)
         except (InputError, OSError) as error:
             return str(error)

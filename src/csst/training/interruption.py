@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,12 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Signals come to the process, not to an object, so whether one came is known once per process.
 _pending: int | None = None
+
+
+def is_main_process() -> bool:
+    """Whether this process writes and speaks: the first, where torchrun or Lightning Fabric has started several."""
+    known = os.environ
+    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
 
 
 class Interrupted(KeyboardInterrupt):
