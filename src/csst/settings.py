@@ -59,7 +59,7 @@ class SelfTrainingSettings:
         confidence: pseudo-labels with max p_m >= confidence are used by all other methods.
         temperature: sharpening of the soft targets of uda methods.
         unlabeled_prior: class balance of the unlabeled examples, which pseudo-labels and their selection follow:
-            labeled (that of the labels), or estimated at every multiplier update from validation and unlabeled examples.
+            labeled (that of the labels), or estimated at every multiplier update from validation and unlabeled rows.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
