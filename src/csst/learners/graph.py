@@ -94,16 +94,30 @@ class PropagationScores(NumbersModule):
     nodes: Tensor
     probs: Tensor
     log_prior: Tensor
+    centers: Tensor
+    places: Tensor
+    is_nearby: Tensor
 
     def __init__(self, model: FittedPropagation) -> None:
         super().__init__()
-        self.space = Projected(model.projection)
+        self.space, self.has_cells = Projected(model.projection), model.cells is not None
         self.keep(nodes=model.nodes, probs=model.probs, log_prior=np.log(model.prior))
+        if model.cells is not None:
+            count = len(model.cells.centers)
+            self.keep(centers=model.cells.centers)
+            places = np.where(model.search.places < 0, count, model.search.places)
+            self.register_buffer("places", torch.from_numpy(places))
+            is_nearby = torch.zeros(count, count + 1, dtype=torch.bool)  # the last cell is near none
+            is_nearby[torch.arange(count)[:, None], torch.from_numpy(model.cells.nearby)] = True
+            self.register_buffer("is_nearby", is_nearby)
 
     def forward(self, x: Tensor) -> Tensor:
-        squares, near = square_distances(self.space(x), self.nodes).topk(
-            min(NEAREST, len(self.nodes)), dim=1, largest=False
-        )
+        points = self.space(x)
+        apart = square_distances(points, self.nodes)
+        if self.has_cells:
+            cells = square_distances(points, self.centers).argmin(1)
+            apart = torch.where(self.is_nearby[cells][:, self.places], apart, torch.full_like(apart, torch.inf))
+        squares, near = apart.topk(min(NEAREST, len(self.nodes)), dim=1, largest=False)
         farthest = squares.amax(1, keepdim=True)
         weights = torch.exp(-DECAY * squares / torch.where(farthest > 0, farthest, torch.ones_like(farthest)))
         mixed = (weights[:, :, None] * self.probs[near]).sum(1) / weights.sum(1, keepdim=True)

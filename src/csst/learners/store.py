@@ -18,6 +18,7 @@ from csst.errors import InputError
 from csst.learners.forest import FittedForest
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
+from csst.learners.neighbors import Cells
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import FittedPropagation
@@ -131,6 +132,8 @@ def describe_model(name: str, model: FittedLearner) -> tuple[str, dict[str, np.n
         return "kernel", {**arrays_of_model, **describe_projection(model.projection)}
     if isinstance(model, FittedPropagation):
         arrays_of_model = {"nodes": model.nodes, "probs": model.probs, "fractions": model.prior}
+        if model.cells is not None:
+            arrays_of_model |= {"centers": model.cells.centers, "nearby": model.cells.nearby}
         return "propagation", {**arrays_of_model, **describe_projection(model.projection)}
     names = ", ".join(known for known in LEARNERS if known not in ("auto", "network"))
     raise InputError(f"the learner {name} cannot be stored without running code: use {names}")
@@ -180,7 +183,8 @@ def _model(kind: str, arrays: dict[str, np.ndarray]) -> FittedLearner:
             projection, arrays["landmarks"], float(arrays["gamma"][0]), arrays["weights"], arrays["intercept"]
         )
     if kind == "propagation":
-        return FittedPropagation(projection, arrays["nodes"], arrays["probs"], arrays["fractions"])
+        cells = Cells(arrays["centers"], arrays["nearby"]) if "centers" in arrays else None
+        return FittedPropagation(projection, arrays["nodes"], arrays["probs"], arrays["fractions"], cells)
     raise ValueError(f"there is no learner of the kind {kind!r}")
 
 
