@@ -1,32 +1,42 @@
 """What each part of the default gives: python benchmarks/ablation.py --data-dir DIR [--seeds 3] [--start 0]
 
-`CSSTClassifier()` without the unlabeled rows, without the decision rule (the most probable class under a uniform
-balance), with the best variant of every learner instead of their mean, and without each learner, on four sets of
-`versus.py` with the small budget. Learners are fitted once per split and put together in every way. Every measured line
-is kept in benchmarks/results/ablation.jsonl. Writes results/ablation.md.
+`CSSTClassifier()` without the unlabeled rows in calibration or altogether, without the decision rule (the most probable
+class under a uniform balance), with the best variant of every learner instead of their mean, and without each learner,
+on four sets of `versus.py` with the small budget. Learners are fitted once per split and put together in every way.
+Every measured line is kept in benchmarks/results/ablation.jsonl. Writes results/ablation.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from few_label_sets import CACHE, Split, load
+from few_label_sets import Split
+from lines import Line, Log
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
-from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
+from versus import compute_error, format_mean, format_table, load_split
 
 from csst.data.tabular.tables import statistics
-from csst.learners.portfolio import FOLDS, Labeled, _average, _score, drop_worse
+from csst.learners.portfolio import (
+    FOLDS,
+    Labeled,
+    _average,
+    _Data,
+    _score,
+    _Scored,
+    compute_losses,
+    draw_rows,
+    drop_worse,
+)
 from csst.learners.protocol import Rows
 from csst.learners.read import Problem, default_members, make_variants
 from csst.rules import fit_evidence
 from csst.rules.fit import bind
+from csst.statistics.calibration import MATCHED_ROWS, fit_calibration
 from csst.statistics.evidence import Evidence
 from csst.statistics.folds import deal_folds
 
@@ -40,41 +50,61 @@ def measure(split: Split, seed: int) -> dict[str, float]:
     labels, mean_std = split.y_labeled, statistics(rows[1])
     table = Rows(mean_std[0], np.where(mean_std[1] > 1e-12, mean_std[1], 1.0), (0,) * rows[0].shape[1])
     problem = Problem(table, rows[1], len(rows[1]), len(labels), split.classes)
-    labeled, deal, prior = Labeled(rows[0], labels), deal_folds(labels, FOLDS, seed), split.prior
+    deal, prior = deal_folds(labels, FOLDS, seed), split.prior
+    data = _Data(Labeled(rows[0], labels), None, deal, draw_rows(rows[1], MATCHED_ROWS, seed))
     scored = {
-        name: [_score(one, labeled, None, deal, prior, seed) for one in make_variants(name, problem)]
+        name: [_score(variant, data, seed) for variant in make_variants(name, problem)]
         for name in default_members(problem)
     }
-    new: dict[int, list[np.ndarray]] = {}
-    for variants in scored.values():
-        for one in variants:
-            model = one.learner.fit(rows[0], labels, None, seed)
-            new[id(one)] = [one.calibration.apply(model.log_probs(part) - np.log(prior)) for part in rows[1:]]
+    new = {
+        id(each.learner): [each.model.log_probs(part) - np.log(prior) for part in rows[1:]]
+        for variants in scored.values()
+        for each in variants
+    }
 
-    def put_together(names: list[str], averages: bool = True, unlabeled: bool = True, rule: bool = True) -> float:
-        best = {name: [min(scored[name], key=lambda one: one.losses.mean())] for name in names}
-        groups, _ = drop_worse([_average(scored[name] if averages else best[name], labels) for name in names])
+    def calibrate_by_labels(each: _Scored) -> _Scored:
+        calibration = fit_calibration(each.scores, labels)
+        return replace(each, calibration=calibration, losses=compute_losses(calibration.apply(each.scores), labels))
+
+    def put_together(names: list[str], averages: bool = True, unlabeled: str = "all", rule: bool = True) -> float:
+        chosen = {name: scored[name] for name in names}
+        if unlabeled != "all":
+            chosen = {name: [calibrate_by_labels(each) for each in chosen[name]] for name in names}
+        if not averages:
+            chosen = {name: [min(chosen[name], key=lambda each: each.losses.mean())] for name in names}
+        groups, _ = drop_worse([_average(chosen[name], labels) for name in names])
         known = np.mean([group.calibrated for group in groups], axis=0)
         parts = [
-            np.mean([np.mean([new[id(one)][at] for one in group.variants], axis=0) for group in groups], axis=0)
+            np.mean(
+                [
+                    np.mean([each.calibration.apply(new[id(each.learner)][at]) for each in group.variants], axis=0)
+                    for group in groups
+                ],
+                axis=0,
+            )
             for at in (0, 1)
         ]
         probs = [np.exp(log_softmax(scores + np.log(prior), axis=1)) for scores in (known, *parts)]
         predicted = parts[1].argmax(1)
         if rule:
-            evidence = Evidence.from_probs(probs[0], labels, probs[1] if unlabeled else None, train_prior=prior)
+            evidence = Evidence.from_probs(
+                probs[0], labels, None if unlabeled == "none" else probs[1], train_prior=prior
+            )
+            evidence = replace(evidence, matches=unlabeled == "all")
             bound = bind(OBJECTIVE, evidence, [str(k) for k in range(split.classes)])
             fitted = fit_evidence(evidence, bound, evidence.fractions, None, seed)
             predicted = fitted.rule.predict(torch.from_numpy(probs[2])).numpy()
         return min(float((predicted[split.y_test == k] == k).mean()) for k in range(split.classes))
 
     everyone = list(scored)
-    without = {f"without {name}": put_together([one for one in everyone if one != name]) for name in everyone}
+    by_labels = [name for name in everyone if name != "propagation"]
+    without = {f"without {name}": put_together([each for each in everyone if each != name]) for name in everyone}
     return {
         "the default": put_together(everyone),
         **without,
         "best variants instead of means": put_together(everyone, averages=False),
-        "rule without unlabeled rows": put_together([one for one in everyone if one != "propagation"], unlabeled=False),
+        "calibration without unlabeled rows": put_together(everyone, unlabeled="rule"),
+        "nothing but the labels": put_together(by_labels, unlabeled="none"),
         "without the rule": put_together(everyone, rule=False),
     }
 
@@ -93,7 +123,8 @@ def write_report(lines: list[dict[str, Any]]) -> str:
     about = (
         "Lowest class recall on test rows with the small budget of labels (versus.md), mean over seeds "
         f"{', '.join(map(str, seeds))} ± its standard error; the last column is the paired difference over sets and "
-        "seeds. Without unlabeled rows there is no propagation either. Written by `benchmarks/ablation.py`."
+        "seeds. Nothing but the labels: no unlabeled rows in calibration, rule and learners, so no propagation either. "
+        "Written by `benchmarks/ablation.py`."
     )
     table = format_table(("", *SETS, "less the default"), rows)
     return f"# What each part gives\n\n{about}\n\n{table}\n"
@@ -105,20 +136,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     options = parser.parse_args()
-    file = RESULTS / "ablation.jsonl"
-    lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        for seed in range(options.start, options.start + options.seeds):
-            for name in SETS:
-                if any((line["set"], line["seed"]) == (name, seed) for line in lines):
-                    continue
-                split = load(name, seed, options.data_dir, BUDGETS["small"][name], PLANS[name], CACHE)
-                lines.append({"set": name, "seed": seed, "lowest": measure(split, seed)})
-                print(lines[-1], flush=True)
-                with file.open("a") as out:
-                    out.write(json.dumps(lines[-1]) + "\n")
+    seeds = range(options.start, options.start + options.seeds)
+    cells = [{"set": name, "seed": seed} for seed in seeds for name in SETS]
+
+    def measure_cell(cell: Line) -> Line:
+        return {"lowest": measure(load_split(cell["set"], "small", cell["seed"], options.data_dir), cell["seed"])}
+
+    lines = Log(RESULTS / "ablation.jsonl", ("set", "seed")).measure(cells, measure_cell)
     (RESULTS / "ablation.md").write_text(write_report(lines))
 
 

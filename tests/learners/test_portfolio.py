@@ -8,7 +8,7 @@ import pytest
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, _Scored, drop_worse, fit_portfolio
-from csst.statistics.calibration import Calibration, fit_calibration
+from csst.statistics.calibration import MATCHED_RIDGE, MATCHED_ROWS, Calibration, Unlabeled, fit_calibration
 from csst.statistics.evidence import MOST_UNLABELED
 from tests.helpers.toys import probs, sample
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
@@ -42,9 +42,18 @@ def fractions(labels):
     return np.array([sum(label == k for label in labels) / len(labels) for k in range(max(labels) + 1)])
 
 
-def balanced_loss(scores, labels):
+def calibrate(spy, scores, labels, new=range(500, 509)):
+    """By the labels, and by what the model that is used says about unlabeled rows."""
+    prior = fractions(LABELS)
+    unlabeled = soften(spy.fits[-1].answer(np.array(new))) - np.log(prior)
+    return fit_calibration(
+        scores, labels, ridge=MATCHED_RIDGE, unlabeled=Unlabeled(unlabeled, np.bincount(LABELS).astype(float))
+    )
+
+
+def balanced_loss(scores, labels, calibration=None):
     """The mean over classes of the mean log-loss of calibrated scores, by plain loops."""
-    calibration = fit_calibration(scores, labels)
+    calibration = calibration or fit_calibration(scores, labels)
     logs = soften(calibration.temperature * scores + calibration.bias)
     per_class = [[-logs[i, k] for i in range(len(labels)) if labels[i] == k] for k in range(scores.shape[1])]
     return float(np.mean([np.mean(losses) for losses in per_class]))
@@ -66,7 +75,7 @@ def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
         assert (model.labels == LABELS[model.learned]).all()
         assert len(held) <= 10, "the folds are uneven"
     assert last.learned.tolist() == list(range(n)), "the model that is used has learned from all labels"
-    assert last.asked == [list(range(500, 509))], "unlabeled rows are scored by the model that is used"
+    assert last.asked == [list(range(500, 509))] * 2, "unlabeled rows are scored by the model that is used"
 
 
 def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
@@ -74,12 +83,13 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     prior = fractions(LABELS)
     scores = answers(spy, range(n)) - np.log(prior)
-    calibration = fit_calibration(scores, LABELS)
+    calibration = calibrate(spy, scores, LABELS)
     (member,) = portfolio.members
     assert member.model is spy.fits[-1]
     assert member.calibration.temperature == pytest.approx(calibration.temperature, abs=1e-9)
     np.testing.assert_allclose(member.calibration.bias, calibration.bias, atol=1e-9)
-    assert member.loss == pytest.approx(balanced_loss(scores, LABELS), abs=1e-9)
+    assert member.loss == pytest.approx(balanced_loss(scores, LABELS, calibration), abs=1e-9)
+    assert evidence.matches
     wanted = soften(calibration.temperature * scores + calibration.bias)
     np.testing.assert_allclose(soften(evidence.scores), wanted, atol=1e-8)
     assert (evidence.labels == LABELS).all()
@@ -114,7 +124,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
     for spy in spies:
         scores = answers(spy, range(n)) - np.log(prior)
-        calibration = fit_calibration(scores, LABELS)
+        calibration = calibrate(spy, scores, LABELS)
         new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
         for k in range(4):
             for i in range(n):
@@ -130,7 +140,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
 
 
 def scored(name, losses):
-    return _Scored(Spy(None, name), np.zeros((len(losses), 2)), Calibration.identity(2), np.asarray(losses))
+    return _Scored(Spy(None, name), np.zeros((len(losses), 2)), Calibration.identity(2), np.asarray(losses), None)
 
 
 def test_a_member_worse_by_less_than_three_standard_errors_is_kept():
@@ -201,7 +211,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     prior, wanted = fractions(LABELS), np.zeros((n, 4))
     for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
         scores = answers(spy, range(n)) - np.log(prior)
-        calibration = fit_calibration(scores, LABELS)
+        calibration = calibrate(spy, scores, LABELS)
         for i in range(n):
             for k in range(4):
                 wanted[i, k] += weight * (calibration.temperature * scores[i, k] + calibration.bias[k])
@@ -243,17 +253,17 @@ def test_a_validation_set_takes_the_place_of_folds():
         [[spy], [two]], Labeled(numbered(n), LABELS), numbered(5, start=900), Labeled(numbered(9, start=500), held)
     )
     for one in (spy, two):
-        assert len(one.fits) == 2
-        assert all(model.learned.tolist() == list(range(n)) for model in one.fits)
-        assert [model.asked for model in one.fits] == [[list(range(500, 509))], [list(range(900, 905))]]
+        (model,) = one.fits
+        assert model.learned.tolist() == list(range(n))
+        assert model.asked == [list(range(500, 509)), list(range(900, 905)), list(range(900, 905))]
     assert (evidence.labels == held).all()
     prior, wanted = fractions(LABELS), np.zeros((9, 4))  # of the labels that are learned from
     np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
     for one, member in zip((spy, two), portfolio.members, strict=True):
         scores = soften(one.fits[0].answer(np.arange(500, 509))) - np.log(prior)
-        calibration = fit_calibration(scores, held)
+        calibration = calibrate(one, scores, held, range(900, 905))
         wanted += calibration.apply(scores) / 2
-        assert member.loss == pytest.approx(balanced_loss(scores, held), abs=1e-9)
+        assert member.loss == pytest.approx(balanced_loss(scores, held, calibration), abs=1e-9)
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
 
 
@@ -263,7 +273,8 @@ def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
     for seed in (0, 0, 1):
         spy = Spy(lambda model, ids: np.stack([ids % 7, ids % 5, ids % 3, ids % 2], 1) / 7.0)
         portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, seed=seed)
-        (asked,) = spy.fits[-1].asked
+        few, asked = spy.fits[-1].asked
+        assert len(few) == len(set(few)) == MATCHED_ROWS, "calibration looks at fewer"
         assert len(asked) == len(set(asked)) == len(evidence.unlabeled_scores) == MOST_UNLABELED
         assert set(asked) <= set(range(1000, 1000 + many))
         assert max(asked) > 1000 + MOST_UNLABELED, "the first rows are no random choice"

@@ -71,7 +71,7 @@ def test_students_are_averaged_under_the_labels_balance():
 
 
 def scored(name, losses):
-    return _Scored(Spy(None, name), np.zeros((len(losses), 2)), Calibration.identity(2), np.asarray(losses))
+    return _Scored(Spy(None, name), np.zeros((len(losses), 2)), Calibration.identity(2), np.asarray(losses), None)
 
 
 def test_a_round_is_kept_only_if_it_helps_by_more_than_its_error():

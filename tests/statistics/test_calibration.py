@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from csst.statistics.calibration import (
+    MATCHED_ROWS,
     RIDGE,
     WIDEST_LOG_TEMPERATURE,
     Calibration,
+    Unlabeled,
     balanced_weights,
     calibration_loss,
     fit_calibration,
@@ -168,3 +170,57 @@ def test_apply_multiplies_and_adds():
     calibration = Calibration(2.0, np.array([0.5, -0.5]))
     assert calibration.apply(np.array([[1.0, 3.0], [0.0, -1.0]])).tolist() == [[2.5, 5.5], [0.5, -2.5]]
     assert Calibration.identity(2).apply(np.array([[1.0, 3.0]])).tolist() == [[1.0, 3.0]]
+
+
+def plain_match(bias, log_temperature, scores, counts):
+    """-m / (n + m) sum_k n_k log q_k, q the mean posterior of the rows under the labels' balance, by plain loops."""
+    claimed, total = [0.0] * len(counts), sum(counts)
+    for z in scores:
+        terms = [
+            n / total * math.exp(math.exp(log_temperature) * z[k] + bias[k]) if n else 0.0 for k, n in enumerate(counts)
+        ]
+        for k, term in enumerate(terms):
+            claimed[k] += term / sum(terms) / len(scores)
+    worth = len(scores) / (len(scores) + total)
+    return -worth * sum(n * math.log(q) for n, q in zip(counts, claimed, strict=True) if n)
+
+
+@pytest.mark.parametrize("counts", [[9.0, 3, 1, 2], [5.0, 0, 4, 1]])
+def test_the_match_of_unlabeled_rows_is_the_formula_and_has_its_gradient(counts):
+    scores, parameters, step = example(seed=3)[0], np.array([0.3, -1.0, 0.5, 0.1, 0.4]), 1e-5
+    value, gradient = Unlabeled(scores, np.array(counts)).loss(parameters)
+    assert value == pytest.approx(plain_match(parameters[:-1], parameters[-1], scores, counts), rel=1e-12)
+    for k in range(5):
+        up, down = parameters.copy(), parameters.copy()
+        up[k] += step
+        down[k] -= step
+        values = [plain_match(x[:-1], x[-1], scores, counts) for x in (up, down)]
+        assert gradient[k] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-6, abs=1e-6)
+
+
+def test_unlabeled_rows_show_that_a_class_is_claimed_too_often():
+    """Scores with a wrong constant for one class: few labels hardly tell, the count of claimed rows does."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 3000, p=[0.6, 0.3, 0.1])
+    x = MEANS[y] + rng.normal(size=(3000, 2))
+    scores = -((x[:, None] - MEANS) ** 2).sum(2) / 2 + np.array([0, 0, 1.5])
+    errors, counts = {"alone": [], "both": []}, np.array([12.0, 6, 2])
+    for _ in range(20):
+        order = rng.permutation(3000)
+        labels = np.concatenate([order[y[order] == k][: int(n)] for k, n in enumerate(counts)])
+        unlabeled = Unlabeled(scores[order[1000:]], counts)
+        for way, rows in (("alone", None), ("both", unlabeled)):
+            fitted = fit_calibration(scores[labels], y[labels], ridge=0.3, unlabeled=rows)
+            errors[way].append(abs(fitted.bias[2] / fitted.temperature + 1.0))  # the constant, centered
+    assert np.mean(errors["both"]) < 0.85 * np.mean(errors["alone"])
+    none = fit_calibration(scores[labels], y[labels], unlabeled=Unlabeled(scores[:0], counts))
+    np.testing.assert_array_equal(none.bias, fit_calibration(scores[labels], y[labels]).bias)
+
+
+def test_at_most_so_many_unlabeled_rows_are_looked_at():
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=(12, 3)), np.tile([0, 1, 2], 4)
+    many = rng.normal(size=(3 * MATCHED_ROWS - 5, 3))
+    counts = np.array([6.0, 4, 2])
+    thinned = fit_calibration(scores, labels, unlabeled=Unlabeled(many[::3], counts))
+    np.testing.assert_array_equal(fit_calibration(scores, labels, unlabeled=Unlabeled(many, counts)).bias, thinned.bias)

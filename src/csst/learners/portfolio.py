@@ -3,7 +3,8 @@
     z(x) = sum over models m of  w_m (T_m (log p_m(x) - log pi_L) + a_m)
 
 Labeled rows are scored by models that have not learned from them (cross-fitting, or a validation set); unlabeled and
-new rows by models of all labels, which are the ones that are used. A member is a learner in several variants. A variant
+new rows by models of all labels, which are the ones that are used. Calibration looks at labels and at how many
+unlabeled rows a model claims for every class. A member is a learner in several variants. A variant
 that is clearly worse than the best of its member, by more than three standard errors of their balanced log-losses, is
 left out, and so is a member that is clearly worse than the best member; what stays has equal weights. (Weights fitted
 on few labels fit their noise: docs/explanation/choices.md.)
@@ -12,7 +13,7 @@ on few labels fit their noise: docs/explanation/choices.md.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,15 @@ from scipy.special import log_softmax
 
 from csst.learners.protocol import FittedLearner, Learner
 from csst.learners.rounds import SelfTrained
-from csst.statistics.calibration import Calibration, balanced_weights, fit_calibration
+from csst.statistics.calibration import (
+    MATCHED_RIDGE,
+    MATCHED_ROWS,
+    RIDGE,
+    Calibration,
+    Unlabeled,
+    balanced_weights,
+    fit_calibration,
+)
 from csst.statistics.evidence import MOST_UNLABELED, Evidence
 from csst.statistics.folds import deal_folds
 
@@ -90,13 +99,48 @@ class Labeled:
 
 
 @dataclass(frozen=True, eq=False)
+class _Data:
+    """What a learner is fitted and judged on.
+
+    Args:
+        labeled: rows that are learned from.
+        validation: rows that are not; None for folds.
+        deal: the fold of every labeled row, (n,); None for validation rows.
+        sample: of the unlabeled rows, (m, D); there may be none.
+    """
+
+    labeled: Labeled
+    validation: Labeled | None
+    deal: np.ndarray | None
+    sample: Any
+
+    @property
+    def judge(self) -> Labeled:
+        return self.labeled if self.validation is None else self.validation
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Labels of every class, (K,)."""
+        return np.bincount(self.labeled.labels)
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Their fractions, (K,)."""
+        return self.counts / len(self.labeled.labels)
+
+
+@dataclass(frozen=True, eq=False)
 class _Scored:
-    """A variant with its scores z on labeled rows it had not seen, (n, K), their calibration and their losses (n,)."""
+    """A variant with its scores z on labeled rows it had not seen, (n, K), their calibration and their losses (n,).
+
+    model: learned from all labels.
+    """
 
     learner: Learner
     scores: np.ndarray
     calibration: Calibration
     losses: np.ndarray
+    model: FittedLearner
 
     @property
     def calibrated(self) -> np.ndarray:
@@ -147,63 +191,60 @@ def fit_portfolio(
     """
     from sklearn.utils.parallel import Parallel, delayed
 
-    classes = int(labeled.labels.max()) + 1
-    prior = np.bincount(labeled.labels, minlength=classes) / len(labeled.labels)
-    judge = labeled if validation is None else validation
-    deal = deal_folds(labeled.labels, folds, seed) if validation is None else None
+    data = _Data(
+        labeled,
+        validation,
+        deal_folds(labeled.labels, folds, seed) if validation is None else None,
+        draw_rows(unlabeled, MATCHED_ROWS, seed),
+    )
     run = Parallel(n_jobs=n_jobs, prefer="threads")
     every = [learner for variants in members for learner in variants]
-    scored = iter(run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in every))
+    scored = iter(run(delayed(_score)(learner, data, seed) for learner in every))
     if rounds and unlabeled.shape[0]:
         pupils = [SelfTrained(learner, unlabeled, rounds, tau) for learner in every]
-        taught = run(delayed(_score)(pupil, labeled, validation, deal, prior, seed) for pupil in pupils)
+        taught = run(delayed(_score)(pupil, data, seed) for pupil in pupils)
         scored = iter([keep_better(plain, pupil) for plain, pupil in zip(scored, taught, strict=True)])
-    groups = [_average([next(scored) for _ in variants], judge.labels) for variants in members]
+    groups = [_average([next(scored) for _ in variants], data.judge.labels) for variants in members]
     kept, dropped = drop_worse(groups)
     used = [(variant, 1 / len(kept) / len(group.variants)) for group in kept for variant in group.variants]
-    models = run(delayed(variant.learner.fit)(labeled.rows, labeled.labels, None, seed) for variant, _ in used)
     portfolio = Portfolio(
         tuple(
-            Member(variant.learner.name, model, variant.calibration, float(variant.losses.mean()), weight)
-            for (variant, weight), model in zip(used, models, strict=True)
+            Member(each.learner.name, each.model, each.calibration, float(each.losses.mean()), weight)
+            for each, weight in used
         ),
         tuple(group.name for group in dropped),
-        prior,
+        data.prior,
     )
     scores = np.mean([group.calibrated for group in kept], axis=0)
-    some = unlabeled
-    if unlabeled.shape[0] > MOST_UNLABELED:
-        some = unlabeled[np.sort(np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED])]
-    more = portfolio.scores(some)
-    probs = [np.exp(log_softmax(z + np.log(prior), axis=1)) for z in (scores, more)]
-    return portfolio, Evidence.from_probs(probs[0], judge.labels, probs[1], train_prior=prior)
+    more = portfolio.scores(draw_rows(unlabeled, MOST_UNLABELED, seed))
+    probs = [np.exp(log_softmax(z + np.log(data.prior), axis=1)) for z in (scores, more)]
+    evidence = Evidence.from_probs(probs[0], data.judge.labels, probs[1], train_prior=data.prior)
+    return portfolio, replace(evidence, matches=True)
 
 
-def _score(
-    learner: Learner,
-    labeled: Labeled,
-    validation: Labeled | None,
-    deal: np.ndarray | None,
-    prior: np.ndarray,
-    seed: int,
-) -> _Scored:
-    """A learner on labeled rows that it had not learned from."""
-    if deal is None:
-        assert validation is not None
-        logs = learner.fit(labeled.rows, labeled.labels, None, seed).log_probs(validation.rows)
-        return _calibrate(learner, logs - np.log(prior), validation.labels)
-    logs = np.zeros((len(labeled.labels), len(prior)))
-    alone = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
-    for fold in np.unique(deal):
-        held, learned = np.flatnonzero(deal == fold), np.flatnonzero((deal != fold) | alone)
-        model = learner.fit(labeled.rows[learned], labeled.labels[learned], None, seed)
-        logs[held] = model.log_probs(labeled.rows[held])
-    return _calibrate(learner, logs - np.log(prior), labeled.labels)
+def draw_rows(rows: Any, most: int, seed: int) -> Any:
+    """At most so many of the rows, by chance, in their order."""
+    count = rows.shape[0]
+    return rows if count <= most else rows[np.sort(np.random.default_rng(seed).permutation(count)[:most])]
 
 
-def _calibrate(learner: Learner, scores: np.ndarray, labels: np.ndarray) -> _Scored:
-    calibration = fit_calibration(scores, labels)
-    return _Scored(learner, scores, calibration, compute_losses(calibration.apply(scores), labels))
+def _score(learner: Learner, data: _Data, seed: int) -> _Scored:
+    """A learner on labeled rows that it had not learned from, calibrated."""
+    rows, labels, log_prior = data.labeled.rows, data.labeled.labels, np.log(data.prior)
+    logs = np.zeros((len(labels), len(log_prior)))
+    if data.deal is not None:
+        alone = data.counts[labels] < 2  # the only label of a class is always learned from
+        for fold in np.unique(data.deal):
+            held, learned = np.flatnonzero(data.deal == fold), np.flatnonzero((data.deal != fold) | alone)
+            logs[held] = learner.fit(rows[learned], labels[learned], None, seed).log_probs(rows[held])
+    model = learner.fit(rows, labels, None, seed)
+    if data.validation is not None:
+        logs = model.log_probs(data.validation.rows)
+    scores, unlabeled, ridge = logs - log_prior, None, RIDGE
+    if data.sample.shape[0]:
+        unlabeled, ridge = Unlabeled(model.log_probs(data.sample) - log_prior, data.counts), MATCHED_RIDGE
+    calibration = fit_calibration(scores, data.judge.labels, ridge=ridge, unlabeled=unlabeled)
+    return _Scored(learner, scores, calibration, compute_losses(calibration.apply(scores), data.judge.labels), model)
 
 
 def _average(variants: Sequence[_Scored], labels: np.ndarray) -> _Group:

@@ -4,17 +4,30 @@
 
 z is what a model says with the class prior taken out that it was trained under, so that one calibration serves under
 every class balance (Alexandari, Kundaje and Shrikumar, 2020). Classes weigh the same however few labels they have.
+
+Where labels are as if drawn from rows like the unlabeled ones, these say how many rows of a class there are. The
+labels' counts n_k then have the likelihood prod_k q_k^n_k, q being the mean posterior of the unlabeled rows:
+
+    q = mean_i softmax(T z_i + a + log pi),      pi_k = n_k / n.
+
+A model that is too timid for a rare class, or too bold, claims too few or too many rows for it. Among m rows classes
+have fractions of their own, by chance: the counts weigh m / (n + m) of what they would if m were infinite.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 #: the ridge on bias and log-temperature: weaker suits badly calibrated models, stronger logit-adjusted ones
 RIDGE = 5.0
+#: the same where the unlabeled rows have a say
+MATCHED_RIDGE = 1.0
+#: unlabeled rows whose mean posterior is looked at
+MATCHED_ROWS = 1000
 #: the temperature stays within exp(-3) .. exp(3): scores that say nothing would send it to 0
 WIDEST_LOG_TEMPERATURE = 3.0
 
@@ -62,6 +75,27 @@ def calibration_loss(
     return value, np.append(error.sum(0), along_temperature) + ridge * parameters
 
 
+@dataclass(frozen=True, eq=False)
+class Unlabeled:
+    """Scores z of unlabeled rows (m, K), and how many labels of each class were drawn from rows like them, (K,)."""
+
+    scores: np.ndarray
+    counts: np.ndarray
+
+    def loss(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """-m / (n + m) sum_k n_k log q_k, q = mean_i softmax(T z_i + a + log pi), and its gradient in (a, log T)."""
+        temperature, rows = np.exp(parameters[-1]), len(self.scores)
+        seen, counts = self.counts > 0, self.counts * rows / (rows + self.counts.sum())
+        logits = temperature * self.scores
+        logits += np.where(seen, parameters[:-1] + np.log(np.where(seen, self.counts, 1)), -np.inf)
+        posterior = softmax(logits, axis=1)
+        claimed = np.maximum(posterior.mean(0), 1e-300)
+        pull = -counts / claimed / rows
+        error = posterior * (pull - (posterior @ pull)[:, None])
+        along_temperature = temperature * np.einsum("ij,ij->", error, self.scores)
+        return float(-counts @ np.log(claimed)), np.append(error.sum(0), along_temperature)
+
+
 def fit_calibration(
     scores: np.ndarray,
     labels: np.ndarray,
@@ -69,6 +103,7 @@ def fit_calibration(
     ridge: float = RIDGE,
     row_weights: np.ndarray | None = None,
     start: Calibration | None = None,
+    unlabeled: Unlabeled | None = None,
 ) -> Calibration:
     """The calibration that fits labeled scores z (n, K) best, classes weighted alike.
 
@@ -78,15 +113,27 @@ def fit_calibration(
         ridge: how strongly bias and log-temperature are drawn to 0.
         row_weights: how often each row counts, for a bootstrap.
         start: where to begin.
+        unlabeled: rows that share the labels' class balance as far as chance allows; at most `MATCHED_ROWS` are used.
     """
+    if unlabeled is not None and not len(unlabeled.scores):
+        unlabeled = None
+    if unlabeled is not None and len(unlabeled.scores) > MATCHED_ROWS:
+        unlabeled = replace(unlabeled, scores=unlabeled.scores[:: -(-len(unlabeled.scores) // MATCHED_ROWS)])
     classes = scores.shape[1]
     begin = start or Calibration.identity(classes)
     weights = balanced_weights(labels, classes, row_weights)
     bounds = [(None, None)] * classes + [(-WIDEST_LOG_TEMPERATURE, WIDEST_LOG_TEMPERATURE)]
+
+    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = calibration_loss(parameters, scores, labels, weights, ridge)
+        if unlabeled is None:
+            return value, gradient
+        more, along = unlabeled.loss(parameters)
+        return value + more, gradient + along
+
     result = minimize(
-        calibration_loss,
+        loss,
         np.append(begin.bias, np.log(begin.temperature)),
-        args=(scores, labels, weights, ridge),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,

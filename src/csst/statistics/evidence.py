@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from csst.errors import InputError
 from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
-from csst.statistics.calibration import Calibration, balanced_weights, calibration_loss, fit_calibration
+from csst.statistics.calibration import Calibration, Unlabeled, balanced_weights, calibration_loss, fit_calibration
 from csst.statistics.shift import estimate_prior
 
 #: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
@@ -38,6 +38,7 @@ class Evidence:
         labeled_prior: the class fractions of the labels that were learned from, (K,); the unlabeled rows' balance is
             thought to be near it.
         start: where the calibration begins; None for no calibration.
+        matches: whether calibration takes the unlabeled rows' balance for the labels', as far as chance allows.
     """
 
     scores: np.ndarray
@@ -46,6 +47,7 @@ class Evidence:
     train_prior: np.ndarray
     labeled_prior: np.ndarray
     start: Calibration | None = None
+    matches: bool = False
 
     @classmethod
     def from_probs(
@@ -106,7 +108,8 @@ class Evidence:
 
     @cached_property
     def calibration(self) -> Calibration:
-        return fit_calibration(self.scores, self.labels, start=self.start)
+        unlabeled = Unlabeled(self.unlabeled_scores, len(self.labels) * self.labeled_prior) if self.matches else None
+        return fit_calibration(self.scores, self.labels, start=self.start, unlabeled=unlabeled)
 
     @cached_property
     def unlabeled_prior(self) -> np.ndarray:
