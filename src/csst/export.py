@@ -87,7 +87,7 @@ class TextGraph(nn.Module):
 
 
 def make_graph(model: nn.Module | Portfolio) -> nn.Module:
-    """The model as a module of tensors only; a forest is refused."""
+    """The model as a module of tensors only; a learner that is not of this package is refused."""
     if isinstance(model, Portfolio):
         return PortfolioScores(model)
     return TextGraph(model) if isinstance(model, HuggingFaceTexts) else model

@@ -201,7 +201,7 @@ class FittedModel:
         if not isinstance(self.model, Portfolio):
             return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
         names = " + ".join(self.model.names)
-        left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
+        left_out = f" (clearly worse and left out: {', '.join(self.model.left_out)})" if self.model.left_out else ""
         return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
 
     @property

@@ -76,7 +76,7 @@ def test_a_learner_that_is_clearly_worse_is_named():
 
     found = CSSTClassifier(learner=[Guess(), "linear"]).fit(X, y)
     assert names_of(found) == ["linear"]
-    assert found.summary().startswith("linear, without Guess, which was clearly worse, rule: ")
+    assert found.summary().startswith("linear (clearly worse and left out: Guess), rule: ")
 
 
 def test_summary_names_members_rule_and_labels(fitted):

@@ -87,10 +87,10 @@ class FittedRule:
         changes = {
             "closed form": "weighs classes by the closed form for the objective",
             "calibrated": "weighs classes by the closed form on calibrated probabilities",
-            "pooled": "weighs classes by a rule fitted on labeled and unlabeled rows",
+            "pooled": "adds class biases fitted on labeled and unlabeled rows",
         }[self.chosen]
         if self.chosen == "pooled" and not self.estimate.unlabeled:
-            changes = "weighs classes by a rule fitted on the labeled rows"
+            changes = "adds class biases fitted on the labeled rows"
         return (
             f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
             f"{self.estimate.basis}."
