@@ -167,24 +167,21 @@ def test_frontier_of_a_run(run, tmp_path, capsys):
         assert kept["test_logits"].shape == (60, 3)
 
 
-def test_export_of_a_run(linear_run, run, data, tmp_path, capsys):
-    path = tmp_path / "model.safetensors"
-    assert main(["export", str(linear_run), "--to", "safetensors", "-o", str(path)]) == 0
-    assert "linear + rule, recipe array" in (tmp_path / "model.card.md").read_text()
-    portfolio = unpack((linear_run / "model.safetensors").read_bytes(), "it")
-    with torch.no_grad():
-        again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
-        for value in again.state_dict().values():
-            value.zero_()
-        again.load_state_dict(load_file(path))
-        probs, label = again(torch.from_numpy(np.load(data / "new.npz")["x"]))
-    labels, wanted = predict(linear_run, data)
-    np.testing.assert_allclose(probs, wanted, atol=1e-5)
-    assert [NAMES[k] for k in label.tolist()] == labels
-    capsys.readouterr()
-    assert main(["export", str(run), "--to", "safetensors", "-o", str(tmp_path / "f.safetensors")]) == 2
-    assert "the member forest cannot be exported: fit with learner='linear'" in capsys.readouterr().err
-    assert not (tmp_path / "f.safetensors").exists()
+def test_export_of_a_run(linear_run, run, data, tmp_path):
+    for folder, who in ((linear_run, "linear"), (run, "linear + forest + kernel + propagation")):
+        path = tmp_path / "model.safetensors"
+        assert main(["export", str(folder), "--to", "safetensors", "-o", str(path)]) == 0
+        assert f"{who} + rule, recipe array" in (tmp_path / "model.card.md").read_text()
+        portfolio = unpack((folder / "model.safetensors").read_bytes(), "it")
+        with torch.no_grad():
+            again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
+            for value in again.state_dict().values():
+                value.zero_()
+            again.load_state_dict(load_file(path))
+            probs, label = again(torch.from_numpy(np.load(data / "new.npz")["x"]))
+        labels, wanted = predict(folder, data)
+        np.testing.assert_allclose(probs, wanted, atol=1e-5)
+        assert [NAMES[k] for k in label.tolist()] == labels
 
 
 def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):
