@@ -25,7 +25,6 @@ from csst.runs.learners import as_parts, load_rows
 from tests.learners.samples import bent
 
 NAMES = ["ape", "bee", "cat"]
-pytestmark = pytest.mark.usefixtures("small_members")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def train(data, out, *words, path="mine.npz"):
 
 
 @pytest.fixture(scope="module")
-def run(data, small_members):
+def run(data):
     """A finished run of the default, whose members are all used."""
     assert train(data, "auto") == 0
     metrics = metrics_of(data / "auto")
@@ -57,7 +56,7 @@ def run(data, small_members):
 
 
 @pytest.fixture(scope="module")
-def linear_run(data, small_members):
+def linear_run(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawing it takes longer than the fit
         assert train(data, "linear", "--learner", "linear") == 0
@@ -65,7 +64,7 @@ def linear_run(data, small_members):
 
 
 @pytest.fixture(scope="module")
-def fitted(data, small_members):
+def fitted(data):
     """The estimator on the rows of the run."""
     with np.load(data / "mine.npz") as arrays:
         return CSSTClassifier().fit(arrays["x"], arrays["y"])

@@ -46,7 +46,8 @@ def fit_members(
         objective: a sentence, a short name or an Objective.
         deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
         is_embedded: whether rows are embeddings.
-        rounds, tau: of self-training, see `fit_portfolio`.
+        rounds: of self-training, see `fit_portfolio`.
+        tau: the largest divergence that such a round trusts.
         seed: of the folds and the learners.
         n_jobs: learners fitted at a time.
     """

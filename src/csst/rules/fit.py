@@ -73,6 +73,7 @@ class FittedRule:
 
     @property
     def value(self) -> float:
+        """The value of the objective that is expected."""
         return self.expected.value
 
     @cached_property
@@ -151,6 +152,9 @@ def fit_rule(
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
         seed: of that choice and of the folds.
+
+    Returns:
+        The rule, and what it is expected to give.
     """
     undo = None if gain is None else gain.softmax_inverse
     if undo is not None:

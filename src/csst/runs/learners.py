@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from csst.data.embeddings import Embedder
-from csst.data.tabular.rows import RowParts
+from csst.data.tabular.rows import RowParts, as_rows
 from csst.data.task import Labeled, RowTask
 from csst.errors import InputError
-from csst.fitted import InputSpec, as_rows, make_embedder
+from csst.fitted import InputSpec, make_embedder
 from csst.fitting import fit
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe, RowSource
