@@ -50,7 +50,7 @@ def fit_members(
         n_jobs: learners fitted at a time.
     """
     mean, std = statistics(parts.measured)
-    table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(parts.sizes))
+    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
     problem = Problem(
         table,
         parts.measured,
