@@ -54,7 +54,7 @@ def fit_members(
     judged = parts.labels if parts.validation is None else parts.validation[1]
     refuse_contradiction(objective, parts.labels, judged, parts.class_names, deployment_prior)
     mean, std = statistics(parts.measured)
-    table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(parts.sizes))
+    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
     problem = Problem(
         table,
         parts.measured,
