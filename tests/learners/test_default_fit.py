@@ -15,8 +15,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from csst import CSSTClassifier
 from tests.learners.samples import PRIOR, bent, gaussians
 
-pytestmark = pytest.mark.usefixtures("small_members")
-
 
 def half(y, mark=-1):
     """Every second label taken away."""
@@ -30,7 +28,7 @@ def names_of(fitted):
 
 
 @pytest.fixture(scope="module")
-def fitted(small_members):
+def fitted():
     X, y = bent(140)
     return CSSTClassifier().fit(X, half(y))
 
