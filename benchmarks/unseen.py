@@ -69,8 +69,8 @@ def main() -> None:
     cells = [
         {"set": name, "budget": budget, "seed": seed, "method": method}
         for seed in range(options.seeds)
-        for name in UNSEEN
         for budget in ("small", "large")
+        for name in UNSEEN
         for method in (OURS, *OTHERS)
     ]
 

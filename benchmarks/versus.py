@@ -76,6 +76,12 @@ MOST_ROWS = 20_000
 HELD_OUT = 5
 WANTED, WISHED, ALLOWED, MOST_SECONDS = 0.03, 0.05, 0.01, 10.0
 RESULTS = Path(__file__).parent / "results"
+#: what else is measured, in pages of their own
+PAGES = {
+    "ablation.md": "what each part gives",
+    "unseen.md": "sets on which nothing was chosen",
+    "sentences.md": "two more sentences",
+}
 
 #: what a measured line is of
 KEYS = ("set", "budget", "seed", "method")
@@ -309,7 +315,8 @@ class Report:
         for method in METHODS:
             row = [f"**{method}**" if method == OURS else method]
             for name in self.sets:
-                lines = self.select(set=name, budget=budget, method=method)
+                complete = self.list_complete(name)
+                lines = [x for x in self.select(set=name, budget=budget, method=method) if x["seed"] in complete]
                 shown = format_mean(line["min"] for line in lines)
                 row.append(f"{shown} ({np.mean([line['mean'] for line in lines]):.3f})" if lines else "–")
             seconds = [line["seconds"] for line in self.select(budget=budget, method=method)]
@@ -406,6 +413,9 @@ class Report:
             "## Targets",
             self.judge_targets(),
         ]
+        more = [f"- [{title}]({name})" for name, title in PAGES.items() if (RESULTS / name).exists()]
+        if more:
+            parts += ["## More", "\n".join(more)]
         if failed:
             parts += ["## Failed", "\n".join(f"- {one}" for one in failed)]
         return "\n\n".join(parts) + "\n"
