@@ -191,6 +191,7 @@ REASONS: dict[str, str] = {
     "self-training, or none is",
     "selftraining/crest.py Alignment.forward: moved / moved.sum(1": "the next function divides by the sum again",
     "selftraining/darp.py trim: kept.sum(0) + SMALLEST": "a millionth, there so that nothing is divided by 0",
+    "maths/slopes.py ConstraintUnits.measure: not places or": "without constraints what follows changes nothing",
     "rules/search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "rules/search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }
