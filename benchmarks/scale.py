@@ -1,8 +1,10 @@
-"""Time and memory of fit by rows and by classes: python benchmarks/scale.py [--rows 10000 100000 1000000]
+"""Time and memory of fit by rows and by classes: python benchmarks/scale.py [--cases NAME ...]
 
-Rows of 50 float32 columns: 5 classes with 1,000 labels in all and more and more unlabeled rows, and 1,000 classes with
-20 labels each. The default learner. Each size is fitted in a process of its own. The memory is the highest resident
-size during fit beyond that just before it, after a tiny fit has loaded all libraries. Writes results/scale.md.
+Rows of 50 float32 columns. The default learner: 10 classes with 3,000 labels in all and more and more unlabeled rows;
+and 1,000 classes with 20 labels each. `learner="propagation"`, whose graph holds up to 200,000 rows: 10 classes with
+500 labels. Each case is fitted in a process of its own. The memory is the highest resident size during fit beyond that
+just before it, after a tiny fit has loaded all libraries. Every measured line is kept in results/scale.jsonl and never
+computed again. Writes results/scale.md.
 """
 
 from __future__ import annotations
@@ -16,31 +18,43 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-COLUMNS, CLASSES, LABELS = 50, 5, 1000
-MANY_CLASSES, LABELS_EACH, UNLABELED = 1000, 20, 20_000
+COLUMNS = 50
+RESULTS = Path(__file__).parent / "results"
 
 
-def make_rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Overlapping classes, the last ten times rarer than the first; labels of 1,000 rows."""
-    rng = np.random.default_rng(seed)
-    fractions = 10 ** -np.linspace(0, 1, CLASSES)
-    y = rng.choice(CLASSES, count, p=fractions / fractions.sum())
+class Case(NamedTuple):
+    """A learner, how many classes there are, labels of all of them together, and rows without a label."""
+
+    learner: str
+    classes: int
+    labels: int
+    unlabeled: int
+    apart: float = 0.5
+
+    @property
+    def title(self) -> str:
+        return f"{self.unlabeled:,} unlabeled rows, {self.classes:,} classes, {self.labels:,} labels"
+
+
+CASES = {
+    **{f"rows-{n // 1000}k": Case("auto", 10, 3000, n) for n in (10_000, 100_000, 300_000, 1_000_000)},
+    "classes-1000": Case("auto", 1000, 20_000, 20_000, 1.5),
+    "classes-1000-rows-1000k": Case("auto", 1000, 20_000, 1_000_000, 1.5),
+    **{f"propagation-{n // 1000}k": Case("propagation", 10, 500, n) for n in (10_000, 50_000, 200_000)},
+}
+
+
+def make_rows(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Overlapping classes, each around a point of its own; only the first rows have a label."""
+    rng, count = np.random.default_rng(seed), case.labels + case.unlabeled
+    y = np.concatenate([np.arange(case.labels) % case.classes, rng.integers(0, case.classes, case.unlabeled)])
     X = rng.standard_normal((count, COLUMNS), dtype=np.float32)
-    X += 0.5 * rng.standard_normal((CLASSES, COLUMNS)).astype(np.float32)[y]
-    return X, np.where(np.arange(count) < LABELS, y, -1), y
-
-
-def make_classes(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1,000 classes, each around a point of its own, 20 labels of each."""
-    rng = np.random.default_rng(seed)
-    labeled = np.repeat(np.arange(MANY_CLASSES), LABELS_EACH)
-    y = np.concatenate([labeled, rng.integers(0, MANY_CLASSES, UNLABELED)])
-    X = rng.standard_normal((len(y), COLUMNS), dtype=np.float32)
-    X += 1.5 * rng.standard_normal((MANY_CLASSES, COLUMNS)).astype(np.float32)[y]
-    return X, np.where(np.arange(len(y)) < len(labeled), y, -1), y
+    X += case.apart * rng.standard_normal((case.classes, COLUMNS)).astype(np.float32)[y]
+    return X, np.where(np.arange(count) < case.labels, y, -1), y
 
 
 def read_resident() -> float:
@@ -55,66 +69,77 @@ def read_high_water() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def measure(rows: int) -> dict[str, float | str]:
-    """A fit of so many rows; 0 for the one of many classes."""
+def measure(case: Case) -> dict[str, float | str]:
+    from threadpoolctl import threadpool_limits
+
     from csst import CSSTClassifier
 
     warnings.simplefilter("ignore")
-    CSSTClassifier().fit(*make_rows(3000, seed=1)[:2])  # loads all libraries
-    X, labels, truth = make_rows(rows) if rows else make_classes()
-    before, start, begin = read_resident(), time.perf_counter(), time.process_time()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    fitted = CSSTClassifier().fit(X, labels)
-    seconds, cpu, extra = time.perf_counter() - start, time.process_time() - begin, read_high_water() - before
-    some = np.flatnonzero(labels == -1)[:20_000]
-    start = time.process_time()
-    predicted = fitted.predict(X[some])
-    return {
-        "members": " + ".join(fitted.fit_.model.names),
-        "megabytes": X.nbytes / 2**20,
-        "seconds": seconds,
-        "cpu": cpu,
-        "extra": extra,
-        "predict": (time.process_time() - start) / len(some) * 1e5,
-        "right": float((predicted == truth[some]).mean()),
-    }
+    with threadpool_limits(1):
+        CSSTClassifier(learner=case.learner).fit(*make_rows(Case(case.learner, 3, 60, 300), seed=1)[:2])
+        X, labels, truth = make_rows(case)
+        before, start, begin = read_resident(), time.perf_counter(), time.process_time()
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        fitted = CSSTClassifier(learner=case.learner).fit(X, labels)
+        seconds, cpu, peak = time.perf_counter() - start, time.process_time() - begin, read_high_water()
+        some = np.flatnonzero(labels == -1)[:20_000]
+        start = time.process_time()
+        predicted = fitted.predict(X[some])
+        return {
+            "members": " + ".join(fitted.fit_.model.names),
+            "megabytes": X.nbytes / 2**20,
+            "seconds": seconds,
+            "cpu": cpu,
+            "extra": peak - before,
+            "peak": peak,
+            "predict": (time.process_time() - start) / len(some) * 1e5,
+            "right": float((predicted == truth[some]).mean()),
+        }
+
+
+def write_report(lines: list[dict[str, Any]]) -> str:
+    about = (
+        f"{COLUMNS} float32 columns; {platform.machine()}, Python {platform.python_version()}, one thread. The extra "
+        "memory is the peak during fit beyond what the process held before it, which includes the data itself; the "
+        "peak is all of the process. Written by `benchmarks/scale.py`."
+    )
+    caps = (
+        "Capped, whatever the rows are: the principal components (5,000 rows), the kernel's landmarks (300), the graph "
+        'of the default (10,000 unlabeled rows; 200,000 for `learner="propagation"`), and the unlabeled rows that '
+        "the decision rule is fitted on (10,000). All rows are read, checked, and counted for the columns' means and "
+        "deviations, and new rows are scored in pieces: linear in rows."
+    )
+    head = "| | learners | data, MB | fit, CPU s | extra memory, MB | peak, MB | predict 100,000 rows, CPU s | right |"
+    table = [head, "|---" * 8 + "|"]
+    for name, case in CASES.items():
+        for line in lines:
+            if line["case"] == name:
+                table.append(
+                    f"| {case.title} | {line['members']} | {line['megabytes']:.0f} | {line['cpu']:.1f} | "
+                    f"{line['extra']:.0f} | {line['peak']:.0f} | {line['predict']:.1f} | {line['right']:.2f} |"
+                )
+    return "\n".join(["# Scale", "", about, "", *table, "", caps, ""])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 30_000, 100_000, 300_000, 1_000_000])
-    parser.add_argument("--one", type=int, help="measure so many rows in this process and print JSON; 0: many classes")
+    parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--one", choices=list(CASES), help="measure this case in this process and print JSON")
     options = parser.parse_args()
     if options.one is not None:
-        print(json.dumps(measure(options.one)))
+        print(json.dumps(measure(CASES[options.one])))
         return
-    file = Path(__file__).parent / "results" / "scale.jsonl"
-    known = (
-        {json.loads(text)["rows"]: json.loads(text) for text in file.read_text().splitlines()} if file.exists() else {}
-    )
-    for count in [*options.rows, 0]:
-        if count not in known:
-            run = [sys.executable, __file__, "--one", str(count)]
-            known[count] = {"rows": count, **json.loads(subprocess.run(run, check=True, capture_output=True).stdout)}
-            print(known[count], flush=True)
-            with file.open("a") as out:
-                out.write(json.dumps(known[count]) + "\n")
-    head = "| | learners | data, MB | fit, CPU s | extra memory, MB | predict 100,000 rows, CPU s | right |"
-    about = (
-        f"{COLUMNS} float32 columns; {platform.machine()}, Python {platform.python_version()}, one thread. The extra "
-        "memory is the peak during fit beyond what the process held before it, which includes the data itself. "
-        "Written by `benchmarks/scale.py`."
-    )
-    lines = ["# Scale", "", about, "", head, "|---|---|---|---|---|---|---|"]
-    for count, line in sorted(known.items(), key=lambda pair: (pair[0] == 0, pair[0])):
-        name = f"{count:,} rows, {CLASSES} classes, {LABELS:,} labels"
-        if not count:
-            name = f"{MANY_CLASSES * LABELS_EACH + UNLABELED:,} rows, {MANY_CLASSES:,} classes × {LABELS_EACH} labels"
-        lines.append(
-            f"| {name} | {line['members']} | {line['megabytes']:.0f} | {line['cpu']:.1f} | {line['extra']:.0f} | "
-            f"{line['predict']:.1f} | {line['right']:.2f} |"
-        )
-    file.with_suffix(".md").write_text("\n".join([*lines, ""]))
+    file = RESULTS / "scale.jsonl"
+    lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
+    for name in options.cases:
+        if any(line["case"] == name for line in lines):
+            continue
+        run = [sys.executable, __file__, "--one", name]
+        lines.append({"case": name, **json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE).stdout)})
+        print(lines[-1], flush=True)
+        with file.open("a") as out:
+            out.write(json.dumps(lines[-1]) + "\n")
+    (RESULTS / "scale.md").write_text(write_report(lines))
 
 
 if __name__ == "__main__":

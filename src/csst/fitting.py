@@ -69,10 +69,14 @@ def fit(
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         inputs: what the model takes, if not told by the task.
         seed: of the weights, the folds and the order of examples.
-        rounds, tau: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
+        rounds: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
+        tau: the largest divergence that such a round trusts.
         n_jobs: learners other than a network that are fitted at a time.
         state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
         on_record: is called at every multiplier update of a network.
+
+    Returns:
+        The model with its decision rule, and the details of its fit.
     """
     if isinstance(task, RowParts):
         options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}

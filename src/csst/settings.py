@@ -219,7 +219,17 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of the above."""
+    """Every setting of a training, in groups.
+
+    Args:
+        training: how long and with which optimizer a network learns.
+        selftraining: how pseudo-labels are made, selected and weighed.
+        dual: how the multipliers start and move.
+        selection: which model is kept, and when to stop early.
+        hardware: device, precision, processes.
+        network: the network of a table.
+        fitting: folds, the decision rule and self-training of learners other than a network.
+    """
 
     training: Training = field(default_factory=Training)
     selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
 from csst.learners.forest import Forest
@@ -12,6 +13,9 @@ from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.read import Problem, make_variants
+from csst.learners.store import pack, unpack
+from csst.learners.trees import Trees
+from csst.learners.wrapped import wrap
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 
@@ -57,9 +61,24 @@ def test_the_graph_of_the_other_members(is_mixed):
     np.testing.assert_allclose(found, portfolio.scores(new) + np.log(portfolio.prior), atol=5e-3)
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_the_graph_of_a_forest(is_stored):
+    """Rows at a threshold go the same way, and a category that was never met is a number like any other."""
+    rows, y, _ = mixed()
+    model = Forest(trees=7).fit(rows, y)
+    portfolio = Portfolio((Member("forest", model, Calibration.identity(3), 0.0, 1.0),), (), np.array([0.5, 0.3, 0.2]))
+    portfolio = unpack(pack(portfolio), "a file") if is_stored else portfolio
+    new = np.repeat(mixed(seed=1)[0][:40], 2, axis=0)
+    trees = Trees.from_sklearn(model.forests[1])
+    new[::2, 0] = trees.threshold[trees.feature == 0][:40].astype(np.float32)
+    new[:4, 1] = -1
+    found = torch.softmax(PortfolioScores(portfolio)(torch.from_numpy(new)), 1)
+    np.testing.assert_allclose(found, portfolio.probs(new), atol=1e-6)
+
+
 def test_other_members_cannot_be_exported():
     X, y = gaussians(60)
-    members = [(Linear(table_of(X)), "linear"), (Forest(trees=3), "forest")]
+    members = [(Linear(table_of(X)), "linear"), (wrap(GaussianNB()), "GaussianNB")]
     fitted = tuple(Member(name, one.fit(X, y), Calibration.identity(3), 0.0, 0.5) for one, name in members)
-    with pytest.raises(InputError, match="member forest cannot be exported: fit with learner='linear'"):
+    with pytest.raises(InputError, match=r"member GaussianNB cannot be exported, .*: fit with learner='auto'"):
         PortfolioScores(Portfolio(fitted, (), np.ones(3) / 3))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_matrix
 
+from csst.learners.graph import PortfolioScores, PropagationScores
+from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import fit_projection
 from csst.learners.propagation import (
     ALPHA,
@@ -14,8 +19,10 @@ from csst.learners.propagation import (
     NEIGHBORS,
     SMALLEST_PROBABILITY,
     Propagation,
-    find_neighbors,
+    make_graph,
 )
+from csst.learners.store import pack, unpack
+from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, soften, table_of
 
 
@@ -129,21 +136,56 @@ def test_no_unlabeled_rows_categories_sparse_rows_and_doubles():
     assert np.isfinite(Propagation(space, constant).fit(constant, np.arange(20) % 2).log_probs(constant)).all()
 
 
-def test_not_all_of_many_unlabeled_rows_are_nodes(monkeypatch):
-    monkeypatch.setattr("csst.learners.propagation.MOST_NODES", 30)
+def test_not_all_of_many_unlabeled_rows_are_nodes():
     X, y = gaussians(90)
-    model = Propagation(fit_projection(X, table_of(X)), X[20:]).fit(X[:20], y[:20])
+    model = Propagation(fit_projection(X, table_of(X)), X[20:], most_nodes=30).fit(X[:20], y[:20])
     assert len(model.nodes) == 30 + 20
     assert len({tuple(node) for node in model.nodes}) == 50
 
 
-def test_neighbors_are_the_nearest():
-    rng = np.random.default_rng(0)
-    points, nodes = rng.normal(size=(7, 3)).astype(np.float32), rng.normal(size=(12, 3)).astype(np.float32)
-    near, squares = find_neighbors(points, nodes, 5)
-    for i in range(7):
-        wanted = sorted(range(12), key=lambda j: float(((points[i] - nodes[j]) ** 2).sum()))[:5]
-        assert near[i].tolist() == wanted
-        np.testing.assert_allclose(squares[i], [((points[i] - nodes[j]) ** 2).sum() for j in wanted], rtol=1e-3)
-    assert find_neighbors(points, nodes[:2], 5)[0].shape == (7, 2)
-    assert find_neighbors(points[:0], nodes, 5)[0].shape == (0, 5)
+@pytest.fixture
+def large(monkeypatch):
+    """A graph that is solved by conjugate gradients, with neighbors looked for in cells."""
+    monkeypatch.setattr("csst.learners.neighbors.MOST_EXACT", 1000)
+    monkeypatch.setattr("csst.learners.propagation.MOST_EXACT", 1000)
+    X, y = gaussians(1630, apart=2.5)
+    learner = Propagation(fit_projection(X[30:], table_of(X[30:])), X[30:])
+    return learner, learner.fit(X[:30], y[:30]), y
+
+
+def test_a_large_graph_is_solved_to_the_last_node(large):
+    learner, model, y = large
+    assert model.cells is learner.cells is not None
+    sources = np.zeros((1630, 3))
+    sources[1600 + np.arange(30), y[:30]] = 1 / np.bincount(y[:30])[y[:30]]
+    graph = make_graph(*learner._join(model.nodes[1600:], model.nodes))
+    exact = (1 - ALPHA) * np.linalg.solve(np.eye(1630) - ALPHA * graph.toarray().astype(np.float64), sources)
+    np.testing.assert_allclose(model.probs, exact / exact.sum(1, keepdims=True), atol=1e-5)
+
+
+def test_new_rows_of_a_large_graph(large):
+    _, model, _ = large
+    new, truth = gaussians(200, apart=2.5, seed=1)
+    found = model.log_probs(new)
+    points = model.projection.apply(new)
+    near = [
+        np.abs(found[i] - reference_scores(model.nodes.astype(np.float64), model.probs, model.prior, points[i])).max()
+        for i in range(40)
+    ]
+    assert (np.array(near) < 1e-3).mean() > 0.9
+    assert (found.argmax(1) == truth).mean() > 0.7
+
+
+def test_a_large_graph_is_stored_and_exported_as_it_is(large):
+    _, model, _ = large
+    new, _ = gaussians(100, apart=2.5, seed=2)
+    member = Member("propagation", model, Calibration.identity(3), 0.0, 1.0)
+    portfolio = Portfolio((member,), (), np.ones(3) / 3)
+    again = unpack(pack(portfolio), "a file")
+    np.testing.assert_array_equal(again.scores(new), portfolio.scores(new))
+    found = torch.softmax(PortfolioScores(again)(torch.from_numpy(new)), 1)
+    np.testing.assert_allclose(found, portfolio.probs(new), atol=1e-4)
+    few = replace(model, cells=replace(model.cells, nearby=model.cells.nearby[:, :1]))
+    found = torch.exp(PropagationScores(few)(torch.from_numpy(new)))
+    np.testing.assert_allclose(found, np.exp(few.log_probs(new)), atol=1e-4)
+    assert np.abs(few.log_probs(new) - model.log_probs(new)).max() > 0.1, "the cells must matter for this test"

@@ -18,7 +18,8 @@ from csst.learners.linear import FittedLinear, Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.propagation import FittedPropagation
 from csst.learners.read import Problem, make_variants
-from csst.learners.store import CHUNK, Trees, pack, unpack
+from csst.learners.store import pack, unpack
+from csst.learners.trees import CHUNK, Trees
 from csst.learners.wrapped import wrap
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of

@@ -448,7 +448,7 @@ def test_the_sentence_says_what_is_expected_and_from_what():
     counts = np.bincount(toys.sample(120)[1])
     assert found.chosen == "pooled"
     assert found.sentence.startswith(
-        "max min(recall): the rule weighs classes by a rule fitted on labeled and unlabeled rows; "
+        "max min(recall): the rule adds class biases fitted on labeled and unlabeled rows; "
         f"expected {found.value:.3f} instead of 0."
     )
     assert found.sentence.endswith(

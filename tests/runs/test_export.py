@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 import torch
 
+from csst import CSSTClassifier
 from csst.cli import main
 from csst.errors import InputError
 from csst.export import Decision, Exportable, export, model_card
 from csst.fitted import FittedModel
+from csst.learners.forest import Forest
+from csst.learners.graph import PortfolioScores
+from csst.learners.linear import Linear
+from csst.learners.portfolio import Member, Portfolio
 from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.runs.folder import Run
+from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import blobs, hidden, quick
 from tests.helpers.tiny_models import reviews, save_text_model
+from tests.learners.samples import bent, table_of
 
 onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
@@ -55,6 +62,36 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
     known = {entry.key: entry.value for entry in library.load(str(files[0])).metadata_props}
     assert json.loads(known["class_names"]) == ["0", "1", "2"]
     assert "coverage[0] >= 0.6" in known["objective"]
+
+
+@onnx
+def test_a_forest(tmp_path):
+    X, y = bent(150)
+    members = tuple(
+        Member(name, learner.fit(X[:60], y[:60]), Calibration(1.3, np.array([0.2, -0.2, 0.0])), 0.0, weight)
+        for name, learner, weight in (("linear", Linear(table_of(X)), 0.4), ("forest", Forest(trees=3), 0.6))
+    )
+    portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
+    what = Exportable(PortfolioScores(portfolio), torch.from_numpy(X[:3]), ("a", "b", "c"))
+    path, _ = export(what, tmp_path / "model.onnx", "onnx")
+    for rows in (X[60:], X[60:61]):
+        out = run_onnx(path, rows)
+        np.testing.assert_allclose(out["probabilities"], portfolio.probs(rows), atol=1e-5)
+        assert (out["label"] == portfolio.probs(rows).argmax(1)).all()
+
+
+@pytest.mark.slow  # small: a linear model with a forest, above
+@onnx
+def test_the_default_with_all_its_members(tmp_path):
+    X, y = bent(400)
+    labels = np.where(np.arange(200) < 90, y[:200], -1)
+    made = CSSTClassifier().fit(X[:200], labels)
+    assert made.fit_.model.names == ("linear", "forest", "kernel", "propagation")
+    path, _ = made.export(tmp_path / "model.onnx")
+    for rows in (X[200:], X[200:201]):
+        out = run_onnx(path, rows)
+        np.testing.assert_allclose(out["probabilities"], made.predict_proba(rows), atol=1e-4)
+        assert (made.classes_[out["label"]] == made.predict(rows)).all()
 
 
 @onnx

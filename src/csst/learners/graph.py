@@ -7,12 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
+from csst.learners.forest import SMALLEST_PROBABILITY as SMALLEST_FRACTION
+from csst.learners.forest import FittedForest
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import DECAY, NEAREST, SMALLEST_PROBABILITY, FittedPropagation
 from csst.learners.protocol import Rows
+from csst.learners.trees import Trees, read_trees
 from csst.models.table import TableInput
 
 
@@ -94,20 +97,72 @@ class PropagationScores(NumbersModule):
     nodes: Tensor
     probs: Tensor
     log_prior: Tensor
+    centers: Tensor
+    places: Tensor
+    is_nearby: Tensor
 
     def __init__(self, model: FittedPropagation) -> None:
         super().__init__()
-        self.space = Projected(model.projection)
+        self.space, self.has_cells = Projected(model.projection), model.cells is not None
         self.keep(nodes=model.nodes, probs=model.probs, log_prior=np.log(model.prior))
+        if model.cells is not None:
+            count = len(model.cells.centers)
+            self.keep(centers=model.cells.centers)
+            places = np.where(model.search.places < 0, count, model.search.places)
+            self.register_buffer("places", torch.from_numpy(places))
+            is_nearby = torch.zeros(count, count + 1, dtype=torch.bool)  # the last cell is near none
+            is_nearby[torch.arange(count)[:, None], torch.from_numpy(model.cells.nearby)] = True
+            self.register_buffer("is_nearby", is_nearby)
 
     def forward(self, x: Tensor) -> Tensor:
-        squares, near = square_distances(self.space(x), self.nodes).topk(
-            min(NEAREST, len(self.nodes)), dim=1, largest=False
-        )
+        points = self.space(x)
+        apart = square_distances(points, self.nodes)
+        if self.has_cells:
+            cells = square_distances(points, self.centers).argmin(1)
+            apart = torch.where(self.is_nearby[cells][:, self.places], apart, torch.full_like(apart, torch.inf))
+        squares, near = apart.topk(min(NEAREST, len(self.nodes)), dim=1, largest=False)
         farthest = squares.amax(1, keepdim=True)
         weights = torch.exp(-DECAY * squares / torch.where(farthest > 0, farthest, torch.ones_like(farthest)))
         mixed = (weights[:, :, None] * self.probs[near]).sum(1) / weights.sum(1, keepdim=True)
         return torch.log_softmax(torch.log(mixed + SMALLEST_PROBABILITY) + self.log_prior, 1)
+
+
+class TreeFractions(nn.Module):
+    """The mean of the trees' class fractions; all rows walk down all trees, a step at a time."""
+
+    roots: Tensor
+    feature: Tensor
+    threshold: Tensor
+    left: Tensor
+    right: Tensor
+    probs: Tensor
+
+    def __init__(self, trees: Trees) -> None:
+        super().__init__()
+        self.depth = trees.depth
+        for name in ("roots", "feature", "threshold", "left", "right"):
+            self.register_buffer(name, torch.from_numpy(getattr(trees, name)))
+        self.register_buffer("probs", torch.from_numpy(trees.probs).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = x.double()  # as the thresholds are
+        node = self.roots.expand(x.shape[0], -1)
+        for _ in range(self.depth):
+            goes_left = values.gather(1, self.feature[node]) <= self.threshold[node]
+            node = torch.where(goes_left, self.left[node], self.right[node])
+        return self.probs[node].mean(1)
+
+
+class ForestScores(nn.Module):
+    """The mean of the forests' log-probabilities."""
+
+    def __init__(self, model: FittedForest) -> None:
+        super().__init__()
+        self.forests = nn.ModuleList(TreeFractions(read_trees(forest)) for forest in model.forests)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logs = [forest(x).clamp(min=SMALLEST_FRACTION).log() for forest in self.forests]
+        return torch.log_softmax(torch.stack(logs).mean(0), 1)
 
 
 class PortfolioScores(NumbersModule):
@@ -146,7 +201,9 @@ def make_scores(member: Member) -> nn.Module:
         return KernelScores(model)
     if isinstance(model, FittedPropagation):
         return PropagationScores(model)
+    if isinstance(model, FittedForest):
+        return ForestScores(model)
     raise InputError(
-        f"the member {member.name} cannot be exported: fit with learner='linear', ['linear', 'kernel', 'propagation'] "
-        "or 'network' instead"
+        f"the member {member.name} cannot be exported, as what it computes is not known here: fit with learner='auto' "
+        "or other learners by their names instead"
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from csst.learners.neighbors import MOST_EXACT, Cells, NeighborSearch, find_nearest
 from csst.learners.projection import Projection
 
 #: neighbors in the graph, and of a new row
@@ -24,8 +25,10 @@ ALPHA = 0.95
 DECAY = 4.0
 #: rounds of F <- alpha S F + (1 - alpha) Y, and the largest change at which they end
 ROUNDS, CLOSE = 100, 1e-4
+#: the residual, as a part of the right side, at which conjugate gradients end in a large graph, and their most rounds
+RESIDUAL, MOST_STEPS = 1e-6, 200
 #: unlabeled rows in the graph: every row beyond is scored by its nearest ones, so that time stays linear in rows
-MOST_NODES = 10_000
+MOST_NODES = 200_000
 #: a row far from all labels of a class may still be of it
 SMALLEST_PROBABILITY = 1e-3
 
@@ -39,15 +42,21 @@ class FittedPropagation:
         nodes: (N, d), float32.
         probs: (N, K).
         prior: the class fractions of the labels, (K,).
+        cells: where the nearest of many nodes are looked for; None for all nodes.
     """
 
     projection: Projection
     nodes: np.ndarray
     probs: np.ndarray
     prior: np.ndarray
+    cells: Cells | None = None
+
+    @cached_property
+    def search(self) -> NeighborSearch:
+        return NeighborSearch(self.nodes, self.cells)
 
     def log_probs(self, rows: Any) -> np.ndarray:
-        near, squares = find_neighbors(self.projection.apply(rows), self.nodes, NEAREST)
+        near, squares = self.search.find(self.projection.apply(rows), NEAREST)
         weights = weigh_edges(squares)
         mixed = np.einsum("nk,nkc->nc", weights, self.probs[near]) / weights.sum(1, keepdims=True)
         logs = np.log(mixed + SMALLEST_PROBABILITY) + np.log(self.prior)
@@ -61,24 +70,30 @@ class Propagation:
     Args:
         projection: the space in which neighbors are near.
         unlabeled: rows through which labels spread, (m, D); there may be none.
+        most_nodes: a random choice of so many of them is in the graph.
     """
 
     projection: Projection
     unlabeled: Any
+    most_nodes: int = MOST_NODES
     name: str = "propagation"
 
     @cached_property
     def points(self) -> np.ndarray:
-        """The unlabeled rows in the projected space, at most 10,000 of them."""
+        """The unlabeled rows in the projected space, at most `most_nodes` of them."""
         count = self.unlabeled.shape[0]
-        chosen = np.sort(np.random.default_rng(0).permutation(count)[:MOST_NODES])
+        chosen = np.sort(np.random.default_rng(0).permutation(count)[: self.most_nodes])
         return self.projection.apply(self.unlabeled[chosen])
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """Where the nearest of these rows are looked for, if they are many."""
+        return Cells.learn(self.points)
 
     @cached_property
     def among_points(self) -> tuple[np.ndarray, np.ndarray]:
         """The nearest unlabeled rows of every unlabeled row but itself, which stay the same from fold to fold."""
-        near, squares = find_neighbors(self.points, self.points, NEIGHBORS + 1)
-        return near, squares
+        return NeighborSearch(self.points, self.cells).find(self.points, NEIGHBORS + 1)
 
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedPropagation:
         classes, share = int(labels.max()) + 1, np.ones(len(labels)) if weights is None else weights
@@ -91,33 +106,21 @@ class Propagation:
         spread = spread_labels(make_graph(near, squares), sources)
         mass = spread.sum(1, keepdims=True)
         probs = np.where(mass > 0, spread / np.where(mass > 0, mass, 1), 1 / classes)
-        return FittedPropagation(self.projection, nodes, probs.astype(np.float32), totals / totals.sum())
+        return FittedPropagation(self.projection, nodes, probs.astype(np.float32), totals / totals.sum(), self.cells)
 
     def _join(self, labeled: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The nearest nodes of every node, and their squared distances, (N, k); a node itself comes first."""
-        nearest = find_neighbors(labeled, nodes, NEIGHBORS + 1)
+        nearest = find_nearest(labeled, nodes, NEIGHBORS + 1)
         count = len(self.points)
         if not count:
             return nearest
         near, squares = self.among_points
-        more, apart = find_neighbors(self.points, labeled, NEIGHBORS)
+        more, apart = find_nearest(self.points, labeled, NEIGHBORS)
         near, squares = np.hstack([near, more + count]), np.hstack([squares, apart])
         width = nearest[0].shape[1]
         order = np.argsort(squares, axis=1, kind="stable")[:, :width]
         near, squares = np.take_along_axis(near, order, 1), np.take_along_axis(squares, order, 1)
         return np.vstack([near, nearest[0]]), np.vstack([squares, nearest[1]])
-
-
-def find_neighbors(points: np.ndarray, nodes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest nodes of every point, nearest first, and their squared distances, (N, k) for k <= count."""
-    from sklearn.neighbors import NearestNeighbors
-
-    if not len(points):
-        width = min(count, len(nodes))
-        return np.zeros((0, width), dtype=np.int64), np.zeros((0, width))
-    search = NearestNeighbors(n_neighbors=min(count, len(nodes)), algorithm="brute").fit(nodes)
-    distances, near = search.kneighbors(points)
-    return near, distances.astype(np.float64) ** 2
 
 
 def weigh_edges(squares: np.ndarray) -> np.ndarray:
@@ -142,7 +145,9 @@ def make_graph(near: np.ndarray, squares: np.ndarray) -> Any:
 
 
 def spread_labels(graph: Any, sources: np.ndarray) -> np.ndarray:
-    """F <- alpha S F + (1 - alpha) Y until it stays, (N, K)."""
+    """F <- alpha S F + (1 - alpha) Y until it stays, (N, K); a large graph is solved by conjugate gradients."""
+    if len(sources) > MOST_EXACT:
+        return solve_system(graph, sources)
     spread = start = (1 - ALPHA) * sources
     for _ in range(ROUNDS):
         moved = ALPHA * (graph @ spread) + start
@@ -150,3 +155,13 @@ def spread_labels(graph: Any, sources: np.ndarray) -> np.ndarray:
         if change < CLOSE * float(start.max()):
             break
     return spread
+
+
+def solve_system(graph: Any, sources: np.ndarray) -> np.ndarray:
+    """F = (1 - alpha) (I - alpha S)^-1 Y: little reaches a node far from all labels, and must be right too."""
+    from scipy.sparse import identity
+    from scipy.sparse.linalg import cg
+
+    system = (identity(len(sources)) - ALPHA * graph.astype(np.float64)).tocsr()
+    solved = [cg(system, (1 - ALPHA) * column, rtol=RESIDUAL, maxiter=MOST_STEPS)[0] for column in sources.T]
+    return np.maximum(np.stack(solved, axis=1), 0)

@@ -28,6 +28,8 @@ WIDE = 256
 FULL_FOREST, LARGEST_FOREST = 200_000, 4_000_000
 #: labels times classes up to which the default has a kernel, and rows of the graph times classes for propagation
 LARGEST_KERNEL, LARGEST_GRAPH = 1_000_000, 2_000_000
+#: unlabeled rows in the graph of the default
+DEFAULT_NODES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class Problem:
 def default_members(problem: Problem) -> tuple[str, ...]:
     """linear, forest, kernel and propagation; no forest for embeddings, and only what is quick for many classes."""
     cells = problem.labels * problem.classes
-    graph = (problem.labels + min(problem.unlabeled, MOST_NODES)) * problem.classes
+    graph = (problem.labels + min(problem.unlabeled, DEFAULT_NODES)) * problem.classes
     is_used = {
         "linear": True,
         "forest": not problem.is_wide and cells <= LARGEST_FOREST,
@@ -89,7 +91,7 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
         if not isinstance(member, str):
             read.append([wrap(member)])
         elif member == "auto":
-            read += [make_variants(name, problem) for name in default_members(problem)]
+            read += [make_variants(name, problem, DEFAULT_NODES) for name in default_members(problem)]
         elif member == "network":
             raise InputError('the network is a learner of its own and is not averaged with others: learner="network"')
         elif member not in LEARNERS:
@@ -100,8 +102,14 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
     return read
 
 
-def make_variants(name: str, problem: Problem) -> Sequence[Learner]:
-    """A learner by its name, in the variants among which the labels choose."""
+def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> Sequence[Learner]:
+    """A learner by its name, in the variants among which the labels choose.
+
+    Args:
+        name: of the learner.
+        problem: what is learned from.
+        most_nodes: unlabeled rows in the graph of propagation.
+    """
     if name == "linear" and problem.labels * problem.classes > LARGEST_KERNEL:
         return [Linear(problem.table)]  # with a thousand classes every fit takes a minute
     if name == "linear":
@@ -111,7 +119,7 @@ def make_variants(name: str, problem: Problem) -> Sequence[Learner]:
     if name == "propagation":
         unlabeled = problem.rows[: problem.unlabeled]
         spaces = [fit_projection(problem.rows, table, has_unit_length=True) for table in problem.scales]
-        return [Propagation(space, unlabeled) for space in spaces]
+        return [Propagation(space, unlabeled, most_nodes) for space in spaces]
     spaces = [fit_projection(problem.rows, table) for table in problem.scales]
     if name == "kernel":
         return [Kernel(space, problem.rows) for space in spaces]

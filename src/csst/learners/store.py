@@ -8,7 +8,6 @@ other.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,85 +17,16 @@ from csst.errors import InputError
 from csst.learners.forest import FittedForest
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
+from csst.learners.neighbors import Cells
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import FittedPropagation
 from csst.learners.protocol import FittedLearner, Rows
 from csst.learners.read import LEARNERS
+from csst.learners.trees import Trees, read_trees
 from csst.statistics.calibration import Calibration
 
-#: rows that walk down all trees at once
-CHUNK = 512
 FORMAT = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Trees:
-    """One forest as arrays over all nodes of all trees; a leaf is its own child.
-
-    Args:
-        roots: the first node of every tree, (T,).
-        feature: the column that a node looks at, (M,).
-        threshold: rows at or below it go to the left, (M,).
-        left, right: the children, (M,).
-        probs: class fractions of the training rows in a node, (M, K).
-        depth: of the deepest tree.
-    """
-
-    roots: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    probs: np.ndarray
-    depth: int
-
-    @classmethod
-    def from_sklearn(cls, forest: Any) -> Trees:
-        parts: dict[str, list[np.ndarray]] = {key: [] for key in ("feature", "threshold", "left", "right", "probs")}
-        roots, start, depth = [], 0, 0
-        for estimator in forest.estimators_:
-            tree = estimator.tree_
-            nodes = np.arange(tree.node_count)
-            leaf = tree.children_left < 0
-            roots.append(start)
-            parts["feature"].append(np.where(leaf, 0, tree.feature))
-            parts["threshold"].append(tree.threshold)
-            parts["left"].append(start + np.where(leaf, nodes, tree.children_left))
-            parts["right"].append(start + np.where(leaf, nodes, tree.children_right))
-            fractions = tree.value[:, 0, :]
-            parts["probs"].append(fractions / fractions.sum(1, keepdims=True))
-            start, depth = start + tree.node_count, max(depth, int(tree.max_depth))
-        joined = {key: np.concatenate(value) for key, value in parts.items()}
-        whole = {key: joined[key].astype(np.int64) for key in ("feature", "left", "right")}
-        return cls(
-            np.array(roots, dtype=np.int64),
-            whole["feature"],
-            joined["threshold"],
-            whole["left"],
-            whole["right"],
-            joined["probs"],
-            depth,
-        )
-
-    def predict_proba(self, rows: Any) -> np.ndarray:
-        """The mean of the trees' class fractions, (N, K); rows are float32, as in scikit-learn."""
-        dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-        values = dense.astype(np.float32)
-        pieces = [self._walk(values[start : start + CHUNK]) for start in range(0, len(values), CHUNK)]
-        return np.concatenate(pieces) if pieces else np.zeros((0, self.probs.shape[1]))
-
-    def _walk(self, rows: np.ndarray) -> np.ndarray:
-        place = np.repeat(np.arange(len(rows))[:, None], len(self.roots), axis=1)
-        node = np.repeat(self.roots[None], len(rows), axis=0)
-        for _ in range(self.depth):
-            goes_left = rows[place, self.feature[node]] <= self.threshold[node]
-            node = np.where(goes_left, self.left[node], self.right[node])
-        return self.probs[node].mean(1)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        names = ("roots", "feature", "threshold", "left", "right", "probs")
-        return {**{name: getattr(self, name) for name in names}, "depth": np.array([self.depth])}
 
 
 def pack(portfolio: Portfolio) -> bytes:
@@ -122,8 +52,7 @@ def describe_model(name: str, model: FittedLearner) -> tuple[str, dict[str, np.n
     if isinstance(model, FittedForest):
         parts: dict[str, np.ndarray] = {}
         for at, forest in enumerate(model.forests):
-            trees = forest if isinstance(forest, Trees) else Trees.from_sklearn(forest)
-            parts |= {f"{at}.{key}": array for key, array in trees.arrays().items()}
+            parts |= {f"{at}.{key}": array for key, array in read_trees(forest).arrays().items()}
         return "forest", parts
     if isinstance(model, FittedKernel):
         arrays_of_model = {"landmarks": model.landmarks, "gamma": np.array([model.gamma])}
@@ -131,6 +60,8 @@ def describe_model(name: str, model: FittedLearner) -> tuple[str, dict[str, np.n
         return "kernel", {**arrays_of_model, **describe_projection(model.projection)}
     if isinstance(model, FittedPropagation):
         arrays_of_model = {"nodes": model.nodes, "probs": model.probs, "fractions": model.prior}
+        if model.cells is not None:
+            arrays_of_model |= {"centers": model.cells.centers, "nearby": model.cells.nearby}
         return "propagation", {**arrays_of_model, **describe_projection(model.projection)}
     names = ", ".join(known for known in LEARNERS if known not in ("auto", "network"))
     raise InputError(f"the learner {name} cannot be stored without running code: use {names}")
@@ -180,7 +111,8 @@ def _model(kind: str, arrays: dict[str, np.ndarray]) -> FittedLearner:
             projection, arrays["landmarks"], float(arrays["gamma"][0]), arrays["weights"], arrays["intercept"]
         )
     if kind == "propagation":
-        return FittedPropagation(projection, arrays["nodes"], arrays["probs"], arrays["fractions"])
+        cells = Cells(arrays["centers"], arrays["nearby"]) if "centers" in arrays else None
+        return FittedPropagation(projection, arrays["nodes"], arrays["probs"], arrays["fractions"], cells)
     raise ValueError(f"there is no learner of the kind {kind!r}")
 
 

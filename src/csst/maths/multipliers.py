@@ -76,6 +76,7 @@ class Multipliers(nn.Module):
     @property
     def gain(self) -> Gain:
         # Moving the module replaces the buffer and loading a state writes into it: both make the cached gain stale.
+        """The gain at the current multipliers."""
         if self._gain is None or self._gain[0].entries is not self.entries or self._gain[1] != self.entries._version:
             self._gain = Gain(self.entries), self.entries._version
             self.entries = self._gain[0].entries
@@ -96,9 +97,13 @@ class Multipliers(nn.Module):
 
     @torch.no_grad()
     def update(self, confusion: Confusion, step_size: float | None = None) -> None:
-        """One dual step: lambda <- step(lambda, payoff of this confusion), then G. `step_size` overrides the field.
+        """One dual step: lambda <- step(lambda, payoff of this confusion), then G (Algorithms 1 and 2).
 
         R_mean <- (1 - gamma_t) R_mean + gamma_t R,  gamma_t = 2/(t + 1 + CHANCE_UPDATES) at the t-th update.
+
+        Args:
+            confusion: of the classifier now, K classes.
+            step_size: omega of this step; None takes the module's own.
         """
         payoff = payoff_of(self.objective, confusion).to(self.value)
         size = self.step_size if step_size is None else step_size

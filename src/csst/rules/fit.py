@@ -73,6 +73,7 @@ class FittedRule:
 
     @property
     def value(self) -> float:
+        """The value of the objective that is expected."""
         return self.expected.value
 
     @cached_property
@@ -87,10 +88,10 @@ class FittedRule:
         changes = {
             "closed form": "weighs classes by the closed form for the objective",
             "calibrated": "weighs classes by the closed form on calibrated probabilities",
-            "pooled": "weighs classes by a rule fitted on labeled and unlabeled rows",
+            "pooled": "adds class biases fitted on labeled and unlabeled rows",
         }[self.chosen]
         if self.chosen == "pooled" and not self.estimate.unlabeled:
-            changes = "weighs classes by a rule fitted on the labeled rows"
+            changes = "adds class biases fitted on the labeled rows"
         return (
             f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
             f"{self.estimate.basis}."
@@ -151,6 +152,9 @@ def fit_rule(
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
         seed: of that choice and of the folds.
+
+    Returns:
+        The rule, and what it is expected to give.
     """
     undo = None if gain is None else gain.softmax_inverse
     if undo is not None:

@@ -41,7 +41,18 @@ def execute(
     on_record: Callable[[Trainer, Record], None] | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
-    """Train by the recipe and return what metrics.json holds. With `resume`, continue what the folder has."""
+    """Train by a recipe into a folder.
+
+    Args:
+        recipe: what to train, on what, and how.
+        folder: the run's.
+        resume: whether to continue what the folder has.
+        on_record: is called at every multiplier update of a network.
+        checkpoint_seconds: time between two checkpoints.
+
+    Returns:
+        What metrics.json holds.
+    """
     recipe = with_absolute_paths(recipe)  # what the folder keeps must be true wherever it is read
     old = find_resumable_run(recipe, folder, resume)
     if old is not None and old.is_complete and _same_end(old, recipe):

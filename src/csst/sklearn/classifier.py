@@ -26,7 +26,7 @@ from csst.maths.confusion import Confusion, confusion_counts
 from csst.models.table import table_network
 from csst.selftraining import method as read_method
 from csst.settings import Settings
-from csst.sklearn.inputs import describe_columns, embed, numbers_of, read_labels, split_rows
+from csst.sklearn.inputs import describe_columns, embed, note_markers, numbers_of, read_labels, split_rows
 from csst.sklearn.missing import MissingNumbers
 from csst.sklearn.parameters import (
     SETTINGS,
@@ -96,12 +96,26 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; deep also gives every setting, such as settings__training__steps."""
+        """The parameters by name.
+
+        Args:
+            deep: whether every setting is among them, such as settings__training__steps.
+
+        Returns:
+            Names and values.
+        """
         params: dict[str, Any] = super().get_params(deep)
         return {**params, **list_parameters(self.settings)} if deep else params
 
     def set_params(self, **params: Any) -> CSSTClassifier:
-        """Set parameters by name; settings__training__steps=500 sets a single setting."""
+        """Set parameters by name.
+
+        Args:
+            **params: names and values; settings__training__steps=500 sets a single setting.
+
+        Returns:
+            The classifier itself.
+        """
         plain = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
         super().set_params(**plain)
         single = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
@@ -110,7 +124,16 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
-        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
+        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
+
+        Args:
+            X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder.
+            y: their classes, (N,); -1, NaN or None where it is not known.
+            X_unlabeled: more rows like X, without labels.
+
+        Returns:
+            The classifier itself.
+        """
         settings = read_settings(self.settings)
         is_network = isinstance(self.learner, str) and self.learner == "network"
         if not is_network:
@@ -135,7 +158,10 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if before is not None:
             self._require_same(classes, parts.digest)
-        self.notes_: list[str] = []
+        note = note_markers(classes)
+        self.notes_: list[str] = [] if note is None else [note]
+        if note is not None:
+            warnings.warn(note, stacklevel=2)
         if is_network:
             self.fit_ = self._fit_network(parts, settings, seed, before)
             details = self.fit_.full_details
@@ -207,11 +233,26 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores whose largest is predicted: the rule's, or logits without one; one column if binary."""
+        """The scores whose largest is predicted: the rule's, or logits without one.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,).
+        """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> np.ndarray:
+        """The class of every row, by the decision rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Classes, (N,).
+        """
         scores = self._scores(X)
         return self.classes_[scores.argmax(1)]
 
@@ -219,12 +260,27 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
 
         A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Probabilities, (N, K).
         """
         check_is_fitted(self)
         return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The objective itself on the rows whose label is known."""
+        """The objective itself on the rows whose label is known.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class at least once.
+            sample_weight: must be None.
+
+        Returns:
+            The objective's value, without its constraints.
+        """
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: recall and coverage are counted per class")
         scores = self._scores(X)
@@ -266,14 +322,22 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rank_rows(posterior, allocate_labels(estimate), n, self.seed_)
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
-        """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        """Write the model with its decision rule, and a model card.
+
+        Args:
+            path: of the model's file.
+            to: onnx, torch-export or safetensors.
+
+        Returns:
+            The files that were written.
+        """
         check_is_fitted(self)
         return self.fit_.export(
             path,
             to,
             method=self.fit_.learner_name,
             data_hash=self.data_hash_,
-            preprocessing=describe_columns(self.encoder, self.columns_),
+            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_),
             measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
             notes=[*self.notes_, *self.fit_.full_details.notes],
         )
@@ -292,17 +356,20 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
 
     def _rows(self, X: Any, reset: bool) -> Any:
+        if reset:
+            self.missing_ = MissingNumbers({}, ())
         if self.encoder is not None:
             rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
             if reset:
                 self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
             return encode(rows, self.columns_, "the embedding of X")
         if is_frame(X):
+            columns = learn_columns(X) if reset else None
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if reset:
-                self.missing_ = MissingNumbers.learn(X, learn_columns(X))
+            if columns is not None:
+                self.missing_ = MissingNumbers.learn(X, columns)
                 self.columns_ = learn_columns(self.missing_.fill(X))
-            return encode(self.missing_.fill(X) if hasattr(self, "missing_") else X, self.columns_)
+            return encode(self.missing_.fill(X), self.columns_)
         rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(None, {}, rows.shape[1])
