@@ -4,7 +4,7 @@ And no work that no test looks at: the same numbers are not computed again, inte
 """
 
 import os
-from functools import cache, partial
+from functools import cache
 
 import pytest
 import torch
@@ -22,24 +22,18 @@ def _cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="session")
 def _little_work():
-    """A third of the time of a short run. tests/statistics takes as many draws as users get."""
+    """Most of the time of a short run; tests of statistics, reports and learners take what they are about in full."""
     from csst.data.toy import Gaussians
+    from csst.learners import read
+    from csst.report.figures import svg
     from csst.statistics import expectation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expectation, "DRAWS", 40)
+        patch.setattr(read, "TREES", 10)  # of a forest, for 200
+        patch.setattr(read, "PENALTIES", (0.1,))
+        patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
         patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
         if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
             patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
-        yield
-
-
-@pytest.fixture(scope="module")
-def few_trees():
-    """Forests of ten trees where the default would have four hundred."""
-    from csst.learners import read
-    from csst.learners.forest import Forest
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "Forest", partial(Forest, trees=10))
         yield

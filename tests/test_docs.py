@@ -52,7 +52,6 @@ def make_short(program: str) -> str:
 QUICK = [page for page in TUTORIALS if page.stem not in ("first-model", "own-table")]
 
 
-@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("page", QUICK, ids=lambda page: page.stem)
 def test_tutorials_run(page, tmp_path):
     """With few trees and few steps; what they print is compared below."""
@@ -184,7 +183,6 @@ def test_faults_of_a_site_are_found(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page.stem != "estimator"], ids=lambda page: page.name)
 def test_python_examples_run(page, tmp_path, monkeypatch):
     """With few trees and few steps; as it stands below, with the estimator's page, which fits many."""

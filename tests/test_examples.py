@@ -44,7 +44,6 @@ def test_the_encoder_of_images_gives_the_same_vectors_both_ways():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("name", SAID)
 def test_example_runs(name, tmp_path, monkeypatch, capsys):
     """With few trees and few steps; how well it does as it stands is checked below."""

@@ -16,11 +16,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from csst.data.images.files import ImageFolder
 from csst.errors import InputError
 from csst.learners.graph import PortfolioScores
 from csst.learners.portfolio import Portfolio
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.wide_resnet import Pixels
+from csst.recipes import Recipe
 from csst.rules.rule import DecisionRule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
@@ -112,6 +114,41 @@ def describe_inputs(
     if any(isinstance(part, Pixels) for part in model.modules()):
         standardized = "images float32, channels first; those that were uint8 in training are divided by 255"
     return torch.rand(3, *shape, generator=random), standardized
+
+
+def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
+    """What the card of a run's model says of the run."""
+    if not metrics:
+        return {}
+    numbers = metrics["adjusted"] if has_rule else metrics
+    parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
+    return {
+        "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics.get('recipe', 'none')}",
+        "data_hash": metrics.get("split_hash", "unknown"),
+        "measured": {
+            part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
+            for part, shown in parts
+        },
+        "notes": metrics.get("warnings", []),
+    }
+
+
+def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: tuple[int, ...]) -> str:
+    """How raw examples of a recipe's data become inputs, where the kind of input does not tell it all."""
+    if recipe.frozen:
+        return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"
+    if isinstance(model, HuggingFaceTexts):
+        return (
+            f"texts are cut into tokens by the tokenizer of {recipe.network.name}, at most {model.encode.max_length} "
+            "with the special ones, and padded with -1 to the longest of the batch"
+        )
+    if isinstance(recipe.data, ImageFolder):
+        size = f"{shape[-1]} x {shape[-1]}"
+        return (
+            f"images uint8, channels first, upright, the center square resized to {size} pixels; scaling is part of "
+            "the graph"
+        )
+    return ""
 
 
 def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:

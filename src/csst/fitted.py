@@ -19,12 +19,11 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from csst.data.embeddings import Embedder
-from csst.data.images.files import ImageFolder
-from csst.data.tabular.rows import as_examples
+from csst.data.tabular.rows import as_examples, as_rows
 from csst.data.tabular.tables import is_sparse
 from csst.data.task import Examples, Labeled
 from csst.errors import InputError
-from csst.export import Exportable, Format, describe_inputs, export, make_graph
+from csst.export import Exportable, Format, describe_card, describe_inputs, describe_preprocessing, export, make_graph
 from csst.learners.portfolio import Portfolio
 from csst.learners.store import pack, unpack
 from csst.maths.confusion import confusion_counts
@@ -33,7 +32,6 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
-from csst.models.huggingface.text import HuggingFaceTexts
 from csst.recipes import Recipe, from_dict
 from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
 from csst.runs.folder import Run
@@ -124,7 +122,14 @@ class FittedModel:
     details: FitDetails | None = None
 
     def logits(self, inputs: Any) -> Tensor:
-        """Scores of raw examples, (N, K); the rule looks at their softmax."""
+        """Scores of raw examples; the rule looks at their softmax.
+
+        Args:
+            inputs: N examples of the kind that `inputs` names: rows, images or texts.
+
+        Returns:
+            Scores, (N, K).
+        """
         rows = inputs if self.inputs.embed is None else self.inputs.embed(inputs)
         if isinstance(self.model, Portfolio):
             return torch.from_numpy(self.model.probs(as_rows(rows))).clamp(min=1e-300).log()
@@ -134,24 +139,51 @@ class FittedModel:
         return compute_logits(self.model.to(device), rows, self.batch, device)
 
     def probs(self, inputs: Any) -> Tensor:
-        """What the rule looks at: the softmax of the logits, float64, (N, K)."""
+        """What the rule looks at: the softmax of the logits.
+
+        Args:
+            inputs: N examples, see `logits`.
+
+        Returns:
+            Probabilities, (N, K), float64.
+        """
         return torch.softmax(self.logits(inputs).double(), 1)
 
     def predict_proba(self, inputs: Any) -> Tensor:
-        """Calibrated probabilities under the deployment prior where there is a rule, else those of the model, (N, K).
+        """Calibrated probabilities under the deployment prior where there is a rule, else those of the model.
 
         Their argmax is not `predict`, which follows the rule.
+
+        Args:
+            inputs: N examples, see `logits`.
+
+        Returns:
+            Probabilities, (N, K), float64.
         """
         probs = self.probs(inputs)
         return probs if self.rule is None else self.rule.posterior(probs)
 
     def predict(self, inputs: Any) -> Tensor:
-        """The class index of every example, (N,)."""
+        """The class of every example.
+
+        Args:
+            inputs: N examples, see `logits`.
+
+        Returns:
+            Class indices, (N,).
+        """
         probs = self.probs(inputs)
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
-        """Recalls, coverages, confusion and the objective's value on labeled examples."""
+        """Recalls, coverages, confusion and the objective's value on labeled examples.
+
+        Args:
+            examples: with their classes, every class at least once.
+
+        Returns:
+            The numbers by name, as in metrics.json.
+        """
         return summarize_counts(
             confusion_counts(examples.labels, self.predict(examples.inputs), len(self.class_names)), self.objective
         )
@@ -169,15 +201,23 @@ class FittedModel:
         if not isinstance(self.model, Portfolio):
             return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
         names = " + ".join(self.model.names)
-        left_out = "".join(f", without {name}, which was clearly worse" for name in self.model.left_out)
+        left_out = f" (clearly worse and left out: {', '.join(self.model.left_out)})" if self.model.left_out else ""
         return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
 
     @property
     def history(self) -> list[dict[str, Any]]:
+        """The records of training, one per multiplier update."""
         return self.full_details.history
 
     def describe(self, **about: Any) -> dict[str, Any]:
-        """What metrics.json holds."""
+        """What metrics.json holds.
+
+        Args:
+            **about: more to put into it.
+
+        Returns:
+            Plain values for JSON.
+        """
         details = self.full_details
         shared = {
             "objective": str(self.objective),
@@ -189,7 +229,15 @@ class FittedModel:
         return describe_fit(details, self.objective, self.class_names, {**shared, **details.about, **about})
 
     def save(self, folder: str | Path, **about: Any) -> dict[str, Any]:
-        """Write the model, its outputs and metrics.json into a run's folder; what metrics.json holds."""
+        """Write the model, its outputs and metrics.json into a run's folder.
+
+        Args:
+            folder: the run's, made if need be.
+            **about: more for metrics.json.
+
+        Returns:
+            What metrics.json holds.
+        """
         run, details = Run(folder), self.full_details
         run.make_folder()
         run.path("metrics.json").unlink(missing_ok=True)  # model and numbers never contradict each other
@@ -215,6 +263,9 @@ class FittedModel:
             folder: the run's.
             weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
             make: makes an untrained network, for one fitted in Python: no recipe in the folder tells which it is.
+
+        Returns:
+            The model, without the details of its fit.
         """
         run = Run(folder)
         recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
@@ -258,17 +309,36 @@ class FittedModel:
         Args:
             folder: of the run that this model was loaded from.
             objective: a sentence or a short name.
+
+        Returns:
+            The model with the other rule and objective.
         """
         kept = KeptEvidence.read(folder)
         wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective), self.class_names)
         return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
-        """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        """Write the model with its decision rule, and a model card.
+
+        Args:
+            path: of the model's file.
+            to: onnx, torch-export or safetensors.
+            **card: more for the card.
+
+        Returns:
+            The files that were written.
+        """
         return export(self.as_exportable(**card), path, to)
 
     def as_exportable(self, **card: Any) -> Exportable:
-        """The model as a graph, an input for it, its rule, and what its card says."""
+        """The model as a graph, an input for it, its rule, and what its card says.
+
+        Args:
+            **card: more for the card.
+
+        Returns:
+            What `csst.export.export` writes.
+        """
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
         known = {
@@ -309,41 +379,6 @@ def make_network(folder: str | Path, recipe: Recipe | None, shape: tuple[int, ..
     return build(recipe.network, shape, classes, recipe.seed)
 
 
-def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
-    """What the card of a run's model says of the run."""
-    if not metrics:
-        return {}
-    numbers = metrics["adjusted"] if has_rule else metrics
-    parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
-    return {
-        "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics.get('recipe', 'none')}",
-        "data_hash": metrics.get("split_hash", "unknown"),
-        "measured": {
-            part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
-            for part, shown in parts
-        },
-        "notes": metrics.get("warnings", []),
-    }
-
-
-def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: tuple[int, ...]) -> str:
-    """How raw examples of a recipe's data become inputs, where the kind of input does not tell it all."""
-    if recipe.frozen:
-        return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"
-    if isinstance(model, HuggingFaceTexts):
-        return (
-            f"texts are cut into tokens by the tokenizer of {recipe.network.name}, at most {model.encode.max_length} "
-            "with the special ones, and padded with -1 to the longest of the batch"
-        )
-    if isinstance(recipe.data, ImageFolder):
-        size = f"{shape[-1]} x {shape[-1]}"
-        return (
-            f"images uint8, channels first, upright, the center square resized to {size} pixels; scaling is part of "
-            "the graph"
-        )
-    return ""
-
-
 def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
     """Raw examples through the recipe's frozen encoder, which must be the one of the training."""
 
@@ -354,11 +389,3 @@ def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Exam
         return Embedder(frozen, recipe.embedding)(inputs, "examples")
 
     return embed
-
-
-def as_rows(inputs: Any) -> Any:
-    """Examples as rows of numbers, (N, D); sparse matrices and arrays as they are."""
-    if isinstance(inputs, np.ndarray) or is_sparse(inputs):
-        return inputs
-    values = inputs[torch.arange(len(inputs))]
-    return np.asarray(values, dtype=np.float32).reshape(len(inputs), -1)

@@ -97,7 +97,7 @@ class Dual:
         steps_per_update: optimizer steps between two multiplier updates.
         step_size: the dual step (the paper's omega) at the start.
         schedule: constant, or linear or cosine decay of the step size to 0.
-        initial: uniform (1/size, Algorithm 1), prior (start as accuracy does, G = I), zero (constraints start at 0).
+        initial: uniform (classes weigh alike), prior (start as accuracy does, G = I), zero (constraints start at 0).
         metric_prior: prior under which the gain is derived; default: the objective's own.
         rates: what the multipliers follow: validation (confusion counts, the paper's way) or pooled (counts together
             with unlabeled rows by their calibrated posterior, for few validation labels; at most 2,000 unlabeled rows,
@@ -219,7 +219,17 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of the above."""
+    """Every setting of a training, in groups.
+
+    Args:
+        training: how long and with which optimizer a network learns.
+        selftraining: how pseudo-labels are made, selected and weighed.
+        dual: how the multipliers start and move.
+        selection: which model is kept, and when to stop early.
+        hardware: device, precision, processes.
+        network: the network of a table.
+        fitting: folds, the decision rule and self-training of learners other than a network.
+    """
 
     training: Training = field(default_factory=Training)
     selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)

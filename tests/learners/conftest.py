@@ -1,19 +1,11 @@
-"""The default's learners with less to try, where a test is about what is made of them."""
+"""The default's learners as users get them, where a test is about what they are."""
 
 import pytest
 
-from csst.learners import read
-from csst.learners.forest import Forest
+from csst.learners import forest, linear, read
 
 
-def small_forest(trees):
-    return Forest(trees=min(trees, 10))
-
-
-@pytest.fixture(scope="module")
-def small_members():
-    """Forests of ten trees at most and one penalty."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "Forest", small_forest)
-        patch.setattr(read, "PENALTIES", (0.1,))
-        yield
+@pytest.fixture
+def all_variants(monkeypatch):
+    monkeypatch.setattr(read, "TREES", forest.TREES)
+    monkeypatch.setattr(read, "PENALTIES", linear.PENALTIES)

@@ -15,8 +15,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from csst import CSSTClassifier
 from tests.learners.samples import PRIOR, bent, gaussians
 
-pytestmark = pytest.mark.usefixtures("small_members")
-
 
 def half(y, mark=-1):
     """Every second label taken away."""
@@ -30,7 +28,7 @@ def names_of(fitted):
 
 
 @pytest.fixture(scope="module")
-def fitted(small_members):
+def fitted():
     X, y = bent(140)
     return CSSTClassifier().fit(X, half(y))
 
@@ -76,7 +74,7 @@ def test_a_learner_that_is_clearly_worse_is_named():
 
     found = CSSTClassifier(learner=[Guess(), "linear"]).fit(X, y)
     assert names_of(found) == ["linear"]
-    assert found.summary().startswith("linear, without Guess, which was clearly worse, rule: ")
+    assert found.summary().startswith("linear (clearly worse and left out: Guess), rule: ")
 
 
 def test_summary_names_members_rule_and_labels(fitted):

@@ -25,7 +25,6 @@ from csst.runs.learners import as_parts, load_rows
 from tests.learners.samples import bent
 
 NAMES = ["ape", "bee", "cat"]
-pytestmark = pytest.mark.usefixtures("small_members")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def train(data, out, *words, path="mine.npz"):
 
 
 @pytest.fixture(scope="module")
-def run(data, small_members):
+def run(data):
     """A finished run of the default, whose members are all used."""
     assert train(data, "auto") == 0
     metrics = metrics_of(data / "auto")
@@ -57,7 +56,7 @@ def run(data, small_members):
 
 
 @pytest.fixture(scope="module")
-def linear_run(data, small_members):
+def linear_run(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawing it takes longer than the fit
         assert train(data, "linear", "--learner", "linear") == 0
@@ -65,7 +64,7 @@ def linear_run(data, small_members):
 
 
 @pytest.fixture(scope="module")
-def fitted(data, small_members):
+def fitted(data):
     """The estimator on the rows of the run."""
     with np.load(data / "mine.npz") as arrays:
         return CSSTClassifier().fit(arrays["x"], arrays["y"])
@@ -168,24 +167,21 @@ def test_frontier_of_a_run(run, tmp_path, capsys):
         assert kept["test_logits"].shape == (60, 3)
 
 
-def test_export_of_a_run(linear_run, run, data, tmp_path, capsys):
-    path = tmp_path / "model.safetensors"
-    assert main(["export", str(linear_run), "--to", "safetensors", "-o", str(path)]) == 0
-    assert "linear + rule, recipe array" in (tmp_path / "model.card.md").read_text()
-    portfolio = unpack((linear_run / "model.safetensors").read_bytes(), "it")
-    with torch.no_grad():
-        again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
-        for value in again.state_dict().values():
-            value.zero_()
-        again.load_state_dict(load_file(path))
-        probs, label = again(torch.from_numpy(np.load(data / "new.npz")["x"]))
-    labels, wanted = predict(linear_run, data)
-    np.testing.assert_allclose(probs, wanted, atol=1e-5)
-    assert [NAMES[k] for k in label.tolist()] == labels
-    capsys.readouterr()
-    assert main(["export", str(run), "--to", "safetensors", "-o", str(tmp_path / "f.safetensors")]) == 2
-    assert "the member forest cannot be exported: fit with learner='linear'" in capsys.readouterr().err
-    assert not (tmp_path / "f.safetensors").exists()
+def test_export_of_a_run(linear_run, run, data, tmp_path):
+    for folder, who in ((linear_run, "linear"), (run, "linear + forest + kernel + propagation")):
+        path = tmp_path / "model.safetensors"
+        assert main(["export", str(folder), "--to", "safetensors", "-o", str(path)]) == 0
+        assert f"{who} + rule, recipe array" in (tmp_path / "model.card.md").read_text()
+        portfolio = unpack((folder / "model.safetensors").read_bytes(), "it")
+        with torch.no_grad():
+            again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
+            for value in again.state_dict().values():
+                value.zero_()
+            again.load_state_dict(load_file(path))
+            probs, label = again(torch.from_numpy(np.load(data / "new.npz")["x"]))
+        labels, wanted = predict(folder, data)
+        np.testing.assert_allclose(probs, wanted, atol=1e-5)
+        assert [NAMES[k] for k in label.tolist()] == labels
 
 
 def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):

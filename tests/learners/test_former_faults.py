@@ -26,8 +26,6 @@ from csst.runs.execute import execute
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, problem_of, table_of
 
-pytestmark = pytest.mark.usefixtures("small_members")
-
 
 def portfolio_of(model):
     return Portfolio((Member("it", model, Calibration.identity(3), 0.0, 1.0),), (), np.ones(3) / 3)

@@ -37,6 +37,7 @@ def test_default_members(columns, is_sparse, is_embedded, wanted):
     assert tuple(variants[0].name for variants in read) == wanted
 
 
+@pytest.mark.usefixtures("all_variants")
 def test_what_would_be_slow_or_large_is_left_out():
     rows = np.random.default_rng(0).normal(size=(9, 4))
     assert default_members(problem_of(rows, unlabeled=0)) == ("linear", "forest", "kernel"), "nothing to spread through"
@@ -50,6 +51,7 @@ def test_what_would_be_slow_or_large_is_left_out():
     assert (full.trees, fewer.trees, fewest.trees) == (200, 100, 10)
 
 
+@pytest.mark.usefixtures("all_variants")
 def test_members_have_variants():
     X, _ = gaussians(30)
     problem = problem_of(X)

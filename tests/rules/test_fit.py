@@ -19,7 +19,8 @@ from csst.maths.ranking import score_on
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
-from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_deployment_prior
+from csst.rules.deployment import read_deployment_prior
+from csst.rules.fit import Judged, bind, choose, compare, fit_evidence
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import count_labels, decide_rates
@@ -447,7 +448,7 @@ def test_the_sentence_says_what_is_expected_and_from_what():
     counts = np.bincount(toys.sample(120)[1])
     assert found.chosen == "pooled"
     assert found.sentence.startswith(
-        "max min(recall): the rule weighs classes by a rule fitted on labeled and unlabeled rows; "
+        "max min(recall): the rule adds class biases fitted on labeled and unlabeled rows; "
         f"expected {found.value:.3f} instead of 0."
     )
     assert found.sentence.endswith(

@@ -159,7 +159,6 @@ def test_the_table_says_how_much_was_used(short, tmp_path):
     assert f",{last['used']:.6f}," in as_csv(table)
 
 
-@pytest.mark.usefixtures("few_trees")
 def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)

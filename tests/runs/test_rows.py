@@ -72,7 +72,6 @@ def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):
 
 
 @pytest.mark.slow  # `make demo` has these rows, too
-@pytest.mark.usefixtures("few_trees")
 def test_what_people_use_and_our_learners_are_methods_of_the_command(tmp_path, capsys):
     words = ["--methods", ",".join([*BASELINES, "erm"]), "--seeds", "1", "--jobs", "1", "--rules", "none"]
     assert main(["compare", "digits", *words, "--out", str(tmp_path), *FAST]) == 0

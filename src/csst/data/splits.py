@@ -40,7 +40,17 @@ def split_hash(*parts: np.ndarray) -> str:
 
 
 def long_tail_counts(head: int, imbalance: float, classes: int, reverse: bool = False) -> list[int]:
-    """n_i = floor(head * imbalance^(-i/(K-1))), at least 1: the exponential long tail, n_1/n_K = `imbalance`."""
+    """The exponential long tail: n_i = floor(head * imbalance^(-i/(K-1))), at least 1 (paper, Sec. 5, Fig. 3).
+
+    Args:
+        head: examples of the most frequent class.
+        imbalance: rho = n_1/n_K.
+        classes: K.
+        reverse: whether the last class is the most frequent.
+
+    Returns:
+        Examples of every class, K of them.
+    """
     if head < 1 or imbalance < 1 or classes < 2:
         raise InputError(
             f"a long tail needs head >= 1, imbalance >= 1 and at least 2 classes; found {head}, {imbalance}, {classes}"

@@ -26,7 +26,15 @@ class Examples(Protocol):
 
 
 def identity_view(batch: Any, generator: torch.Generator) -> Any:
-    """The view that leaves examples as they are."""
+    """The view that leaves examples as they are.
+
+    Args:
+        batch: B examples, as the task's parts hold them.
+        generator: of random numbers, for views that need some.
+
+    Returns:
+        The same B examples.
+    """
     return batch
 
 
@@ -49,10 +57,24 @@ class Labeled:
 class Task:
     """Labeled, unlabeled, validation and test examples with weak and strong views.
 
-    Measuring uses the examples as they are, never a view. `unlabeled_truth` is only ever used to report how many
-    pseudo-labels were right. `moments` are mean and deviation of every feature, by which a network standardizes; None
-    takes those of the labeled and unlabeled examples. `projection` is what embeddings were projected by: their mean
-    (D,) and the directions (D, components) that were kept. `make_task` builds one from arrays.
+    Measuring uses the examples as they are, never a view. `make_task` builds one from arrays.
+
+    Args:
+        name: of the data.
+        class_names: K names.
+        labeled: examples to learn from, with their classes.
+        unlabeled: examples without.
+        validation: examples on which models are selected and multipliers move.
+        test: examples that only the finished model sees; None without.
+        weak: alpha(x), the view whose prediction becomes the pseudo-label (paper, Sec. 4).
+        strong: A(x), the view that learns it.
+        kind: of the examples.
+        unlabeled_truth: classes of the unlabeled examples, only ever used to report how many pseudo-labels were right.
+        split_hash: a fingerprint of the content.
+        facts: about the data, for metrics.json.
+        moments: mean and deviation of every feature, by which a network standardizes; None takes those of the labeled
+            and unlabeled examples.
+        projection: what embeddings were projected by: their mean (D,) and the directions (D, components) kept.
     """
 
     name: str
@@ -75,10 +97,12 @@ class Task:
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return len(self.class_names)
 
     @property
     def train_counts(self) -> Tensor:
+        """Labeled examples of every class, (K,)."""
         return torch.bincount(self.labeled.labels, minlength=self.classes)
 
     @property

@@ -13,7 +13,8 @@ from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
 from csst.learners.read import Problem, read_learner
 from csst.rules import FittedRule, fit_evidence
-from csst.rules.fit import bind, read_deployment_prior
+from csst.rules.deployment import read_deployment_prior, refuse_contradiction
+from csst.rules.fit import bind
 
 
 @dataclass
@@ -45,10 +46,13 @@ def fit_members(
         objective: a sentence, a short name or an Objective.
         deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
         is_embedded: whether rows are embeddings.
-        rounds, tau: of self-training, see `fit_portfolio`.
+        rounds: of self-training, see `fit_portfolio`.
+        tau: the largest divergence that such a round trusts.
         seed: of the folds and the learners.
         n_jobs: learners fitted at a time.
     """
+    judged = parts.labels if parts.validation is None else parts.validation[1]
+    refuse_contradiction(objective, parts.labels, judged, parts.class_names, deployment_prior)
     mean, std = statistics(parts.measured)
     table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
     problem = Problem(

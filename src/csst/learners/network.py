@@ -35,7 +35,16 @@ class Network:
     folds: int = 0
 
     def start(self, task: Task, objective: Objective | str, seed: int) -> Generations | CrossFit:
-        """The training before its first step: generations, or folds in lockstep."""
+        """The training before its first step: generations, or folds in lockstep.
+
+        Args:
+            task: what there is to learn from.
+            objective: a sentence, a short name or an `Objective`.
+            seed: of the weights, the folds and the order of examples.
+
+        Returns:
+            The training, to be run.
+        """
         method = read_method(self.method, task.kind)
         if not self.folds:
             settings, setup = plan_generation(self.settings, method, task, 0)

@@ -1,7 +1,7 @@
 """What a classifier does, as a confusion matrix, and the metrics read off it.
 
     rates      R_ij = P(F(x) = j | y = i)        independent of the class balance
-    confusion  C_ij = pi_i R_ij                  the same under a class prior pi       (paper, Sec. 2.1, Table metrics)
+    confusion  C_ij = pi_i R_ij                  the same under a class prior pi       (paper, Sec. 2.1, Table 1)
 
 Every metric is differentiable in the rates, so that a gain matrix can be derived by autograd.
 """
@@ -80,25 +80,56 @@ class Confusion:
 
     @classmethod
     def from_predictions(cls, labels: Any, predictions: Any, classes: int) -> Confusion:
-        """The confusion of predicted labels (N,) against true labels (N,), both integers in 0 .. classes-1."""
+        """The confusion of predicted classes, under the class balance of the true ones.
+
+        Args:
+            labels: true classes, integers in 0 .. classes-1, (N,).
+            predictions: predicted classes, likewise, (N,).
+            classes: K.
+
+        Returns:
+            Rates and prior of the counts, see `from_counts`.
+        """
         return cls.from_counts(confusion_counts(labels, predictions, classes))
 
     @classmethod
     def uniform(cls, prior: Any) -> Confusion:
-        """Predictions at random, R_ij = 1/K, under a prior (K,): all that is known before a classifier is measured."""
+        """Predictions at random, R_ij = 1/K: all that is known before a classifier is measured.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            The confusion of chance under that prior.
+        """
         prior = check_prior(prior, "the prior")
         return cls(prior.new_full((len(prior), len(prior)), 1 / len(prior)), prior)
 
     def with_prior(self, prior: Any) -> Confusion:
-        """The same classifier under another class prior (K,), e.g. that of deployment."""
+        """The same classifier under another class prior, e.g. that of deployment.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            The same rates with that prior.
+        """
         return Confusion(self.rates, prior)
 
     def smoothed(self, epsilon: float) -> Confusion:
-        """The confusion with rates (1 - epsilon) R + epsilon / K, where gains are derived so that they stay finite."""
+        """The confusion with rates (1 - epsilon) R + epsilon / K, where gains are derived so that they stay finite.
+
+        Args:
+            epsilon: the weight of chance, from 0 to 1.
+
+        Returns:
+            The smoothed rates with the same prior.
+        """
         return Confusion((1 - epsilon) * self.rates + epsilon / self.classes, self.prior)
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return self.rates.shape[0]
 
     @cached_property
@@ -108,17 +139,17 @@ class Confusion:
 
     @property
     def recall(self) -> Tensor:
-        """rec_i = C_ii / sum_j C_ij, (K,) (paper, Sec. 2.1, Table metrics)."""
+        """rec_i = C_ii / sum_j C_ij, (K,) (paper, Sec. 2.1, Table 1)."""
         return self.rates.diagonal()
 
     @cached_property
     def coverage(self) -> Tensor:
-        """cov_j = sum_i C_ij, the fraction of examples predicted as j, (K,) (paper, Sec. 2.1, Table metrics)."""
+        """cov_j = sum_i C_ij, the fraction of examples predicted as j, (K,) (paper, Sec. 2.1, Table 1)."""
         return self.matrix.sum(0)
 
     @property
     def precision(self) -> Tensor:
-        """prec_j = C_jj / sum_i C_ij, (K,); 0 for a class that is never predicted (paper, Sec. 2.1, Table metrics)."""
+        """prec_j = C_jj / sum_i C_ij, (K,); 0 for a class that is never predicted (paper, Sec. 2.1, Table 1)."""
         predicted = self.coverage > 0
         return self.matrix.diagonal() / torch.where(predicted, self.coverage, torch.ones_like(self.coverage))
 
@@ -135,11 +166,19 @@ class Confusion:
 
     @property
     def accuracy(self) -> Tensor:
-        """sum_i C_ii, a scalar."""
+        """sum_i C_ii, a scalar (paper, Sec. 2.1, Table 1)."""
         return self.matrix.diagonal().sum()
 
     def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
-        """The mean of a metric over a group of classes, e.g. `group_mean("recall", [7, 8, 9])`."""
+        """The mean of a metric over a group of classes, e.g. `group_mean("recall", [7, 8, 9])`. Paper, Sec. 5, Eq. 10.
+
+        Args:
+            metric: the name of a metric with one value per class.
+            group: class indices, at least one.
+
+        Returns:
+            A scalar, differentiable in `rates`.
+        """
         if metric not in METRICS or metric == "accuracy":
             raise InputError(
                 f"group_mean takes a metric with one value per class ({', '.join(METRICS[:-1])}); found {metric!r}"

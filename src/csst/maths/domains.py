@@ -19,26 +19,71 @@ class Domain(ABC):
 
     @abstractmethod
     def start(self, size: int, classes: int) -> Tensor:
-        """The first multipliers, (size,), as Algorithms 1 and 2 begin; `classes` is K."""
+        """The first multipliers, as Algorithms 1 and 2 begin.
+
+        Args:
+            size: m, how many multipliers there are.
+            classes: K.
+
+        Returns:
+            Multipliers, (m,), float64.
+        """
 
     @abstractmethod
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
-        """The multipliers (m,) after one step that lowers lambda . payoff and stays in the domain."""
+        """One step that lowers lambda . payoff and stays in the domain (Algorithms 1 and 2).
+
+        Args:
+            multipliers: lambda, (m,).
+            payoff: phi(C), (m,).
+            step_size: omega.
+
+        Returns:
+            The multipliers after the step, (m,).
+        """
 
     @abstractmethod
     def contains(self, multipliers: Tensor) -> bool:
-        """Whether the multipliers lie in the domain, up to rounding."""
+        """Whether the multipliers lie in the domain, up to rounding.
+
+        Args:
+            multipliers: lambda, (m,).
+
+        Returns:
+            Whether they do.
+        """
 
     @abstractmethod
     def worst(self, payoff: Tensor) -> Tensor:
-        """min over lambda of lambda . payoff for the part played over a simplex; 0 for constraints that are met."""
+        """min over lambda of lambda . payoff for the part played over a simplex; 0 for constraints that are met.
+
+        Args:
+            payoff: phi(C), (m,).
+
+        Returns:
+            A scalar.
+        """
 
     @abstractmethod
     def slack(self, payoff: Tensor) -> Tensor:
-        """The payoffs that are constraints: >= 0 is met."""
+        """The payoffs that are constraints: >= 0 is met.
+
+        Args:
+            payoff: phi(C), (m,).
+
+        Returns:
+            Those of them, at most (m,).
+        """
 
     def simplex_mask(self, size: int) -> Tensor:
-        """Which multipliers weigh the entries of a worst case (True) and which price a constraint (False), (size,)."""
+        """Which multipliers weigh the entries of a worst case (True) and which price a constraint (False).
+
+        Args:
+            size: m, how many multipliers there are.
+
+        Returns:
+            A mask, (m,), bool.
+        """
         return torch.zeros(size, dtype=torch.bool)
 
 
@@ -71,7 +116,14 @@ class Simplex(Domain):
         return self.apply_floor(moved)
 
     def apply_floor(self, multipliers: Tensor) -> Tensor:
-        """The multipliers mixed with so much of the uniform distribution that all reach the floor."""
+        """The multipliers mixed with so much of the uniform distribution that all reach the floor.
+
+        Args:
+            multipliers: lambda, (m,), which sum to 1.
+
+        Returns:
+            The mixed multipliers, (m,), which sum to 1.
+        """
         uniform, lowest = 1 / len(multipliers), float(multipliers.min())
         if lowest >= self.floor * uniform:
             return multipliers
@@ -125,7 +177,11 @@ class NonNegative(Domain):
 
 @dataclass(frozen=True)
 class Product(Domain):
-    """Several domains side by side in one flat vector; the last part may leave its size open (None)."""
+    """Several domains side by side in one flat vector.
+
+    Args:
+        parts: each domain with its size; the last may leave its size open (None).
+    """
 
     parts: tuple[tuple[Domain, int | None], ...] = ()
 
@@ -157,7 +213,14 @@ class Product(Domain):
         return torch.cat([torch.zeros(0, dtype=torch.bool), *pieces])
 
     def sizes(self, size: int) -> list[tuple[Domain, int]]:
-        """Each part with its size, the open one filled in."""
+        """Each part with its size, the open one filled in.
+
+        Args:
+            size: m, how many multipliers there are in all.
+
+        Returns:
+            Domains and sizes, in the order of the vector.
+        """
         fixed = sum(n for _, n in self.parts if n is not None)
         open_parts = sum(n is None for _, n in self.parts)
         if open_parts > 1 or fixed > size or (not open_parts and fixed != size):
@@ -165,6 +228,14 @@ class Product(Domain):
         return [(domain, size - fixed if n is None else n) for domain, n in self.parts]
 
     def split(self, values: Tensor) -> list[Tensor]:
+        """A flat vector cut into those of the parts.
+
+        Args:
+            values: (m,).
+
+        Returns:
+            One vector per part.
+        """
         return list(values.split([n for _, n in self.sizes(len(values))])) if self.parts else []
 
 

@@ -70,10 +70,12 @@ class Gain:
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return self.entries.shape[0]
 
     @property
     def is_diagonal(self) -> bool:
+        """Whether G is 0 off its diagonal, so that only the diagonal is stored."""
         return self.entries.ndim == 1
 
     @property
@@ -83,12 +85,12 @@ class Gain:
 
     @property
     def diagonal(self) -> Tensor:
-        """D_ii = G_ii, as a vector."""
+        """D_ii = G_ii, (K,) (paper, Sec. 2.2)."""
         return self.entries if self.is_diagonal else self.entries.diagonal()
 
     @cached_property
     def mixing(self) -> Tensor:
-        """M = G D^-1, with ones on its diagonal."""
+        """M = G D^-1, (K, K), with ones on its diagonal (paper, Sec. 2.2)."""
         return self.matrix / self.diagonal
 
     def optimal_prediction(self, target: Tensor) -> Tensor:
@@ -106,7 +108,15 @@ class Gain:
         return self.optimal(target.to(self.entries.device), self.scaled).to(self.entries.dtype)
 
     def optimal(self, target: Tensor, like: Tensor) -> Tensor:
-        """`optimal_prediction` of a checked target, computed in the dtype and on the device of `like`."""
+        """`optimal_prediction` of a checked target, with the cached numbers of one dtype and device.
+
+        Args:
+            target: class indices (B,) or distributions (B, K).
+            like: a tensor of that dtype, on that device, of any shape.
+
+        Returns:
+            Distributions (B, K).
+        """
         if not target.is_floating_point():
             if self.is_diagonal:
                 return torch.nn.functional.one_hot(target.to(like.device), self.classes).to(like.dtype)
@@ -115,14 +125,28 @@ class Gain:
         return weights / weights.sum(-1, keepdim=True)
 
     def transpose_apply(self, target: Tensor, entries: Tensor) -> Tensor:
-        """G^T target for distributions (..., K), from the entries of G or a multiple of it."""
+        """G^T p, from the entries of G or of a multiple of it.
+
+        Args:
+            target: distributions p, (..., K).
+            entries: (K,) of a diagonal G, else (K, K).
+
+        Returns:
+            G^T p, (..., K).
+        """
         target = target.to(entries.dtype)
         return target * entries if entries.ndim == 1 else target @ entries
 
     def posterior(self, softmax: Tensor) -> Tensor:
-        """The class probabilities p to which softmaxes (..., K) trained under G belong: norm(G^T p) = softmax.
+        """The class probabilities p to which the softmaxes of a model trained under G belong: norm(G^T p) = softmax.
 
         Where no distribution has such a softmax (only a non-diagonal G), negative entries of the solution become 0.
+
+        Args:
+            softmax: distributions, (..., K).
+
+        Returns:
+            Class probabilities, (..., K).
         """
         entries = self.cached_as("scaled" if self.is_diagonal else "inverse", softmax)
         weights = (
@@ -160,7 +184,15 @@ class Gain:
         return wide / wide.max()
 
     def cached_as(self, name: str, like: Tensor) -> Tensor:
-        """A property by its name (`mixing`, `log_diagonal`, ...) in the dtype and on the device of `like`, cached."""
+        """A property of the gain in another dtype and on another device, cached.
+
+        Args:
+            name: of the property: `mixing`, `log_diagonal`, ...
+            like: a tensor of that dtype, on that device, of any shape.
+
+        Returns:
+            The property's values, in its own shape.
+        """
         key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
             # dtype first: not every device has float64
@@ -186,6 +218,14 @@ class ConstantGain(Objective):
         self.constant_gain = Gain(matrix).matrix
 
     def utility(self, c: Confusion) -> Tensor:
+        """sum_ij G_ij C_ij (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
+
+        Args:
+            c: the classifier's confusion, K classes.
+
+        Returns:
+            A scalar, differentiable in `c.rates`.
+        """
         assert self.constant_gain is not None
         return (self.constant_gain.to(c.rates) * c.matrix).sum()
 
@@ -243,7 +283,16 @@ def gain_matrix(
 
 
 def canonical(matrix: Tensor) -> Tensor:
-    """The canonical form of a derived gain (see the top of this file)."""
+    """The canonical form of a derived gain (see the top of this file): the same Bayes rule, non-negative.
+
+    A constant added to a row changes no maximizer (paper, Sec. 3.1).
+
+    Args:
+        matrix: G, (K, K), of any sign.
+
+    Returns:
+        G with a constant added to each row, (K, K), with a positive diagonal.
+    """
     lowest, highest, diagonal = matrix.amin(1), matrix.amax(1), matrix.diagonal()
     need = (SMALLEST_DIAGONAL * highest - diagonal) / (1 - SMALLEST_DIAGONAL)
     shifted = matrix + torch.maximum(-lowest, need).clamp(min=0)[:, None]

@@ -43,10 +43,24 @@ class Objective(ABC):
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:
-        """u(C): the part of the objective that is not under a min; a scalar, differentiable in `c.rates`."""
+        """u(C): the part of the objective that is not under a min (paper, Sec. 2.1, Eqs. 3 and 4).
+
+        Args:
+            c: the classifier's confusion, K classes.
+
+        Returns:
+            A scalar, differentiable in `c.rates`.
+        """
 
     def payoff(self, c: Confusion) -> Tensor:
-        """phi(C), (m,), one for each multiplier: the entries of worst cases, then the constraints (>= 0 is met)."""
+        """phi(C): the entries of worst cases, then the constraints (paper, Sec. 2.1, Eqs. 3 and 4).
+
+        Args:
+            c: the classifier's confusion, K classes.
+
+        Returns:
+            One payoff for each multiplier, (m,), differentiable in `c.rates`; a constraint is met at >= 0.
+        """
         return c.rates.new_zeros(0)
 
     @property
@@ -55,11 +69,25 @@ class Objective(ABC):
         return ()
 
     def value(self, c: Confusion) -> Tensor:
-        """The utility with every min evaluated: the number to report, without the constraints."""
+        """The utility with every min evaluated: the number to report, without the constraints.
+
+        Args:
+            c: the classifier's confusion, K classes.
+
+        Returns:
+            A scalar.
+        """
         return (self.utility(c) + self.domain.worst(self.payoff(c))).detach()
 
     def slack(self, c: Confusion) -> Tensor:
-        """The constraints' payoffs, >= 0 is met; empty without constraints."""
+        """By how much each constraint is met; negative where it is missed.
+
+        Args:
+            c: the classifier's confusion, K classes.
+
+        Returns:
+            One number per constraint, (m',) with m' <= m; empty without constraints.
+        """
         return self.domain.slack(self.payoff(c)).detach()
 
     def bind(
@@ -71,11 +99,21 @@ class Objective(ABC):
             classes: K.
             class_names: to which names in the objective refer.
             groups: names of groups, and the classes of each by index or name.
+
+        Returns:
+            The bound objective.
         """
         return self
 
     def bind_prior(self, train_prior: Tensor) -> Objective:
-        """The same objective for the classes of a training prior (K,), whose rarest are the tail by default."""
+        """The same objective for the classes of a training prior, whose rarest are the tail by default.
+
+        Args:
+            train_prior: pi, (K,).
+
+        Returns:
+            The bound objective.
+        """
         return self.bind(len(train_prior))
 
     def __str__(self) -> str:

@@ -36,7 +36,14 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 def recipe(name: str) -> Recipe:
-    """A recipe by name, or by `package.module:name` of a function that returns one."""
+    """Look up a recipe.
+
+    Args:
+        name: one of `csst recipes`, or `package.module:name` of a function that returns one.
+
+    Returns:
+        The recipe.
+    """
     return make_recipe(name, RECIPES)
 
 

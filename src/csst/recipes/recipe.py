@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from csst.data.embeddings import Embedding
-from csst.data.task import Task
+from csst.data.task import RowTask, Task
 from csst.errors import InputError, nearest
 from csst.learners import LEARNERS
 from csst.maths.language import objective as read_objective
@@ -24,6 +24,7 @@ NETWORK_SETTINGS = (
     "dual.",
     "selection.",
     "data.validation",
+    "data.held_out",
     "data.views.",
     "embedding.draws",
     "embedding.views",
@@ -36,6 +37,13 @@ class Source(Protocol):
     """Where a task comes from: any frozen dataclass with a `load`."""
 
     def load(self, seed: int) -> Task: ...
+
+
+@runtime_checkable
+class RowSource(Protocol):
+    """A source that learners other than a network can take without a validation set: they judge labels out of fold."""
+
+    def load_rows(self, seed: int) -> RowTask: ...
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def text() -> Recipe:
 def imdb_lt_10() -> Recipe:
     """IMDb, rho = 10, 1,000 labels, DistilBERT: csst train imdb-lt-10 --data.path TRAIN --data.test_path TEST
 
-    The paper, mean / min recall: ERM .79/.61, UDA .82/.66, CSST(UDA) .89/.88. Frozen MiniLM on a CPU:
+    Paper, Tables 4 and 8, mean / min recall: ERM .79/.61, UDA .82/.66, CSST(UDA) .89/.88. Frozen MiniLM on a CPU:
     benchmarks/results/text.md. All 12,500 negative and 1,250 positive training reviews are used, as the paper's
     unlabeled ratio of 13.8 says.
     """
@@ -68,7 +68,7 @@ def imdb_lt_10() -> Recipe:
 def imdb_lt_100() -> Recipe:
     """IMDb, rho = 100, 1,000 labels, DistilBERT: csst train imdb-lt-100 --data.path TRAIN --data.test_path TEST
 
-    The paper, mean / min recall: ERM .50/.00, UDA .50/.00, CSST(UDA) .77/.75. Nine of the labels are positive.
+    Paper, Tables 4 and 8, mean / min recall: ERM .50/.00, UDA .50/.00, CSST(UDA) .77/.75. Nine labels are positive.
     """
     views = TextViews(strong="backtranslation")
     data = LongTailTexts(classes=2, labeled=991, unlabeled=11509, imbalance=100, views=views)
@@ -116,7 +116,7 @@ def imdb_lt_100_small() -> Recipe:
 def dbpedia14_lt() -> Recipe:
     """DBpedia-14, rho = 100, DistilBERT, content only: csst train dbpedia14-lt --data.path hf:fancyzhx/dbpedia_14
 
-    The paper, mean / min recall: ERM .95/.58, UDA .96/.65, CSST(UDA) .99/.97.
+    Paper, Tables 4 and 8, mean / min recall: ERM .95/.58, UDA .96/.65, CSST(UDA) .99/.97.
     """
     data = LongTailTexts(
         text="content",

@@ -35,7 +35,14 @@ class Part(NamedTuple):
 
 
 def report_page(folders: Sequence[str | Path]) -> str:
-    """The page of the runs in these folders, complete or not."""
+    """The page of some runs, complete or not.
+
+    Args:
+        folders: of the runs.
+
+    Returns:
+        HTML that needs no other file.
+    """
     runs = read_runs(folders)
     if len(runs) == 1:
         title = f"{runs[0].method} on {runs[0].data}"

@@ -25,10 +25,11 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.candidates import Candidate, all_candidates, sharpness
+from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
+from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds
 from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
@@ -72,6 +73,7 @@ class FittedRule:
 
     @property
     def value(self) -> float:
+        """The value of the objective that is expected."""
         return self.expected.value
 
     @cached_property
@@ -86,10 +88,10 @@ class FittedRule:
         changes = {
             "closed form": "weighs classes by the closed form for the objective",
             "calibrated": "weighs classes by the closed form on calibrated probabilities",
-            "pooled": "weighs classes by a rule fitted on labeled and unlabeled rows",
+            "pooled": "adds class biases fitted on labeled and unlabeled rows",
         }[self.chosen]
         if self.chosen == "pooled" and not self.estimate.unlabeled:
-            changes = "weighs classes by a rule fitted on the labeled rows"
+            changes = "adds class biases fitted on the labeled rows"
         return (
             f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
             f"{self.estimate.basis}."
@@ -150,6 +152,9 @@ def fit_rule(
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
         seed: of that choice and of the folds.
+
+    Returns:
+        The rule, and what it is expected to give.
     """
     undo = None if gain is None else gain.softmax_inverse
     if undo is not None:
@@ -171,25 +176,6 @@ def fit_rule(
     prior = read_deployment_prior(deployment_prior, evidence)
     bound = bind(objective, evidence, class_names)
     return fit_evidence(evidence, bound, prior, undo, seed)
-
-
-def read_deployment_prior(prior: Any, evidence: Evidence) -> np.ndarray:
-    """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
-
-    Numbers may be a text such as "0.9, 0.1".
-    """
-    named = {"labels": evidence.fractions, "train": evidence.labeled_prior}
-    named |= {"validation": named["labels"], "labeled": named["train"]}
-    if isinstance(prior, str) and prior == "unlabeled":
-        if not evidence.has_unlabeled:
-            raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: give the fractions")
-        named["unlabeled"] = evidence.unlabeled_prior
-    if isinstance(prior, str) and "," in prior:
-        try:
-            prior = [float(part) for part in prior.split(",")]
-        except ValueError:
-            raise InputError(f"deployment_prior holds one number per class; found {prior!r}") from None
-    return read_prior(prior, "deployment_prior", named, evidence.classes)
 
 
 def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:

@@ -48,10 +48,16 @@ class Point:
 class Frontier:
     """The points that no other point beats in mean recall, lowest recall and coverage, from high mean recall down.
 
-    `feasible` is None for an objective without constraints (or no objective); `best` is the objective's own rule.
-    `trades` are the ways from the best mean recall to the best of one other number: each goes from high mean recall
-    down, and on it no point beats another in these two numbers.
     All are estimated from the rows they were fitted on: a picture of what is there, not a comparison.
+
+    Args:
+        points: of the frontier.
+        unadjusted: the plain argmax.
+        best: the objective's own rule; None without an objective.
+        feasible: whether the constraints can be met; None without constraints.
+        sentence: what is possible, in words.
+        trades: the ways from the best mean recall to the best of one other number: each goes from high mean recall
+            down, and on it no point beats another in these two numbers.
     """
 
     points: tuple[Point, ...]

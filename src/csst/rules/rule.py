@@ -85,31 +85,78 @@ class DecisionRule:
 
     @classmethod
     def identity(cls, classes: int) -> DecisionRule:
+        """The plain argmax.
+
+        Args:
+            classes: K.
+
+        Returns:
+            The rule that changes nothing.
+        """
         zero = torch.zeros(classes, dtype=torch.float64)
         return cls(torch.ones(classes, dtype=torch.float64), zero, 1.0, zero)
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return len(self.shift)
 
     def posterior(self, probs: Any) -> Tensor:
-        """The calibrated probabilities under the deployment prior, (N, K)."""
+        """The calibrated probabilities under the deployment prior.
+
+        Args:
+            probs: of the model, (N, K).
+
+        Returns:
+            softmax(T log p + d), (N, K), float64.
+        """
         values = torch.from_numpy(check_probs(probs, self.classes))
         return rule_probs(values, torch.tensor(self.temperature, dtype=torch.float64), self.shift, self.undo)
 
     def scores(self, probs: Any) -> Tensor:
-        """What is maximized, for every row, (N, K)."""
+        """What is maximized, for every row.
+
+        Args:
+            probs: of the model, (N, K).
+
+        Returns:
+            m q + c for the posterior q, (N, K), float64.
+        """
         return rule_scores(self.posterior(probs), self.scale, self.offset)
 
     def predict(self, probs: Any) -> Tensor:
-        """The class of every row, (N,)."""
+        """The class of every row.
+
+        Args:
+            probs: of the model, (N, K).
+
+        Returns:
+            Class indices, (N,).
+        """
         return self.scores(probs).argmax(1)
 
     def counts(self, probs: Any, labels: Any) -> Tensor:
-        """Confusion counts (K, K), row = truth."""
+        """Confusion counts of the rule's predictions.
+
+        Args:
+            probs: of the model, (N, K).
+            labels: true class indices, (N,).
+
+        Returns:
+            int64 counts, (K, K), row = truth.
+        """
         return confusion_counts(labels, self.predict(probs), self.classes)
 
     def confusion(self, probs: Any, labels: Any) -> Confusion:
+        """The confusion of the rule's predictions.
+
+        Args:
+            probs: of the model, (N, K).
+            labels: true class indices, (N,); every class at least once.
+
+        Returns:
+            Rates and prior of the counts.
+        """
         return Confusion.from_counts(self.counts(probs, labels))
 
     def as_dict(self) -> dict[str, Any]:

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from csst.data.embeddings import Embedder
-from csst.data.tabular.rows import RowParts
+from csst.data.tabular.rows import RowParts, as_rows
 from csst.data.task import Labeled, RowTask
 from csst.errors import InputError
-from csst.fitted import InputSpec, as_rows, make_embedder
+from csst.fitted import InputSpec, make_embedder
 from csst.fitting import fit
 from csst.models.encoders import encoder
-from csst.recipes.recipe import Recipe
+from csst.recipes.recipe import Recipe, RowSource
 from csst.runs.folder import Run
 
 
@@ -52,8 +52,8 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
 
 def load_rows(recipe: Recipe) -> RowTask:
     """The rows of a recipe's data: as the file has them, or with the validation set that its task has."""
-    if hasattr(recipe.data, "load_rows"):
-        return recipe.data.load_rows()
+    if isinstance(recipe.data, RowSource):
+        return recipe.data.load_rows(recipe.seed)
     return RowTask.from_task(recipe.data.load(recipe.seed))
 
 

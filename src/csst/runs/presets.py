@@ -32,7 +32,15 @@ class Preset:
 
 
 def read_preset(name: str, base: Recipe) -> list[Row]:
-    """The rows of one of the paper's tables or figures, for this recipe."""
+    """The rows of one of the paper's tables or figures (Tables 2 to 4 and 9 to 11, Figs. 1, 4 and 5).
+
+    Args:
+        name: of the preset, such as "table-min-recall".
+        base: the recipe that the rows change.
+
+    Returns:
+        The rows of the comparison.
+    """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}{nearest(name, PRESETS) or '; presets: ' + ', '.join(PRESETS)}")
     return PRESETS[name].make(base)

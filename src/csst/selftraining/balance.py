@@ -36,12 +36,24 @@ class UnlabeledBalance(nn.Module):
         self._cached: tuple[Gain, int, Gain] | None = None
 
     def learn(self, prior: Tensor, labeled: Tensor) -> None:
-        """Believe these class fractions of unlabeled and of labeled examples, both (K,), from now on."""
+        """Believe these class fractions from now on.
+
+        Args:
+            prior: pi_u of the unlabeled examples, (K,).
+            labeled: pi_L of the labeled examples, (K,).
+        """
         self.prior.copy_(prior)
         self.labeled.copy_(labeled)
 
     def gain(self, gain: Gain) -> Gain:
-        """G_u = diag(pi_L / pi_u) G, the gain of unlabeled examples."""
+        """The gain of unlabeled examples: G_u = diag(pi_L / pi_u) G.
+
+        Args:
+            gain: G, that of labeled examples.
+
+        Returns:
+            G_u.
+        """
         version = self.prior._version
         if self._cached is None or self._cached[0] is not gain or self._cached[1] != version:
             ratio = (self.labeled.cpu().double() / self.prior.cpu().double()).to(gain.entries)

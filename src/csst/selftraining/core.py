@@ -23,7 +23,7 @@ class Refiner(Protocol):
 
 
 class SelfTraining(nn.Module):
-    """The consistency loss (paper, Eqs. loss:CSST-KL and loss:supp-hybloss).
+    """The consistency loss (paper, Sec. 4, Eq. 9 [loss:CSST-KL], and appendix "Objective", Eq. 21 [loss:supp-hybloss]).
 
         L_u = mean over the batch of  used(x) * loss(s(strong x), p, G),     p = label(refine(softmax(s(weak x))))
 
@@ -32,6 +32,12 @@ class SelfTraining(nn.Module):
 
     With a balance, unlabeled examples may have another class prior than labeled ones: they are labeled by their class
     probabilities q under their own prior, and selected under their own gain G_u; see `csst.selftraining.balance`.
+
+    Args:
+        label: makes pseudo-labels of probabilities.
+        select: the weight in [0, 1] of each pseudo-label.
+        refine: changes probabilities before they are labeled and selected; None changes nothing.
+        balance: the class balance of unlabeled examples; None takes that of the labeled ones.
     """
 
     def __init__(
@@ -45,13 +51,32 @@ class SelfTraining(nn.Module):
         self.label, self.select, self.refine, self.balance = label, select, refine, balance
 
     def forward(self, weak: Tensor, strong: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
-        """The loss, and the weight in [0, 1] with which each example was used. No gradient flows through `weak`."""
+        """The loss of a batch. No gradient flows through the weak views.
+
+        Args:
+            weak: logits of the weak views, (B, K).
+            strong: logits of the strong views, (B, K).
+            index: of the examples among all unlabeled ones, (B,).
+            gain: G at the current multipliers.
+
+        Returns:
+            The loss, a scalar, and the weight in [0, 1] with which each example was used, (B,).
+        """
         target, used = self.pseudo_labels(weak, index, gain)
         return self.loss(strong, target, used, gain), used
 
     @torch.no_grad()
     def pseudo_labels(self, weak: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
-        """The target of each example and the weight with which it is used, from the logits of the weak views."""
+        """What each example is taught, and how much it counts.
+
+        Args:
+            weak: logits of the weak views, (B, K).
+            index: of the examples among all unlabeled ones, (B,).
+            gain: G at the current multipliers.
+
+        Returns:
+            Targets, class indices (B,) or distributions (B, K), and weights in [0, 1], (B,).
+        """
         probs = torch.softmax(weak.to(torch.promote_types(weak.dtype, torch.float32)), 1)
         gain = self._own_gain(gain)
         if self.refine is not None:
@@ -60,6 +85,17 @@ class SelfTraining(nn.Module):
         return target, self.select(target, probs, gain, index)
 
     def loss(self, strong: Tensor, target: Tensor, used: Tensor, gain: Gain) -> Tensor:
+        """The mean of the weighted losses (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
+
+        Args:
+            strong: logits of the strong views, (B, K).
+            target: class indices (B,) or distributions (B, K).
+            used: the weight of each example, (B,).
+            gain: G at the current multipliers.
+
+        Returns:
+            A scalar.
+        """
         return (used * cost_sensitive_loss(strong, target, gain)).mean()
 
     def _own_gain(self, gain: Gain) -> Gain:
@@ -67,7 +103,14 @@ class SelfTraining(nn.Module):
         return gain if self.balance is None else self.balance.gain(gain)
 
     def bind(self, setup: Setup) -> SelfTraining:
-        """Ready for this data and this many steps; parts without state need nothing."""
+        """Ready for this data and this many steps; parts without state need nothing.
+
+        Args:
+            setup: what is known of the data.
+
+        Returns:
+            The module itself.
+        """
         for part in self._stateful_parts():
             part.bind(setup)
         return self

@@ -21,7 +21,7 @@ class Labeler(Protocol):
 
 @dataclass(frozen=True)
 class Hard:
-    """The most probable class, as FixMatch does."""
+    """The most probable class, as FixMatch does (paper, appendix "Objective", Eq. 21 [loss:supp-hybloss])."""
 
     def __call__(self, probs: Tensor, index: Tensor) -> Tensor:
         return probs.argmax(1)
@@ -29,7 +29,11 @@ class Hard:
 
 @dataclass(frozen=True)
 class Sharpened:
-    """p^(1/T) / sum p^(1/T), as UDA does; T = 1 leaves the probabilities as they are, T → 0 is `Hard`."""
+    """p^(1/T) / sum p^(1/T), as UDA does (paper, appendix "Objective", Eq. 23).
+
+    Args:
+        temperature: T; 1 leaves the probabilities as they are, T → 0 is `Hard`.
+    """
 
     temperature: float = 0.4
 

@@ -49,18 +49,31 @@ class StatefulPart(nn.Module, ABC):
 
     @abstractmethod
     def bind(self, setup: Setup) -> None:
-        """Make the buffers, as they are before the first step."""
+        """Make the buffers, as they are before the first step.
+
+        Args:
+            setup: what is known of the data.
+        """
 
     @abstractmethod
     def update(self, *rows: Tensor) -> None:
-        """Take in the rows that were noted, of the whole batch."""
+        """Take in the rows that were noted, of the whole batch.
+
+        Args:
+            *rows: what `record` was called with, each (B, ...) with one row per example of the whole batch.
+        """
 
     def record(self, *rows: Tensor) -> None:
-        """Remember rows, one per example of (a part of) this process's batch, until the step ends."""
+        """Remember rows until the step ends.
+
+        Args:
+            *rows: each (b, ...) with one row per example of this process's batch, or of a part of it.
+        """
         self._recorded.append(rows)
 
     @torch.no_grad()
     def commit(self) -> None:
+        """End the step: let the part learn from the noted rows of all processes."""
         noted, self._recorded = self._recorded, []
         if noted:
             self.update(*(gather_rows(parts) for parts in zip(*noted, strict=True)))

@@ -47,10 +47,26 @@ class Method:
     estimates_balance: bool = False
 
     def objective(self, run_objective: Objective) -> Objective | str:
-        """The objective that the gain follows in a run for this one; a sentence where the method fixes it."""
+        """The objective that the gain follows.
+
+        Args:
+            run_objective: that of the run.
+
+        Returns:
+            That one, or a sentence where the method fixes it.
+        """
         return run_objective if self.gain_follows == "objective" else self.gain_follows
 
     def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
+        """The consistency loss of the method.
+
+        Args:
+            settings: of self-training.
+            setup: what is known of the data.
+
+        Returns:
+            The loss, ready for the data; None for a method that learns from labeled examples only.
+        """
         if self.label is None or self.select is None:
             return None
         if self.estimates_balance:
@@ -61,7 +77,14 @@ class Method:
         return SelfTraining(*parts).bind(replace(setup, balance=balance))
 
     def generation_schedule(self, settings: SelfTrainingSettings) -> GenerationSchedule:
-        """How the method trains in generations; for most methods, one."""
+        """How the method trains in generations; for most methods, one.
+
+        Args:
+            settings: of self-training.
+
+        Returns:
+            The schedule.
+        """
         return self.generations(settings) if self.generations is not None else GenerationSchedule(generations=1)
 
 

@@ -31,9 +31,11 @@ class Threshold(Protocol):
 
 @dataclass(frozen=True)
 class Confidence:
-    """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain.
+    """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain (paper, Sec. 4).
 
-    undoes_gain: looks at the class probabilities behind the softmax instead, `gain.posterior(p_m)`.
+    Args:
+        threshold: the smallest confidence that is trusted.
+        undoes_gain: whether the class probabilities behind the softmax are looked at instead, `gain.posterior(p_m)`.
     """
 
     threshold: float = 0.95
@@ -51,9 +53,13 @@ class Confidence:
 
 @dataclass(frozen=True)
 class KLThreshold:
-    """1(KL(norm(G^T p) || p_m(x)) <= tau), CSST's rule (paper, Eq. loss:CSST-KL).
+    """1(KL(norm(G^T p) || p_m(x)) <= tau), CSST's rule (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
 
-    For a diagonal gain and hard labels it is the confidence threshold exp(-tau) (paper, "diagonal Gain Matrix").
+    For a diagonal gain and hard labels it is the confidence threshold exp(-tau) (paper, appendix "diagonal Gain
+    Matrix", Eq. 24).
+
+    Args:
+        tau: the largest divergence that is trusted.
     """
 
     tau: float = 0.05

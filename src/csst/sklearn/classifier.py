@@ -96,12 +96,26 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; deep also gives every setting, such as settings__training__steps."""
+        """The parameters by name.
+
+        Args:
+            deep: whether every setting is among them, such as settings__training__steps.
+
+        Returns:
+            Names and values.
+        """
         params: dict[str, Any] = super().get_params(deep)
         return {**params, **list_parameters(self.settings)} if deep else params
 
     def set_params(self, **params: Any) -> CSSTClassifier:
-        """Set parameters by name; settings__training__steps=500 sets a single setting."""
+        """Set parameters by name.
+
+        Args:
+            **params: names and values; settings__training__steps=500 sets a single setting.
+
+        Returns:
+            The classifier itself.
+        """
         plain = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
         super().set_params(**plain)
         single = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
@@ -110,7 +124,16 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
-        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one."""
+        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
+
+        Args:
+            X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder.
+            y: their classes, (N,); -1, NaN or None where it is not known.
+            X_unlabeled: more rows like X, without labels.
+
+        Returns:
+            The classifier itself.
+        """
         settings = read_settings(self.settings)
         is_network = isinstance(self.learner, str) and self.learner == "network"
         if not is_network:
@@ -210,11 +233,26 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The scores whose largest is predicted: the rule's, or logits without one; one column if binary."""
+        """The scores whose largest is predicted: the rule's, or logits without one.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,).
+        """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> np.ndarray:
+        """The class of every row, by the decision rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Classes, (N,).
+        """
         scores = self._scores(X)
         return self.classes_[scores.argmax(1)]
 
@@ -222,12 +260,27 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
 
         A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Probabilities, (N, K).
         """
         check_is_fitted(self)
         return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The objective itself on the rows whose label is known."""
+        """The objective itself on the rows whose label is known.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class at least once.
+            sample_weight: must be None.
+
+        Returns:
+            The objective's value, without its constraints.
+        """
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: recall and coverage are counted per class")
         scores = self._scores(X)
@@ -269,7 +322,15 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rank_rows(posterior, allocate_labels(estimate), n, self.seed_)
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
-        """Write the model with its decision rule, and a model card: onnx, torch-export or safetensors."""
+        """Write the model with its decision rule, and a model card.
+
+        Args:
+            path: of the model's file.
+            to: onnx, torch-export or safetensors.
+
+        Returns:
+            The files that were written.
+        """
         check_is_fitted(self)
         return self.fit_.export(
             path,

@@ -61,7 +61,16 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> PostHocClassifier:
-        """Fit the estimator (unless it is prefit) and the rule; rows whose y is -1, NaN or None are unlabeled."""
+        """Fit the estimator (unless it is prefit) and the rule.
+
+        Args:
+            X: N rows, as the estimator takes them.
+            y: their classes, (N,); -1, NaN or None where it is not known.
+            X_unlabeled: more rows like X, without labels.
+
+        Returns:
+            The classifier itself.
+        """
         if not hasattr(self.estimator, "predict_proba"):
             raise InputError(
                 f"a rule is fitted on probabilities, and {type(self.estimator).__name__} has no predict_proba: "
@@ -108,23 +117,53 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return self
 
     def predict(self, X: Any) -> Any:
-        """The class of each row by the fitted rule."""
+        """The class of each row by the fitted rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Classes, (N,).
+        """
         probs = self._probs(X)
         return self.classes_[self.rule_.predict(probs).numpy()]
 
     def predict_proba(self, X: Any) -> Any:
-        """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule."""
+        """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Probabilities, (N, K).
+        """
         probs = self._probs(X)
         return self.rule_.posterior(probs).numpy()
 
     def decision_function(self, X: Any) -> Any:
-        """What the rule maximizes (N, K), or for two classes the second less the first (N,)."""
+        """What the rule maximizes.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,).
+        """
         probs = self._probs(X)
         scores = self.rule_.scores(probs).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
-        """The objective on these rows, less 10 times the largest miss of a constraint; every class must occur."""
+        """The objective on these rows, less 10 times the largest miss of a constraint.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class at least once.
+            sample_weight: must be None.
+
+        Returns:
+            The score.
+        """
         if sample_weight is not None:
             raise InputError("the objective is measured with all rows alike: sample_weight must be None")
         probs = self._probs(X)

@@ -21,17 +21,37 @@ WIDEST_LOG_TEMPERATURE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """T > 0, which multiplies, and a (K,), which sums to 0."""
+    """A temperature and one bias per class that make scores z log-probabilities: T z + a.
+
+    Args:
+        temperature: T > 0, which multiplies.
+        bias: a, (K,), which sums to 0.
+    """
 
     temperature: float
     bias: np.ndarray
 
     @classmethod
     def identity(cls, classes: int) -> Calibration:
+        """The calibration that changes nothing.
+
+        Args:
+            classes: K.
+
+        Returns:
+            T = 1 and a = 0.
+        """
         return cls(1.0, np.zeros(classes))
 
     def apply(self, scores: np.ndarray) -> np.ndarray:
-        """T z + a, (N, K)."""
+        """T z + a.
+
+        Args:
+            scores: z, (N, K).
+
+        Returns:
+            Calibrated scores, (N, K).
+        """
         return self.temperature * scores + self.bias
 
 

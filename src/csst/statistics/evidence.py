@@ -73,6 +73,9 @@ class Evidence:
             class_names: for messages.
             most_unlabeled: a random choice of so many unlabeled rows is used.
             seed: of that choice.
+
+        Returns:
+            The scores of both kinds of rows.
         """
         values = check_probs(probs)
         classes = values.shape[1]
@@ -92,6 +95,7 @@ class Evidence:
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return self.scores.shape[1]
 
     @cached_property
@@ -139,6 +143,7 @@ class Evidence:
 
     @property
     def has_unlabeled(self) -> bool:
+        """Whether there is any unlabeled row."""
         return len(self.unlabeled_scores) > 0
 
     @property
@@ -152,11 +157,25 @@ class Evidence:
         return self.posterior if self.has_unlabeled else self.labeled_posterior
 
     def part(self, rows: np.ndarray) -> Evidence:
-        """The same with these labeled rows only; a class may lose all of its labels."""
+        """The same with some of the labeled rows only; a class may lose all of its labels.
+
+        Args:
+            rows: their indices, or a mask, (n,).
+
+        Returns:
+            The smaller evidence.
+        """
         return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
 
     def thin(self, most: int) -> Evidence:
-        """The same with every k-th unlabeled row, so that at most so many are left."""
+        """The same with every k-th unlabeled row.
+
+        Args:
+            most: how many may be left.
+
+        Returns:
+            The smaller evidence.
+        """
         step = -(-len(self.unlabeled_scores) // most)
         if step <= 1:
             return self

@@ -19,7 +19,14 @@ from csst.errors import InputError
 
 @dataclass(frozen=True)
 class Interval:
-    """low <= estimate <= high, from n examples."""
+    """low <= estimate <= high.
+
+    Args:
+        estimate: a counted fraction.
+        low: the lower end.
+        high: the upper end.
+        n: how many examples it is counted on.
+    """
 
     estimate: float
     low: float
@@ -30,6 +37,7 @@ class Interval:
         return f"{self.estimate:.2f} ({self.low:.2f}–{self.high:.2f}, n = {self.n})"
 
     def as_dict(self) -> dict[str, float | int]:
+        """Plain values for JSON."""
         return {"estimate": self.estimate, "low": self.low, "high": self.high, "n": self.n}
 
 

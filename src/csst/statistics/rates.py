@@ -58,6 +58,7 @@ class RateEstimate:
 
     @property
     def classes(self) -> int:
+        """K, how many classes there are."""
         return len(self.n)
 
     @property
@@ -66,7 +67,14 @@ class RateEstimate:
         return np.rint(self.labeled_rates * self.n[:, None]).astype(np.int64)
 
     def with_prior(self, prior: np.ndarray) -> RateEstimate:
-        """The same rates under another deployment prior."""
+        """The same rates under another deployment prior.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            The estimate under that prior.
+        """
         return replace(self, confusion=self.confusion.with_prior(torch.from_numpy(prior)))
 
     @cached_property
@@ -82,7 +90,14 @@ class RateEstimate:
         return max(1.0, float((self.differences**2).mean()))
 
     def agreement(self, class_names: Sequence[str] | None = None) -> str:
-        """How far labels and unlabeled rows disagree, in a plain sentence."""
+        """How far labels and unlabeled rows disagree, in a plain sentence.
+
+        Args:
+            class_names: K names; None takes the indices.
+
+        Returns:
+            The sentence.
+        """
         if not self.unlabeled:
             return "there are no unlabeled rows: the rates are the labels' counts, drawn to what the model expects"
         k = int(np.abs(self.differences).argmax())
@@ -100,6 +115,14 @@ class RateEstimate:
         """Confusions as they may truly be: row k from a Dirichlet around the estimate.
 
         Its concentration is certainty (n_k + kappa_k) / dispersion: the estimate is about as good as so many labels.
+
+        Args:
+            number: how many are drawn.
+            certainty: the factor of the concentration.
+            seed: of the draws.
+
+        Returns:
+            The confusions, one at a time.
         """
         rng, rates = np.random.default_rng(seed), self.confusion.rates.numpy()
         size = certainty * (self.n + self.worth) / self.dispersion

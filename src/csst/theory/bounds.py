@@ -21,7 +21,16 @@ GAMMA = 3.0
 
 
 def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
-    """p_w = (err_w(F_pl) + err_w(F*)) / |w|_1, which must not exceed 1. Paper, Assumption pseudo-labeler."""
+    """The fraction of mistakes p_w = (err_w(F_pl) + err_w(F*)) / |w|_1. Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
+
+    Args:
+        err_pl: err_w of the pseudo-labeler F_pl.
+        err_star: err_w of the best consistent classifier F*.
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        p_w in [0, 1]; a sum of errors above |w|_1 is refused.
+    """
     _at_least_0(err_pl=err_pl, err_star=err_star)
     fraction = (err_pl + err_star) / total_weight(weights)
     if fraction > 1 + 1e-9:
@@ -33,7 +42,17 @@ def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
 
 
 def gamma(c: Expansion, err_pl: float, err_star: float, weights: Any) -> float:
-    """gamma = c(p_w): how much sets as large as the mistakes expand; infinite without mistakes. At most 1 / p_w."""
+    """How much sets as large as the mistakes expand: gamma = c(p_w). Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
+
+    Args:
+        c: the expansion of P_w.
+        err_pl: err_w of the pseudo-labeler F_pl.
+        err_star: err_w of F*.
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        gamma, at most 1 / p_w; infinite where there are no mistakes.
+    """
     fraction = error_fraction(err_pl, err_star, weights)
     return c(fraction) if fraction > 0 else math.inf
 
@@ -48,9 +67,17 @@ def factors(gamma: float) -> tuple[float, float, float]:
 
 
 def theoretical_objective(gamma: float, disagreement: float, consistency: float) -> float:
-    """L_w(F) = (gamma+1)/(gamma-1) L_w(F, F_pl) + 2 gamma/(gamma-1) R_{B,w}(F). Paper, ssl-non-decomp-obj-theoretical.
+    """What the theory minimizes. Paper, Sec. 3.4, Eq. 7 [ssl-non-decomp-obj-theoretical].
 
-    disagreement: L_w(F, F_pl) = sum_ij w_ij P_i(F != F_pl); consistency: R_{B,w}(F).
+        L_w(F) = (gamma+1)/(gamma-1) L_w(F, F_pl) + 2 gamma/(gamma-1) R_{B,w}(F)
+
+    Args:
+        gamma: c(p_w), above 1.
+        disagreement: L_w(F, F_pl) = sum_ij w_ij P_i(F != F_pl).
+        consistency: R_{B,w}(F).
+
+    Returns:
+        L_w(F).
     """
     agree, steady, _ = factors(gamma)
     return agree * disagreement + steady * consistency
@@ -59,20 +86,37 @@ def theoretical_objective(gamma: float, disagreement: float, consistency: float)
 def lemma_bound(
     gamma: float, disagreement: float, inconsistent: float, inconsistent_reference: float, mistakes: float
 ) -> float:
-    """An upper bound of Q(F != H) for any classifiers F and H. Paper, Lemma err-bd.
+    """An upper bound of Q(F != H) for any classifiers F and H. Paper, appendix "Proofs", Lemma 1 [err-bd].
 
         (gamma+1)/(gamma-1) Q(F != F_pl) + 2 gamma/(gamma-1) [Q(S_B^c(F)) + Q(S_B^c(H))] - Q(F_pl != H)
 
-    gamma = c(Q(F_pl != H)); all arguments are probabilities under Q, in the order of the formula.
+    Args:
+        gamma: c(Q(F_pl != H)), above 1.
+        disagreement: Q(F != F_pl).
+        inconsistent: Q(S_B^c(F)), where F is not constant on B(x).
+        inconsistent_reference: Q(S_B^c(H)).
+        mistakes: Q(F_pl != H).
+
+    Returns:
+        The bound, a probability or more.
     """
     agree, steady, _ = factors(gamma)
     return agree * disagreement + steady * (inconsistent + inconsistent_reference) - mistakes
 
 
 def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star: float) -> float:
-    """An upper bound of err_w of the minimizer of L_w. Paper, Theorem main-err-bd (Theorem 1).
+    """An upper bound of err_w of the minimizer of L_w. Paper, Sec. 3.4, Theorem 1 [main-err-bd].
 
-    2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
+        2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
+
+    Args:
+        gamma: c(p_w), above 1; only above 3 can the bound be smaller than err_pl.
+        err_pl: err_w of the pseudo-labeler F_pl.
+        err_star: err_w of F*.
+        consistency_star: R_{B,w}(F*).
+
+    Returns:
+        The bound, in units of err_w.
     """
     agree, steady, kept = factors(gamma)
     return kept * err_pl + agree * err_star + 2 * steady * consistency_star
@@ -85,7 +129,18 @@ def classifier_bound(
 
         L_w(F) + 2 gamma/(gamma-1) R_{B,w}(F*) - err_w(F_pl) + 2 err_w(F*)
 
-    Paper, proof of the last theorem of the appendix "All-Layer Margin".
+    Paper, appendix "All-Layer Margin", proof of Theorem 2.
+
+    Args:
+        gamma: c(p_w), above 1.
+        disagreement: L_w(F, F_pl).
+        consistency: R_{B,w}(F).
+        consistency_star: R_{B,w}(F*).
+        err_pl: err_w of the pseudo-labeler F_pl.
+        err_star: err_w of F*.
+
+    Returns:
+        The bound, in units of err_w.
     """
     steady = factors(gamma)[1]
     return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
@@ -110,7 +165,16 @@ class MarginSample:
     complexities: tuple[float, ...]
 
     def terms(self, delta: float) -> tuple[float, float]:
-        """The fractions of P_w plus what a sample of n leaves open, at all but probability delta."""
+        """The fractions of P_w plus what a sample of n leaves open.
+
+        Paper, appendix "All-Layer Margin", Propositions 3 and 4.
+
+        Args:
+            delta: the probability with which the terms may be too small, between 0 and 1.
+
+        Returns:
+            The terms of the margins and of the margins over views.
+        """
         (first, second), layers = self.thresholds, float(np.sum(self.complexities))
         if not (first > 0 and second > 0 and self.examples > 0 and 0 < delta < 1 and layers >= 0):
             raise InputError(
@@ -130,7 +194,7 @@ def generalization_bound(
     weights: Any,
     delta: float = 0.05,
 ) -> float:
-    """`classifier_bound` from a sample drawn from P_w, with probability 1 - delta. Paper, appendix "All-Layer Margin".
+    """`classifier_bound` from a sample drawn from P_w. Paper, appendix "All-Layer Margin", Theorem 2.
 
     Fractions are of P_w, so they are multiplied by |w|_1. The paper hides constants and logarithms in O~; they are 1
     here, so read the result as an order of magnitude. "<=" where the paper prints "=".
@@ -142,6 +206,9 @@ def generalization_bound(
         consistency_star: R_{B,w}(F*).
         weights: w, (K, K), non-negative.
         delta: the probability with which it may fail.
+
+    Returns:
+        The bound, in units of err_w, which holds with probability 1 - delta.
     """
     total = total_weight(weights)
     disagreement, consistency = (total * term for term in sample.terms(delta))
@@ -149,9 +216,18 @@ def generalization_bound(
 
 
 def useful_errors(c: Expansion, err_star: float, consistency_star: float, weights: Any) -> tuple[float, float] | None:
-    """The range of err_w(F_pl) in which Theorem 1 promises an improvement, gamma following the error; None if nowhere.
+    """The range of err_w(F_pl) in which Theorem 1 promises an improvement, gamma following the error. Paper, Sec. 3.4.
 
     Too small an error leaves nothing to gain over F*, too large a one does not expand enough. Found on a grid of 2000.
+
+    Args:
+        c: the expansion of P_w.
+        err_star: err_w of F*.
+        consistency_star: R_{B,w}(F*).
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        The smallest and the largest such error; None where there is none.
     """
     total = total_weight(weights)
     high = largest_error(c, GAMMA) * total - err_star
@@ -168,7 +244,14 @@ def useful_errors(c: Expansion, err_star: float, consistency_star: float, weight
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Whether the theory applies: its numbers, and what speaks against it in plain words (nothing if it applies)."""
+    """Whether the theory applies, with its numbers.
+
+    Args:
+        fraction: p_w, at most 1.
+        gamma: c(p_w).
+        promise: the bound of Theorem 1; None where gamma is not above 1.
+        against: what speaks against it in plain words; nothing if it applies.
+    """
 
     fraction: float
     gamma: float
@@ -177,13 +260,27 @@ class Assumptions:
 
     @property
     def hold(self) -> bool:
+        """Whether nothing speaks against it."""
         return not self.against
 
 
 def check_assumptions(
     c: Expansion, err_pl: float, err_star: float, consistency_star: float, weights: Any
 ) -> Assumptions:
-    """Check Assumptions mu-small, c-exp and pseudo-labeler of the paper, for given err_w and R_{B,w} of F*."""
+    """Whether Theorem 1 applies and promises an improvement.
+
+    Paper, Sec. 3.2 to 3.4, Assumptions 1 [mu-small], 2 [c-exp] and 3 [pseudo-labeler].
+
+    Args:
+        c: the expansion of P_w.
+        err_pl: err_w of the pseudo-labeler F_pl.
+        err_star: err_w of F*.
+        consistency_star: R_{B,w}(F*).
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        The numbers, and what speaks against it.
+    """
     total, floor = total_weight(weights), least_error(weights)
     against = []
     if err_pl + err_star > total:

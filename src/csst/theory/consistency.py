@@ -27,9 +27,14 @@ BATCH = 1024
 
 @dataclass(frozen=True)
 class Consistency:
-    """value: a lower bound of R_{B,w}, between 0 and |w|_1; rates: the same of every class, R_{B,i}.
+    """A measured lower bound of R_{B,w}.
 
-    standard_error: of the examples' sampling; it knows nothing of the views that were not drawn.
+    Args:
+        value: the bound, between 0 and |w|_1.
+        standard_error: of the examples' sampling; it knows nothing of the views that were not drawn.
+        rates: the same of every class, R_{B,i}.
+        draws: how many views of each example were drawn.
+        radius: of the ball around each.
     """
 
     value: float
@@ -75,6 +80,9 @@ def weighted_consistency_error(
         weights: w, (K, K), non-negative.
         around: B(x), from drawn views, each attacked if its radius is above 0.
         seed: of the views.
+
+    Returns:
+        The bound and its parts.
     """
     classes = len(check_weights(weights))
     generator, changed = torch.Generator().manual_seed(seed), []

@@ -35,22 +35,28 @@ def dual_diagnostics(
     labels: Sequence[str] | None = None,
     simplex_mask: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
-    """What the multipliers did, from journal records (`Record`): plain numbers, and `warnings` in words.
+    """What the multipliers did, from a run's journal: plain numbers, and `warnings` in words.
 
-    labels: names of the multipliers. simplex_mask: which of them weigh the entries of a worst case rather than price a
-    constraint (`domain.simplex_mask`); None takes them for one worst case if they always sum to 1, else for prices.
+        updates           records used
+        last, average     multipliers at the end, and their mean weighted by step size (what the theory is about)
+        average_to_last   distance between them: half the l1 norm, divided by the larger sum
+        payoff_last, payoff_average   the smallest payoff at the end, and of the average payoff (mixture of all models)
+        regret            how much lower the multipliers could have kept the mean payoff with the best fixed choice (one
+                          worst case only, else None); near 0 means that the multipliers played well
+        turning, swing    over the last half: fraction of the multipliers' way that was undone, largest range of any
+        shared            how many of the multipliers weigh the entries of a worst case
+        entropy, effective    of those at the end: entropy over its maximum, and how many payoffs matter; None without
+        last_move         the last change of the multipliers, half the l1 norm
+        warnings          sentences
 
-    updates           records used
-    last, average     multipliers at the end, and their mean weighted by step size (what the theory is about)
-    average_to_last   distance between them: half the l1 norm, divided by the larger sum
-    payoff_last, payoff_average   the smallest payoff at the end, and of the average payoff (the mixture of all models)
-    regret            how much lower the multipliers could have kept the mean payoff with the best fixed choice (one
-                      worst case only, else None); near 0 means that the multipliers played well
-    turning, swing    over the last half: fraction of the multipliers' way that was undone, largest range of one of them
-    shared            how many of the multipliers weigh the entries of a worst case
-    entropy, effective    of those at the end: entropy over its maximum, and how many payoffs matter; None without
-    last_move         the last change of the multipliers, half the l1 norm
-    warnings          sentences
+    Args:
+        journal: T records (`Record.as_dict()`), each with m multipliers.
+        labels: names of the multipliers, m of them.
+        simplex_mask: which of them weigh the entries of a worst case rather than price a constraint, m of them
+            (`domain.simplex_mask`); None takes them for one worst case if they always sum to 1, else for prices.
+
+    Returns:
+        The numbers by the names above.
     """
     lam, phi, size = _history(journal)
     shared = _shared(lam, simplex_mask)
@@ -87,11 +93,15 @@ def dual_diagnostics(
 
 @dataclass(frozen=True)
 class DualityGap:
-    """gap = best_response - worst: at least 0, and 0 at a saddle point.
+    """How far a classifier and multipliers are from a saddle point.
 
-    best_response: the game's value for the best classifier found against the multipliers (a lower bound of the best
-    there is). worst: its value for the classifier at hand against the worst multipliers. current: for the two at hand.
-    violation: the largest miss of a constraint, 0 without.
+    Args:
+        gap: best_response - worst: at least 0, and 0 at a saddle point.
+        best_response: the game's value for the best classifier found against the multipliers (a lower bound of the best
+            there is).
+        current: the game's value for the two at hand.
+        worst: its value for the classifier at hand against the worst multipliers.
+        violation: the largest miss of a constraint, 0 without.
     """
 
     gap: float
@@ -114,10 +124,19 @@ def duality_gap(
         max_F [u(C[F]) + lambda . phi(C[F])] - min_{lambda'} [u(C) + lambda' . phi(C)],     C of the classifier at hand
 
     The best response is the plug-in rule argmax_j sum_i G_ij p_i(x) for the gain of these multipliers, or the
-    classifier itself if that is better. probs: calibrated P(y | x) under the labels' own class fractions, which raw
-    softmaxes of a cost-sensitive model are not. predictions: of the classifier at hand; default argmax probs. A missed
-    constraint can be priced without limit; `largest_multiplier` is the limit (default: twice the largest multiplier, at
-    least 1).
+    classifier itself if that is better. A missed constraint can be priced without limit, so the prices get a limit.
+
+    Args:
+        objective: u and phi.
+        multipliers: lambda, (m,).
+        probs: calibrated P(y | x) under the labels' own class fractions, (n, K); the raw softmax of a
+            cost-sensitive model is not.
+        labels: class indices, (n,).
+        predictions: of the classifier at hand, (n,); None takes argmax probs.
+        largest_multiplier: the limit of a price; None takes twice the largest multiplier, at least 1.
+
+    Returns:
+        The gap and its parts.
     """
     values = as_float64(multipliers, "the multipliers").detach().cpu()
     posterior = as_float64(probs, "probs").detach().cpu()
@@ -139,7 +158,14 @@ def duality_gap(
 
 
 def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:
-    """The mean of the multipliers, weighted by step size."""
+    """The mean of the multipliers, weighted by step size: what the theory of such games is about.
+
+    Args:
+        journal: T records (`Record.as_dict()`), each with m multipliers.
+
+    Returns:
+        The mean, (m,), float64.
+    """
     lam, _, size = _history(journal)
     if not len(lam):
         raise InputError("the journal has no records yet")

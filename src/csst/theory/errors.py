@@ -3,7 +3,7 @@
 err_w(F) = sum_ij w_ij P_i(F(x) != j),      P_i = the examples of class i          (paper, Sec. 3.1)
 w_ij     = G_ij pi_i                        the weights of a gain matrix
 sum_ij G_ij C_ij = sum_ij w_ij - err_w      so a larger gain is a smaller weighted error
-P_w      = sum_ij w_ij P_i / |w|_1          examples drawn with the rows' weights  (paper, Assumption c-exp)
+P_w      = sum_ij w_ij P_i / |w|_1          examples drawn with the rows' weights  (paper, Assumption 2)
 """
 
 from __future__ import annotations
@@ -19,47 +19,104 @@ from csst.maths.gain import Gain
 
 
 def weighted_error(confusion: Confusion, weights: Any) -> float:
-    """err_w(F) = sum_ij w_ij (1 - R_ij); the balanced error for w = I / K. Paper, Sec. 3.1."""
+    """The weighted error of a classifier; the balanced error for w = I / K.
+
+        err_w(F) = sum_ij w_ij (1 - R_ij)
+
+    Paper, Sec. 3.1.
+
+    Args:
+        confusion: of the classifier F, K classes.
+        weights: w, (K, K), finite.
+
+    Returns:
+        err_w(F), at most |w|_1 for non-negative weights.
+    """
     matrix = check_weights(weights, confusion.classes, signed=True)
     return float((matrix * (1 - confusion.rates.detach().cpu())).sum())
 
 
 def weights_of_gain(gain: Gain | Any, prior: Any) -> Tensor:
-    """w_ij = G_ij pi_i, for the class prior pi under which the gain is counted. Paper, Sec. 3.1."""
+    """The weights of a gain matrix: w_ij = G_ij pi_i. Paper, Sec. 3.1.
+
+    Args:
+        gain: G, a `Gain` or numbers of shape (K, K).
+        prior: pi, (K,): the class fractions under which the gain is counted.
+
+    Returns:
+        w, (K, K), float64.
+    """
     fractions = check_prior(prior, "the prior")
     matrix = as_float64(gain.matrix if isinstance(gain, Gain) else gain, "a gain matrix").cpu()
     return check_weights(matrix, len(fractions), signed=True) * fractions[:, None]
 
 
 def shifted(weights: Any) -> Tensor:
-    """Each row less its minimum: non-negative weights with the smallest |w|_1 that rank all classifiers alike.
+    """Non-negative weights with the smallest |w|_1 that rank all classifiers alike: each row less its minimum.
 
     A constant c_i added to row i adds (K - 1) c_i to the error of every classifier. This is not the canonical form
-    of `Gain`, which only ever adds: the bounds are tightest where |w|_1 is smallest.
+    of `Gain`, which only ever adds: the bounds are tightest where |w|_1 is smallest. Paper, Sec. 3.1.
+
+    Args:
+        weights: w, (K, K), finite, of any sign.
+
+    Returns:
+        The shifted weights, (K, K), with a 0 in every row.
     """
     matrix = check_weights(weights, signed=True)
     return check_weights(matrix - matrix.amin(1, keepdim=True))
 
 
 def total_weight(weights: Any) -> float:
-    """|w|_1, the largest possible weighted error of non-negative weights."""
+    """|w|_1, the largest possible weighted error of non-negative weights. Paper, Sec. 3.1.
+
+    Args:
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        sum_ij w_ij.
+    """
     return float(check_weights(weights).sum())
 
 
 def least_error(weights: Any) -> float:
-    """sum_i (sum_j w_ij - max_j w_ij): no classifier whatsoever has a smaller err_w; 0 for diagonal weights."""
+    """The smallest err_w that any classifier whatsoever can have; 0 for diagonal weights.
+
+        sum_i (sum_j w_ij - max_j w_ij)
+
+    Args:
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        That error.
+    """
     matrix = check_weights(weights)
     return float((matrix.sum(1) - matrix.amax(1)).sum())
 
 
 def class_fractions(weights: Any) -> Tensor:
-    """The fraction of each class in P_w: alpha_i = sum_j w_ij / |w|_1."""
+    """The fraction of each class in P_w: alpha_i = sum_j w_ij / |w|_1. Paper, Sec. 3.3, Assumption 2 [c-exp].
+
+    Args:
+        weights: w, (K, K), non-negative.
+
+    Returns:
+        alpha, (K,), which sums to 1.
+    """
     matrix = check_weights(weights)
     return matrix.sum(1) / matrix.sum()
 
 
 def sampling_weights(weights: Any, labels: Tensor) -> Tensor:
-    """The probability of each example under the empirical P_w: alpha_y / n_y, which sums to 1."""
+    """The probability of each example under the empirical P_w: alpha_y / n_y. Paper, Sec. 3.3, Assumption 2 [c-exp].
+
+    Args:
+        weights: w, (K, K), non-negative.
+        labels: class indices, (n,); every class needs an example.
+
+    Returns:
+        Probabilities, (n,), which sum to 1.
+    """
     fractions = class_fractions(weights)
     counts = _counts(labels, len(fractions))
     return (fractions / counts)[labels]

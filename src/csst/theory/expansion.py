@@ -1,6 +1,6 @@
 """The expansion property: how much the neighborhood of a set outgrows the set.
 
-    Q(N(S)) >= c(Q(S)) Q(S)   for every set S,      c : (0, 1] -> [1, inf) non-increasing    (paper, Def. c-exp-def)
+    Q(N(S)) >= c(Q(S)) Q(S)   for every set S,      c : (0, 1] -> [1, inf) non-increasing    (paper, Definition 1)
     N(x) = {x' : B(x) and B(x') meet}
 
 A neighborhood is at most everything, so c(p) <= 1/p wherever a set has mass p.
@@ -26,11 +26,18 @@ ROUNDING = 1e-12
 
 
 class Expansion(ABC):
-    """A non-increasing function c(p) with c >= 1."""
+    """A non-increasing function c(p) with c >= 1. Paper, Sec. 3.3, Definition 1 [c-exp-def]."""
 
     @abstractmethod
     def factor(self, p: float) -> float:
-        """c(p) for p in (0, 1]."""
+        """The formula of c, before it is limited to 1 .. 1/p.
+
+        Args:
+            p: the mass of a set, in (0, 1].
+
+        Returns:
+            c(p).
+        """
 
     def __call__(self, p: float) -> float:
         if not 0 < p <= 1 + ROUNDING:
@@ -39,16 +46,26 @@ class Expansion(ABC):
         return max(1.0, min(self.factor(p), 1 / p))
 
     def pair(self, a: float) -> tuple[float, float]:
-        """(a, c(a)): the (a, c~)-expansion that follows, Q(N(S)) >= c(a) Q(S) for all Q(S) <= a. Paper, last app."""
+        """The (a, c~)-expansion that follows: Q(N(S)) >= c(a) Q(S) for all Q(S) <= a. Paper, last appendix.
+
+        Args:
+            a: the largest mass, in (0, 1].
+
+        Returns:
+            a and c(a).
+        """
         return a, self(a)
 
 
 @dataclass(frozen=True)
 class GaussianExpansion(Expansion):
-    """c(p) = Phi(Phi^-1(p) + h) / p with h = 2 r sqrt(d): one Gaussian N(tau, I/d), B(x) the ball of radius r.
+    """The expansion of one Gaussian N(tau, I/d), B(x) the ball of radius r: c(p) = Phi(Phi^-1(p) + h) / p.
 
-    Paper, Example c-exp-mix-gauss, which states it for mixtures too. For mixtures it is too large: a whole component
-    far from the others does not expand at all. Use `mixture_expansion` for those.
+    Paper, appendix "Proofs", Example 1 [c-exp-mix-gauss], stated for mixtures too. It is too large for those, as a
+    whole component far from the others does not expand at all: use `mixture_expansion`.
+
+    Args:
+        h: 2 r sqrt(d), at least 0.
     """
 
     h: float
@@ -59,7 +76,15 @@ class GaussianExpansion(Expansion):
 
     @classmethod
     def of(cls, d: float, r: float) -> GaussianExpansion:
-        """For N(tau, I/d) in d dimensions and balls of radius r."""
+        """The expansion of N(tau, I/d) with balls of radius r.
+
+        Args:
+            d: the dimension.
+            r: the radius.
+
+        Returns:
+            The expansion with h = 2 r sqrt(d).
+        """
         if not d > 0 or not r >= 0:
             raise InputError(f"the dimension d must be positive and the radius r at least 0; found d = {d}, r = {r}")
         return cls(2 * r * float(np.sqrt(d)))
@@ -77,6 +102,10 @@ class Combined(Expansion):
     P_i(S) <= P_w(S) / alpha_i, so P_w(N(S)) >= sum_i alpha_i c_i(P_i(S)) P_i(S) >= c(P_w(S)) P_w(S). It cannot be
     improved without knowing how the classes touch: where they are far apart and p reaches the fraction of a class, the
     class itself is a set that does not expand.
+
+    Args:
+        parts: c_i of every class.
+        fractions: alpha_i of every class, which sum to 1.
     """
 
     parts: tuple[Expansion, ...]
@@ -95,9 +124,17 @@ class Combined(Expansion):
 
 
 def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
-    """The expansion that every mixture of Gaussians N(tau_i, I/d) has, h = 2 r sqrt(d): c(min(1, p / min_i alpha_i)).
+    """The expansion that every mixture of Gaussians N(tau_i, I/d) has: c(min(1, p / min_i alpha_i)).
 
-    It is the largest such function: components moved far apart attain it.
+    It is the largest such function: components moved far apart attain it. Paper, appendix "Proofs", Example 1
+    [c-exp-mix-gauss], corrected.
+
+    Args:
+        h: 2 r sqrt(d), at least 0.
+        fractions: alpha_i of every component, (K,), which sum to 1.
+
+    Returns:
+        The expansion of the mixture.
     """
     parts = tuple(float(s) for s in fractions)
     return Combined((GaussianExpansion(h),) * len(parts), parts)
@@ -108,6 +145,10 @@ class StepExpansion(Expansion):
     """The largest non-increasing c that respects the sets it was built from: c(p) = min of factors of sizes <= p.
 
     Below the smallest set nothing is known and c(p) = 1/p.
+
+    Args:
+        sizes: masses of sets, ascending, (m,).
+        factors: c from each of them on, descending, (m,).
     """
 
     sizes: np.ndarray
@@ -115,7 +156,15 @@ class StepExpansion(Expansion):
 
     @classmethod
     def of_sets(cls, sizes: Any, masses_of_neighborhoods: Any) -> StepExpansion:
-        """From Q(S) and Q(N(S)) of many sets S; empty ones are left out."""
+        """The largest expansion that many sets S allow; empty sets are left out.
+
+        Args:
+            sizes: Q(S), (m,).
+            masses_of_neighborhoods: Q(N(S)), (m,).
+
+        Returns:
+            The expansion.
+        """
         size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighborhoods, float).ravel()
         if size.shape != around.shape or (around < size - 1e-9).any():
             raise InputError("each set needs the mass of its neighborhood, which holds the set: Q(N(S)) >= Q(S)")
@@ -132,7 +181,17 @@ class StepExpansion(Expansion):
 
 
 def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
-    """The largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets. At most 20 points."""
+    """The largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets.
+
+    Paper, Sec. 3.3, Definition 1 [c-exp-def].
+
+    Args:
+        masses: Q of each point, (n,), at most 20 points.
+        neighbors: which points are neighbors, (n, n), bool.
+
+    Returns:
+        The expansion.
+    """
     mass, near = np.asarray(masses, float), np.asarray(neighbors, bool)
     points = len(mass)
     if points > MOST_POINTS:
@@ -151,6 +210,13 @@ def from_pair(a: float, c: float) -> StepExpansion:
     """The c-expansion of a distribution with (a, c~)-expansion: min(c~, 1/p) up to a, then 1. Paper, last appendix.
 
     (a, c~): Q(N(S)) >= min(c~ Q(S), 1) for all Q(S) <= a.
+
+    Args:
+        a: the largest mass for which it holds, between 0 and 1.
+        c: c~, above 1.
+
+    Returns:
+        The expansion.
     """
     if not 0 < a < 1 or not c > 1:
         raise InputError(f"(a, c)-expansion needs a in (0, 1) and c > 1; found a = {a}, c = {c}")
@@ -159,9 +225,16 @@ def from_pair(a: float, c: float) -> StepExpansion:
 
 
 def largest_error(c: Expansion, above: float = 3.0) -> float:
-    """The p up to which c(p) > `above`, by root finding: how wrong a pseudo-labeler may be. Paper, Example gamma-3.
+    """How wrong a pseudo-labeler may be: the p up to which c(p) > `above`.
 
-    0.1757 for h = 1 and 0.3316 for h = 3 (the paper's 0.17 and 0.33); never more than 1 / above.
+    0.1757 for h = 1 and 0.3316 for h = 3 (the paper's 0.17 and 0.33). Paper, appendix "Proofs", Example 2 [gamma-3].
+
+    Args:
+        c: an expansion.
+        above: the gamma that is asked for, at least 1.
+
+    Returns:
+        p, never more than 1 / above; 0 where c never exceeds it.
     """
     if not above >= 1:
         raise InputError(f"an expansion is at least 1, so ask for a value of at least 1; found {above}")

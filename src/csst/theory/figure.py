@@ -13,10 +13,17 @@ FORMATS = (".svg", ".png", ".pdf")
 
 
 def boundary_figure(path: str, separation: float, weights: tuple[float, float], d: float, r: float) -> None:
-    """Four panels: disjoint and Gaussian classes, equal weights and these. Paper, Fig. disjoint_non_disjoint_supp.
+    """Draw disjoint and Gaussian classes, with equal weights and with these. Paper, Sec. 3.1, Fig. 2.
 
     Curves are w_i P_i(x) along the line through the two centers; the line is the best boundary, the band around it the
     points within r of it, where the best classifier is not consistent.
+
+    Args:
+        path: where the figure goes; ends with .svg, .png or .pdf.
+        separation: the distance of the centers.
+        weights: w_1 and w_2.
+        d: the dimension; each class has covariance I/d.
+        r: the radius of the balls B(x).
     """
     if Path(path).suffix not in FORMATS:
         raise InputError(f"a figure is a file that ends with {', '.join(FORMATS)}; found {path!r}")

@@ -24,7 +24,15 @@ LARGEST = 5000
 
 
 def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
-    """(n, n), bool: x and x' are neighbors if one is among the k nearest of the other (or is the other)."""
+    """The graph in which x and x' are neighbors if one is among the k nearest of the other (or is the other).
+
+    Args:
+        embeddings: of n examples, (n, d).
+        k: how many, from 1 to n - 1.
+
+    Returns:
+        Which are neighbors, (n, n), bool, symmetric.
+    """
     points = _points(embeddings)
     if not 0 < k < len(points):
         raise InputError(f"k nearest neighbors need 0 < k < n; found k = {k} for {len(points)} examples")
@@ -35,10 +43,17 @@ def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
 
 
 def view_graph(views: Tensor, radius: float) -> np.ndarray:
-    """(n, n), bool: x and x' are neighbors if a view of one lies within 2 radius of a view of the other.
+    """The graph in which x and x' are neighbors if a view of one lies within 2 radius of a view of the other.
 
-    views: embeddings (n, draws, d) of several views of each example. B(x) = points within `radius` of a view of x, and
-    N(x) = {x' : B(x) and B(x') meet} as in the paper, Sec. 3.3, for the views that were drawn.
+    B(x) = points within `radius` of a view of x, and N(x) = {x' : B(x) and B(x') meet} for the views that were drawn.
+    Paper, Sec. 3.3.
+
+    Args:
+        views: embeddings of several views of each example, (n, draws, d).
+        radius: of the balls.
+
+    Returns:
+        Which are neighbors, (n, n), bool, symmetric.
     """
     if views.ndim != 3 or not radius >= 0:
         raise InputError(f"views need shape (n, draws, d) and a radius >= 0; found {tuple(views.shape)}, {radius}")
@@ -60,9 +75,20 @@ def view_radius(views: Tensor) -> float:
 def empirical_expansion(
     masses: Any, neighbors: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8, seed: int = 0
 ) -> StepExpansion:
-    """An upper bound of c for the distribution with these masses on this graph, from the worst sets found.
+    """An upper bound of c for a distribution on a graph, from the worst sets found.
 
-    candidates: boolean masks of sets to try as well, such as the model's mistakes or its predicted classes.
+    Paper, Sec. 3.3, Definition 1 [c-exp-def].
+
+    Args:
+        masses: Q of each example, (n,), which sum to 1.
+        neighbors: which are neighbors, (n, n), bool, symmetric.
+        candidates: masks of sets to try as well, each (n,), bool, such as the model's mistakes.
+        seeds: how many examples sets are grown around.
+        directions: how many slow directions of the graph are swept.
+        seed: of the choice of examples.
+
+    Returns:
+        The expansion of the sets that were tried.
     """
     mass, near = _graph(masses, neighbors)
     sizes, around = [], []
@@ -82,7 +108,17 @@ def empirical_expansion(
 
 
 def random_expansion(masses: Any, neighbors: Any, sets: int = 200, seed: int = 0) -> StepExpansion:
-    """The same from random sets: what a careless estimate would say. Nearly always far too large."""
+    """The same from random sets: what a careless estimate would say. Nearly always far too large.
+
+    Args:
+        masses: Q of each example, (n,), which sum to 1.
+        neighbors: which are neighbors, (n, n), bool, symmetric.
+        sets: how many orders of the examples are drawn.
+        seed: of the orders.
+
+    Returns:
+        The expansion of the sets that were drawn.
+    """
     mass, near = _graph(masses, neighbors)
     rng = np.random.default_rng(seed)
     drawn = [next(iter(sweep(mass, near, rng.permutation(len(mass))))) for _ in range(sets)]
@@ -95,6 +131,14 @@ def conflict(weights: Any, labels: Tensor, neighbors: Any) -> float:
     Where B(x) and B(x') meet and the classes want different predictions, one of the two is wrong or F is not
     constant around it. The least cost of giving up one end of each such link, bounded from below by prices on the
     links (the dual of weighted vertex cover); a wrong prediction costs at least what the second best one does.
+
+    Args:
+        weights: w, (K, K), non-negative.
+        labels: class indices, (n,).
+        neighbors: which are neighbors, (n, n), bool.
+
+    Returns:
+        The bound, in units of err_w.
     """
     matrix = check_weights(weights)
     best = matrix.topk(2, 1)

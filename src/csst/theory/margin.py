@@ -29,7 +29,13 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     """The layers f_1 ... f_p of an `nn.Sequential`: each ends with a module that has parameters.
 
     So Standardize, Flatten, Linear, ReLU, Linear are two layers, f_1 = the first three and f_2 = W phi(h), as in the
-    paper. For another grouping, or another network, give the list of layers yourself.
+    paper's appendix "All-Layer Margin". For another grouping, or another network, pass the list of layers yourself.
+
+    Args:
+        model: the network.
+
+    Returns:
+        Its layers, at least one.
     """
     if not isinstance(model, nn.Sequential):
         raise InputError(
@@ -103,6 +109,8 @@ def view_margin(
 ) -> Tensor:
     """An upper bound of m_B(Phi, x): the smallest margin over drawn views, and over attacked points within the radius.
 
+    Paper, appendix "All-Layer Margin".
+
     Args:
         model: Phi, a sequence of layers; its own class at x is the label.
         x: n examples, (n, ...).
@@ -129,7 +137,18 @@ def view_margin(
 
 
 def margin_curve(margins: Tensor, thresholds: Any, masses: Tensor | None = None) -> np.ndarray:
-    """E[1(m <= t)] for every threshold t, the term of the generalization bound; masses: of P_w, default 1/n each."""
+    """The fraction of examples with a margin of at most t, for every t: E[1(m <= t)].
+
+    Paper, appendix "All-Layer Margin", Propositions 3 and 4.
+
+    Args:
+        margins: m of each example, (n,).
+        thresholds: t, (T,).
+        masses: of each example under P_w, (n,); None takes 1/n each.
+
+    Returns:
+        Fractions, (T,).
+    """
     values, mass = _weighted(margins, masses)
     return np.array([mass[values <= t].sum() for t in np.atleast_1d(np.asarray(thresholds, float))])
 

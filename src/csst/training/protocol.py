@@ -25,7 +25,11 @@ class TrainingRun(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
+        """Continue from what `state_dict` returned.
+
+        Args:
+            state: the whole training.
+        """
         ...
 
     def best_model(self) -> nn.Module:

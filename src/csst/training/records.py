@@ -25,10 +25,25 @@ class Diverged(InputError):
 class Record:
     """One multiplier update. Losses, `used` and `pseudo_accuracy` are means since the update before, None at the first.
 
-    used: fraction of unlabeled examples whose pseudo-label was trusted; pseudo_accuracy: fraction of those that were
-    right, where the truth is known. value, slack, score: the run's objective on validation. multipliers and payoff:
-    of the objective that the method's gain follows. unlabeled_prior: where it is estimated, the class balance of
-    unlabeled examples that is believed from then on.
+    Args:
+        step: optimizer steps taken.
+        labeled_loss: L_s.
+        unlabeled_loss: L_u.
+        used: fraction of unlabeled examples whose pseudo-label was trusted.
+        pseudo_accuracy: fraction of those that were right, where the truth is known.
+        recall: of every class on validation, K of them.
+        coverage: of every class on validation, K of them.
+        value: of the run's objective on validation.
+        slack: of its constraints.
+        score: by which models are compared: the value less the misses of constraints.
+        selected: whether this model is the best so far.
+        multipliers: lambda of the objective that the method's gain follows, m of them.
+        payoff: phi of that objective, m of them.
+        step_size: omega of this update.
+        lr: the learning rate.
+        examples_per_second: labeled and unlabeled.
+        unlabeled_prior: the class balance of unlabeled examples that is believed from now on, K of them; None where it
+            is not estimated.
     """
 
     step: int
@@ -50,6 +65,7 @@ class Record:
     unlabeled_prior: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, a line of journal.jsonl."""
         return asdict(self)
 
 

@@ -27,6 +27,9 @@ class TensorBoard:
 
     with TensorBoard("runs/mine/tensorboard") as log:
         csst.execute(csst.recipe("toy"), "runs/mine", on_record=log)
+
+    Args:
+        folder: where the event files go.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -45,6 +45,15 @@ class Trainer:
 
     Afterwards `best_model()` is the averaged model that did best on the objective itself, on validation. No test
     example is ever looked at here.
+
+    Args:
+        task: what there is to learn from.
+        model: the network; it is trained in place.
+        objective: a sentence, a short name or an `Objective`.
+        method: a name of `csst.selftraining.METHODS`, package.module:name, or a `Method`.
+        settings: of training, self-training, the multipliers, selection and hardware.
+        seed: of the order of examples and of the views.
+        setup: what a method's parts are told of the data; None takes it from the task.
     """
 
     def __init__(
@@ -110,6 +119,7 @@ class Trainer:
 
     @property
     def is_complete(self) -> bool:
+        """Whether all steps are taken, or patience has run out."""
         return (
             self.step >= self.settings.training.steps
             or 0 < self.settings.selection.patience <= self.best.updates_since_improvement
@@ -199,7 +209,15 @@ class Trainer:
         return Measurement(self.engine.total(counted))
 
     def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:
-        """The averaged model's logits of these examples, in this order, the same on all processes."""
+        """The averaged model's logits of some examples, the same on all processes.
+
+        Args:
+            inputs: examples.
+            index: which of them, in this order, (n,).
+
+        Returns:
+            Logits, (n, K).
+        """
         batch = self.settings.training.evaluation_batch
         shard, rounds = self.batches.shard_and_rounds(len(index), batch)
         whole = torch.zeros(len(index), self.task.classes)
@@ -208,19 +226,37 @@ class Trainer:
         return self.engine.total(whole)
 
     def estimate_balance(self, measurement: Measurement) -> Tensor | None:
-        """The class balance of the unlabeled examples where it is to be estimated, the same on all processes."""
+        """The class balance of the unlabeled examples where it is to be estimated, the same on all processes.
+
+        Args:
+            measurement: what `measure` gave.
+
+        Returns:
+            Class fractions, (K,); None where the balance is not estimated.
+        """
         if self.balance_rows is None:
             return None
         names, prior = self.task.class_names, self.task.train_prior
         return self.engine.broadcast(measured_balance(measurement, self.multipliers.gain, prior, names))
 
     def learn_balance(self, prior: Tensor | None) -> None:
-        """Pseudo-labels and their loss follow this class balance from now on."""
+        """Let pseudo-labels and their loss follow a class balance from now on.
+
+        Args:
+            prior: class fractions of the unlabeled examples, (K,); None changes nothing.
+        """
         if self.balance is not None and prior is not None:
             self.balance.learn(prior, self.task.train_prior)
 
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
-        """The confusion that drives the multipliers, the same on all processes."""
+        """The confusion that drives the multipliers, the same on all processes.
+
+        Args:
+            measurement: what `measure` gave.
+
+        Returns:
+            The confusion, K classes.
+        """
         gain, names = self.multipliers.gain, self.task.class_names
         if self.settings.dual.rates == "validation":
             measurement = Measurement(measurement.counts)
@@ -228,9 +264,13 @@ class Trainer:
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
     def update_multipliers(self, confusion: Confusion | None = None) -> Record:
-        """Take one dual step from a confusion, and remember the model if it is the one to keep.
+        """Take one dual step from a confusion, and remember the model if it is the one to keep (Algorithms 1 and 2).
 
-        confusion: if it is to be another than that of `measure`.
+        Args:
+            confusion: if it is to be another than that of `measure`.
+
+        Returns:
+            The record of the update.
         """
         if confusion is None:
             measurement = self.measure()
@@ -267,7 +307,14 @@ class Trainer:
         return self.copy_model(self.best.state)
 
     def copy_model(self, weights: dict[str, Tensor]) -> nn.Module:
-        """A new model with these weights, in evaluation mode."""
+        """A new model in evaluation mode.
+
+        Args:
+            weights: its state.
+
+        Returns:
+            The model.
+        """
         model = copy.deepcopy(self.template)
         model.load_state_dict(weights)
         return model.eval()
@@ -282,10 +329,12 @@ class Trainer:
 
     @property
     def progress(self) -> float:
+        """The fraction of the steps taken so far."""
         return self.step / self.settings.training.steps
 
     @property
     def lr(self) -> float:
+        """The learning rate of the next step."""
         training = self.settings.training
         return learning_rate(training.schedule, training.lr, self.progress) * warmup_factor(self.step, training.warmup)
 
@@ -307,7 +356,12 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
-        """Go on from a state; keeps_order: with its order of examples, else with a new one."""
+        """Continue from what `state_dict` returned.
+
+        Args:
+            state: the whole game.
+            keeps_order: whether its order of examples goes on; else a new one begins.
+        """
         self.step, self.updated_at = state["step"], state["updated_at"]
         self.engine.load_weights(self.model, state["model"])
         self.engine.load_weights(self.ema.module, state["ema"])

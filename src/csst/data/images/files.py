@@ -18,7 +18,7 @@ from csst.data.images.listing import UNLABELED, Files, from_folders, from_table,
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
-from csst.data.task import Examples, Labeled, Task
+from csst.data.task import Examples, Labeled, RowTask, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -43,8 +43,10 @@ class ImageFolder:
         path: a folder with one sub-folder of images per class.
         table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
         unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
-        test_path: a folder with the same sub-folders, cut in half for validation and test.
-        held_out: fraction of each class held out, half for validation and half for test; unused with test_path.
+        test_path: a folder with the same sub-folders, cut in half for validation and test of a network; all of it is
+            the test set of other learners.
+        held_out: fraction of each class held out, half for validation and half for test; unused with test_path, and by
+            learners other than a network, which judge every label out of fold.
         labeled: labeled images of the first class, cut from the class folders as a long tail; 0 takes all as they are.
         labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the first class, cut from the class folders likewise.
@@ -70,6 +72,29 @@ class ImageFolder:
     labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
+        rows, truth = self._load_parts(seed, holds_out=True)
+        assert rows.validation is not None
+        return Task(
+            rows.name,
+            rows.class_names,
+            rows.labeled,
+            rows.unlabeled,
+            rows.validation,
+            rows.test,
+            weak=Weak(padding=self.size // 8),
+            strong=Strong(padding=self.size // 8),
+            kind="image",
+            unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
+            split_hash=rows.split_hash,
+            facts=rows.facts,
+        )
+
+    def load_rows(self, seed: int) -> RowTask:
+        """The images of the folders; none is held out, and test_path is for the test alone."""
+        return self._load_parts(seed, holds_out=False)[0]
+
+    def _load_parts(self, seed: int, holds_out: bool) -> tuple[RowTask, Tensor]:
+        """The images in parts, and the labels of the unlabeled ones, UNLABELED where nobody knows."""
         self._refuse_wrong_options()
         others = (self.unlabeled_path, self.test_path)
         files, names = from_table(self.table) if self.table else from_folders(self.path, without=others)
@@ -88,7 +113,7 @@ class ImageFolder:
         in_pool = good < pool
         files = files.keep(good.tolist())
         labels = np.array(files.labels, dtype=np.int64)
-        split = self._split(labels, in_pool, names, seed)
+        split = self._split(labels, in_pool, names, seed, holds_out)
 
         def part(index: np.ndarray) -> Examples:
             return inputs.part(index) if isinstance(inputs, ImageFiles) else inputs[torch.from_numpy(index)]
@@ -97,22 +122,19 @@ class ImageFolder:
             return Labeled(part(index), torch.from_numpy(labels[index]))
 
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
-        truth = torch.from_numpy(labels[split.unlabeled])
-        return Task(
+        rows = RowTask(
             Path(self.table).stem if self.table else Path(self.path).resolve().name,
             names,
             labeled(split.labeled),
             part(split.unlabeled),
-            labeled(split.validation),
-            labeled(split.test),
-            weak=Weak(padding=self.size // 8),
-            strong=Strong(padding=self.size // 8),
-            kind="image",
-            unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
+            labeled(split.validation) if len(split.validation) else None,
+            labeled(split.test) if len(split.test) else None,
+            "image",
             # Of the files themselves: an image that was replaced under its name is another split.
-            split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
-            facts={"bad images skipped": skipped} if self.skip_bad else {},
+            split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
+            {"bad images skipped": skipped} if self.skip_bad else {},
         )
+        return rows, torch.from_numpy(labels[split.unlabeled])
 
     def _refuse_wrong_options(self) -> None:
         if bool(self.path) == bool(self.table):
@@ -144,7 +166,9 @@ class ImageFolder:
             return lazy.part(good), good
         return torch.from_numpy(images[good] if bad else images), good
 
-    def _split(self, labels: np.ndarray, in_pool: np.ndarray, names: tuple[str, ...], seed: int) -> Split:
+    def _split(
+        self, labels: np.ndarray, in_pool: np.ndarray, names: tuple[str, ...], seed: int, holds_out: bool
+    ) -> Split:
         known = np.flatnonzero(in_pool & (labels != UNLABELED))
         counts = torch.from_numpy(np.bincount(labels[known], minlength=len(names)))
         refuse_empty_classes(counts, names, "recall", "the images that can be read")
@@ -162,7 +186,10 @@ class ImageFolder:
             held = np.flatnonzero(~in_pool)
             counts = torch.from_numpy(np.bincount(labels[held], minlength=len(names)))
             refuse_empty_classes(counts, names, "recall", "test_path")
-            validation, test = (held[index] for index in split_held_out(labels[held], seed, names))
+            halves = split_held_out(labels[held], seed, names) if holds_out else (held[:0], np.arange(len(held)))
+            validation, test = (held[index] for index in halves)
+        elif not holds_out:
+            validation = test = known[:0]
         else:
             validation, test = (known[index] for index in stratified_pair(labels[known], seed, sizes))
         rest = np.setdiff1d(known, np.concatenate([validation, test]))

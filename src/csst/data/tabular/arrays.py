@@ -40,7 +40,7 @@ class Arrays:
     validation: float = 0.2
     label: str = "label"
 
-    def load_rows(self) -> RowTask:
+    def load_rows(self, seed: int) -> RowTask:
         """The rows of the file; no validation set is cut from them."""
         arrays, facts = self._read()
         return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=facts)

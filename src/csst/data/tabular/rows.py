@@ -36,6 +36,14 @@ def as_examples(rows: Any) -> Examples:
     return SparseRows(rows) if is_sparse(rows) else torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
 
 
+def as_rows(inputs: Any) -> Any:
+    """Examples as rows of numbers, (N, D); sparse matrices and arrays as they are."""
+    if isinstance(inputs, np.ndarray) or is_sparse(inputs):
+        return inputs
+    values = inputs[torch.arange(len(inputs))]
+    return np.asarray(values, dtype=np.float32).reshape(len(inputs), -1)
+
+
 @dataclass(frozen=True)
 class RowParts:
     """Rows of numbers with classes 0 .. K-1.

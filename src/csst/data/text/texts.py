@@ -78,7 +78,7 @@ class TextFile:
     validation: float = 0.2
     views: TextViews = field(default_factory=TextViews)
 
-    def load_rows(self) -> RowTask:
+    def load_rows(self, seed: int) -> RowTask:
         """The texts of the files; no validation set is cut from them."""
         names, labeled, unlabeled = self._read_training()
         validation = self._read_held_out(self.validation_path, "validation", names)
@@ -87,7 +87,7 @@ class TextFile:
         return RowTask(name, names, labeled, unlabeled, validation, test, "text", split_hash)
 
     def load(self, seed: int) -> Task:
-        rows = self.load_rows()
+        rows = self.load_rows(seed)
         if rows.validation is None:
             out = hold_out(rows.labeled.labels.numpy(), self.validation, seed, rows.class_names)
             kept = np.setdiff1d(np.arange(len(rows.labeled)), out)

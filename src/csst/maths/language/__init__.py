@@ -37,9 +37,19 @@ def objective(
 ) -> Objective:
     """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` as it is.
 
-    class_names and groups may be given now or later, with `.bind`. metric_prior: under which class prior the gain
-    is derived, None for the default (see `docs/explanation/choices.md`). epsilon: how far the rates are smoothed
-    before differentiating. floor: the smallest multiplier of a worst case, as a fraction of uniform.
+        csst.objective("max mean(recall) s.t. coverage >= 0.95/K")        # paper, Sec. 2.1, Eq. 4 [eq:cov-const-obj]
+
+    Args:
+        text: what is read; docs/reference/language.md is the grammar.
+        class_names: to which names in the sentence refer, K of them; may also come later, with `.bind`.
+        groups: names of groups, and the classes of each by index or name; may also come later.
+        metric_prior: the class prior under which the gain is derived, "train" or "evaluation"; None takes the default
+            (docs/explanation/choices.md).
+        epsilon: how far the rates are smoothed before differentiating.
+        floor: the smallest multiplier of a worst case, as a fraction of uniform.
+
+    Returns:
+        The objective, bound to the class names if there are any.
     """
     if isinstance(text, Sentence):
         return replace(text, binding=text.binding.extended(None, class_names, groups))

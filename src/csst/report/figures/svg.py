@@ -81,15 +81,21 @@ def draw(
     import matplotlib.style
     from matplotlib.figure import Figure
 
-    out = io.StringIO()
     style = as_file(files(__package__) / "figures.mplstyle")
     with style as path, matplotlib.style.context(path), warnings.catch_warnings():
         # the browser's fonts write the words, so what matplotlib's own font lacks does not matter
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*missing")
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure)
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return Drawing(out.getvalue(), shorten(alt, 600), caption, tuple(legend), width > WIDTH)
+        svg = write_svg(figure)
+    return Drawing(svg, shorten(alt, 600), caption, tuple(legend), width > WIDTH)
+
+
+def write_svg(figure: Any) -> str:
+    """A painted matplotlib figure as SVG."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    return out.getvalue()
 
 
 def clean_svg(svg: str, alt: str, prefix: str) -> str:
