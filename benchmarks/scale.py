@@ -1,10 +1,10 @@
-"""Time and memory of fit by rows and by classes: python benchmarks/scale.py [--cases NAME ...]
+"""Time and memory of fit by rows, classes and columns: python benchmarks/scale.py [--cases NAME ...]
 
-Rows of float32. The default learner: 10 classes with 3,000 labels in all and more and more unlabeled rows;
-1,000 classes with 20 labels each; and 10,000 rows of 400 columns. `learner="propagation"`, whose graph holds up to 200,000 rows: 10 classes with
-500 labels. Each case is fitted in a process of its own. The memory is the highest resident size during fit beyond that
-just before it, after a tiny fit has loaded all libraries. Every measured line is kept in results/scale.jsonl and never
-computed again. Writes results/scale.md.
+Rows of float32. The default learner: 10 classes with 3,000 labels in all and more and more unlabeled rows; 1,000
+classes with 20 labels each; and 10,000 rows of 400 columns. `learner="propagation"`, whose graph holds up to 200,000
+rows: 10 classes with 500 labels. Each case is fitted in a process of its own. The memory is the highest resident size
+during fit beyond that just before it, after a tiny fit has loaded all libraries. Every measured line is kept in
+results/scale.jsonl and never computed again. Writes results/scale.md.
 """
 
 from __future__ import annotations
