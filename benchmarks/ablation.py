@@ -9,17 +9,15 @@ is kept in benchmarks/results/ablation.jsonl. Writes results/ablation.md.
 from __future__ import annotations
 
 import argparse
-import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from few_label_sets import CACHE, Split, load
+from few_label_sets import Split
+from lines import Line, Log
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
-from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
+from versus import compute_error, format_mean, format_table, load_split
 
 from csst.data.tabular.tables import statistics
 from csst.learners.portfolio import FOLDS, Labeled, _average, _score, drop_worse
@@ -42,21 +40,21 @@ def measure(split: Split, seed: int) -> dict[str, float]:
     problem = Problem(table, rows[1], len(rows[1]), len(labels), split.classes)
     labeled, deal, prior = Labeled(rows[0], labels), deal_folds(labels, FOLDS, seed), split.prior
     scored = {
-        name: [_score(one, labeled, None, deal, prior, seed) for one in make_variants(name, problem)]
+        name: [_score(variant, labeled, None, deal, prior, seed) for variant in make_variants(name, problem)]
         for name in default_members(problem)
     }
     new: dict[int, list[np.ndarray]] = {}
     for variants in scored.values():
-        for one in variants:
-            model = one.learner.fit(rows[0], labels, None, seed)
-            new[id(one)] = [one.calibration.apply(model.log_probs(part) - np.log(prior)) for part in rows[1:]]
+        for each in variants:
+            model = each.learner.fit(rows[0], labels, None, seed)
+            new[id(each)] = [each.calibration.apply(model.log_probs(part) - np.log(prior)) for part in rows[1:]]
 
     def put_together(names: list[str], averages: bool = True, unlabeled: bool = True, rule: bool = True) -> float:
-        best = {name: [min(scored[name], key=lambda one: one.losses.mean())] for name in names}
+        best = {name: [min(scored[name], key=lambda each: each.losses.mean())] for name in names}
         groups, _ = drop_worse([_average(scored[name] if averages else best[name], labels) for name in names])
         known = np.mean([group.calibrated for group in groups], axis=0)
         parts = [
-            np.mean([np.mean([new[id(one)][at] for one in group.variants], axis=0) for group in groups], axis=0)
+            np.mean([np.mean([new[id(each)][at] for each in group.variants], axis=0) for group in groups], axis=0)
             for at in (0, 1)
         ]
         probs = [np.exp(log_softmax(scores + np.log(prior), axis=1)) for scores in (known, *parts)]
@@ -69,12 +67,14 @@ def measure(split: Split, seed: int) -> dict[str, float]:
         return min(float((predicted[split.y_test == k] == k).mean()) for k in range(split.classes))
 
     everyone = list(scored)
-    without = {f"without {name}": put_together([one for one in everyone if one != name]) for name in everyone}
+    without = {f"without {name}": put_together([each for each in everyone if each != name]) for name in everyone}
     return {
         "the default": put_together(everyone),
         **without,
         "best variants instead of means": put_together(everyone, averages=False),
-        "rule without unlabeled rows": put_together([one for one in everyone if one != "propagation"], unlabeled=False),
+        "rule without unlabeled rows": put_together(
+            [each for each in everyone if each != "propagation"], unlabeled=False
+        ),
         "without the rule": put_together(everyone, rule=False),
     }
 
@@ -105,20 +105,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     options = parser.parse_args()
-    file = RESULTS / "ablation.jsonl"
-    lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        for seed in range(options.start, options.start + options.seeds):
-            for name in SETS:
-                if any((line["set"], line["seed"]) == (name, seed) for line in lines):
-                    continue
-                split = load(name, seed, options.data_dir, BUDGETS["small"][name], PLANS[name], CACHE)
-                lines.append({"set": name, "seed": seed, "lowest": measure(split, seed)})
-                print(lines[-1], flush=True)
-                with file.open("a") as out:
-                    out.write(json.dumps(lines[-1]) + "\n")
+    seeds = range(options.start, options.start + options.seeds)
+    cells = [{"set": name, "seed": seed} for seed in seeds for name in SETS]
+
+    def measure_cell(cell: Line) -> Line:
+        return {"lowest": measure(load_split(cell["set"], "small", cell["seed"], options.data_dir), cell["seed"])}
+
+    lines = Log(RESULTS / "ablation.jsonl", ("set", "seed")).measure(cells, measure_cell)
     (RESULTS / "ablation.md").write_text(write_report(lines))
 
 

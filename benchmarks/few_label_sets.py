@@ -39,6 +39,21 @@ PLANS = {
     "cifar10_features": Plan(500, 2000, 100, 100, 500),
     "imdb": Plan(90, 1000, 10, 100, 500),
 }
+#: sets on which nothing was chosen (unseen.py)
+UNSEEN = {
+    "iris": Plan(8, 20, 3, 0, 15),
+    "diabetes": Plan(20, 70, 5, 0, 60),
+    "digits_halves": Plan(20, 300, 5, 0, 200),
+    "moons": Plan(20, 600, 5, 0, 500),
+    "circles": Plan(20, 600, 5, 0, 500),
+    "hastie": Plan(20, 600, 5, 0, 500),
+    "table_2": Plan(20, 600, 10, 0, 500),
+    "pullover_coat": Plan(20, 600, 5, 100, 500),
+    "automobile_truck": Plan(20, 300, 10, 0, 500),
+    "table_4": Plan(20, 500, 10, 0, 400),
+    "blobs": Plan(20, 400, 10, 0, 300),
+    "table_7": Plan(25, 400, 10, 0, 300),
+}
 #: of IMDb: train and test texts per class that are embedded, tokens of each, texts at a time
 TRAIN_TEXTS, TEST_TEXTS, TOKENS, BATCH = 1500, 1000, 128, 32
 #: where embeddings are stored unless another folder is named
@@ -114,11 +129,58 @@ def embed_imdb(data_dir: Path, cache: Path) -> Path:
     return file
 
 
+def take_classes(parts: tuple[np.ndarray | None, ...], classes: tuple[int, ...]) -> tuple[np.ndarray | None, ...]:
+    """Only the rows of some classes, which become 0, 1, ... in this order."""
+    taken: list[np.ndarray | None] = []
+    for x, y in zip(parts[::2], parts[1::2], strict=True):
+        if x is None or y is None:
+            taken += [None, None]
+            continue
+        rows = np.flatnonzero(np.isin(y, classes))
+        taken += [x[rows], np.array([classes.index(label) for label in y[rows]])]
+    return tuple(taken)
+
+
+def read_unseen(name: str, data_dir: Path | None, cache: Path) -> tuple[np.ndarray | None, ...]:
+    """A set of `UNSEEN`."""
+    from sklearn import datasets
+
+    if name in ("pullover_coat", "automobile_truck"):
+        whole, classes = {"pullover_coat": ("fashion", (2, 4)), "automobile_truck": ("cifar10_features", (1, 9))}[name]
+        return take_classes(read(whole, data_dir, cache), classes)
+    if name == "digits_halves":
+        x, y = datasets.load_digits(return_X_y=True)
+        return x, (y >= 5).astype(int), None, None
+    if name == "diabetes":
+        x, y = datasets.load_diabetes(return_X_y=True)
+        return x, (y > np.median(y)).astype(int), None, None
+    make = {
+        "iris": lambda: datasets.load_iris(return_X_y=True),
+        "moons": lambda: datasets.make_moons(4000, noise=0.3, random_state=1),
+        "circles": lambda: datasets.make_circles(4000, noise=0.15, factor=0.5, random_state=1),
+        "hastie": lambda: datasets.make_hastie_10_2(6000, random_state=1),
+        "blobs": lambda: datasets.make_blobs(6000, 3, centers=5, cluster_std=[2, 3, 4, 2, 3], random_state=1),
+        "table_2": lambda: datasets.make_classification(
+            6000, 50, n_informative=8, n_clusters_per_class=3, class_sep=1.5, random_state=1
+        ),
+        "table_4": lambda: datasets.make_classification(
+            8000, 15, n_informative=6, n_classes=4, n_clusters_per_class=2, class_sep=1.5, random_state=1
+        ),
+        "table_7": lambda: datasets.make_classification(
+            9000, 25, n_informative=12, n_classes=7, n_clusters_per_class=1, class_sep=1.2, random_state=1
+        ),
+    }
+    x, y = make[name]()
+    return x, np.maximum(y, 0).astype(int), None, None
+
+
 @lru_cache(maxsize=2)
 def read(
     name: str, data_dir: Path | None, cache: Path = CACHE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """x, y and, where the set has them, test rows of its own."""
+    if name in UNSEEN:
+        return read_unseen(name, data_dir, cache)  # type: ignore[return-value]
     if name == "digits":
         from sklearn.datasets import load_digits
 
@@ -200,7 +262,7 @@ def load(
     index = {k: v if k == "validation" else rng.permutation(v) for k, v in index.items()}
     xs = {k: (x_held if k in ("validation", "test") and x_held is not None else x)[v] for k, v in index.items()}
     ys = {k: (y_held if k in ("validation", "test") and y_held is not None else y)[v] for k, v in index.items()}
-    if name == "fashion":
+    if name in ("fashion", "pullover_coat"):
         from sklearn.decomposition import PCA
 
         pca = PCA(64, random_state=0).fit(np.vstack([xs["labeled"], xs["unlabeled"]]) / 255)

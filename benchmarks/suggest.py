@@ -9,15 +9,12 @@ computed again. Writes results/suggest.md.
 from __future__ import annotations
 
 import argparse
-import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from few_label_sets import CACHE, load
-from threadpoolctl import threadpool_limits
+from lines import Log
 from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
 
 from csst import CSSTClassifier
@@ -47,8 +44,6 @@ def measure(name: str, seed: int, data_dir: Path | None) -> dict[str, Any]:
     # The split itself is drawn by default_rng(seed): draws of their own, or they have to do with its order.
     drawn = [np.random.default_rng([seed, k]).permutation(len(split.x_unlabeled))[:BOUGHT] for k in range(DRAWS)]
     return {
-        "set": name,
-        "seed": seed,
         "before": find_lowest(first),
         "random": float(np.mean([find_lowest(fit(rows)) for rows in drawn])),
         "suggested": find_lowest(fit(suggested)),
@@ -78,19 +73,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     options = parser.parse_args()
-    file = RESULTS / "suggest.jsonl"
-    lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        for seed in range(options.start, options.start + options.seeds):
-            for name in SETS:
-                if any((line["set"], line["seed"]) == (name, seed) for line in lines):
-                    continue
-                lines.append(measure(name, seed, options.data_dir))
-                print(lines[-1], flush=True)
-                with file.open("a") as out:
-                    out.write(json.dumps(lines[-1]) + "\n")
+    seeds = range(options.start, options.start + options.seeds)
+    cells = [{"set": name, "seed": seed} for seed in seeds for name in SETS]
+    log = Log(RESULTS / "suggest.jsonl", ("set", "seed"))
+    lines = log.measure(cells, lambda cell: measure(cell["set"], cell["seed"], options.data_dir))
     (RESULTS / "suggest.md").write_text(write_report(lines))
 
 

@@ -11,19 +11,18 @@ that a run that was stopped is useful and can be continued. Writes benchmarks/re
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from few_label_sets import CACHE, Plan, Split, load
-from threadpoolctl import threadpool_limits
+from lines import Line, Log
 
 from csst import CSSTClassifier, PostHocClassifier
 
@@ -77,8 +76,15 @@ MOST_ROWS = 20_000
 HELD_OUT = 5
 WANTED, WISHED, ALLOWED, MOST_SECONDS = 0.03, 0.05, 0.01, 10.0
 RESULTS = Path(__file__).parent / "results"
+#: what else is measured, in pages of their own
+PAGES = {
+    "ablation.md": "what each part gives",
+    "unseen.md": "sets on which nothing was chosen",
+    "sentences.md": "two more sentences",
+}
 
-Line = dict[str, Any]
+#: what a measured line is of
+KEYS = ("set", "budget", "seed", "method")
 
 
 # Methods: each is fitted on a split and returns what predicts.
@@ -191,7 +197,7 @@ def describe_members(portfolio: Any) -> Line:
 
 
 def measure_cell(cell: Line, split: Split) -> Line:
-    """The cell with recalls on test and the processor seconds of the fit, or with the error."""
+    """Recalls on test and the processor seconds of the fit, or the error."""
     labels = np.bincount(split.y_labeled, minlength=split.classes)
     if labels.min() < 2:
         raise SystemExit(f"{cell['set']}, {cell['budget']}: a class has fewer than 2 labels")
@@ -203,9 +209,9 @@ def measure_cell(cell: Line, split: Split) -> Line:
             seconds = time.process_time() - begin
             predicted = model.predict(split.x_test)
     except Exception as error:
-        return cell | {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
     recalls = [float((predicted[split.y_test == c] == c).mean()) for c in range(split.classes)]
-    return cell | {
+    return {
         "min": min(recalls),
         "mean": float(np.mean(recalls)),
         "seconds": round(seconds, 3),
@@ -213,28 +219,6 @@ def measure_cell(cell: Line, split: Split) -> Line:
         "recalls": [round(r, 4) for r in recalls],
         "labels": labels.tolist(),
     }
-
-
-class Log:
-    """The measured lines, by what they are of; a line once written is never measured again."""
-
-    def __init__(self, file: Path) -> None:
-        self.file, self.lines = file, {}
-        if file.exists():
-            read = [json.loads(text) for text in file.read_text().splitlines()]
-            self.lines: dict[tuple, Line] = {self.identify(line): line for line in read}
-
-    @staticmethod
-    def identify(line: Line) -> tuple:
-        return tuple(line[k] for k in ("set", "budget", "seed", "method"))
-
-    def __contains__(self, line: Line) -> bool:
-        return self.identify(line) in self.lines
-
-    def add(self, line: Line) -> None:
-        self.lines[self.identify(line)] = line
-        with self.file.open("a") as out:
-            out.write(json.dumps(line) + "\n")
 
 
 def list_cells(seeds: int, sets: Iterable[str]) -> Iterator[Line]:
@@ -247,18 +231,9 @@ def list_cells(seeds: int, sets: Iterable[str]) -> Iterator[Line]:
                         yield {"set": name, "budget": budget, "seed": seed, "method": method}
 
 
-def measure_cells(log: Log, cells: Iterable[Line], data_dir: Path, cache: Path) -> None:
-    at, split = None, None
-    for cell in cells:
-        if cell in log:
-            continue
-        name, budget, seed = where = cell["set"], cell["budget"], cell["seed"]
-        if where != at:
-            at, split = where, load(name, seed, data_dir, BUDGETS[budget][name], PLANS[name], cache)
-        assert split is not None
-        line = measure_cell(cell, split)
-        log.add(line)
-        print(*where, cell["method"], line.get("error") or f"{line['min']:.3f} {line['seconds']:.1f} s", flush=True)
+@lru_cache(maxsize=1)
+def load_split(name: str, budget: str, seed: int, data_dir: Path | None, cache: Path = CACHE) -> Split:
+    return load(name, seed, data_dir, BUDGETS[budget][name], PLANS[name], cache)
 
 
 # The report.
@@ -340,7 +315,8 @@ class Report:
         for method in METHODS:
             row = [f"**{method}**" if method == OURS else method]
             for name in self.sets:
-                lines = self.select(set=name, budget=budget, method=method)
+                complete = self.list_complete(name)
+                lines = [x for x in self.select(set=name, budget=budget, method=method) if x["seed"] in complete]
                 shown = format_mean(line["min"] for line in lines)
                 row.append(f"{shown} ({np.mean([line['mean'] for line in lines]):.3f})" if lines else "–")
             seconds = [line["seconds"] for line in self.select(budget=budget, method=method)]
@@ -437,6 +413,9 @@ class Report:
             "## Targets",
             self.judge_targets(),
         ]
+        more = [f"- [{title}]({name})" for name, title in PAGES.items() if (RESULTS / name).exists()]
+        if more:
+            parts += ["## More", "\n".join(more)]
         if failed:
             parts += ["## Failed", "\n".join(f"- {one}" for one in failed)]
         return "\n\n".join(parts) + "\n"
@@ -454,12 +433,16 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(PLANS))
     parser.add_argument("--report", action="store_true", help="only write the report of what is measured")
     options = parser.parse_args()
-    log = Log(RESULTS / "versus.jsonl")
-    if not options.report:
-        torch.set_num_threads(1)
-        with threadpool_limits(1):
-            measure_cells(log, list_cells(options.seeds, options.sets.split(",")), options.data_dir, options.cache)
-    (RESULTS / "versus.md").write_text(Report(list(log.lines.values())).write())
+    log = Log(RESULTS / "versus.jsonl", KEYS)
+    cells = [] if options.report else list_cells(options.seeds, options.sets.split(","))
+
+    def measure(cell: Line) -> Line:
+        return measure_cell(
+            cell, load_split(cell["set"], cell["budget"], cell["seed"], options.data_dir, options.cache)
+        )
+
+    lines = log.measure(cells, measure)
+    (RESULTS / "versus.md").write_text(Report(lines).write())
 
 
 if __name__ == "__main__":
