@@ -26,12 +26,13 @@ from csst.learners.network import Network
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
 from csst.rules import fit_evidence
-from csst.rules.fit import read_deployment_prior
+from csst.rules.deployment import read_deployment_prior, refuse_contradiction
 from csst.runs.results import Outputs
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
 from csst.training.measuring import estimate_from_logits
+from csst.training.reach import ReachCheck
 from csst.training.records import Record
 from csst.training.trainer import Trainer
 
@@ -84,11 +85,13 @@ def fit(
         raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
     threads, history = torch.get_num_threads(), []
     try:
-        runner = learner.start(task, objective, seed)
+        runner = start(task, learner, objective, seed, deployment_prior)
         if state is not None:
             resume(runner, state)
+        reach = ReachCheck(runner)
         for record in runner.run():
             history.append(record.as_dict())
+            reach.warn_once(record.step)
             if on_record is not None:
                 on_record(runner, record)
         last = runner.last_weights() if fits_rule else None
@@ -97,6 +100,15 @@ def fit(
         torch.set_num_threads(threads)  # a network may have been asked to use fewer
     assert fitted.details is not None
     return replace(fitted, details=replace(fitted.details, history=history, state=runner.state_dict()))
+
+
+def start(
+    task: Task, learner: Network, objective: Objective | str, seed: int, deployment_prior: Any
+) -> Generations | CrossFit:
+    """The training of a network before its first step; raises if no classifier could meet the constraints."""
+    judged = task.labeled if learner.folds else task.validation
+    refuse_contradiction(objective, task.labeled.labels, judged.labels, task.class_names, deployment_prior)
+    return learner.start(task, objective, seed)
 
 
 def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:

@@ -97,7 +97,7 @@ class Dual:
         steps_per_update: optimizer steps between two multiplier updates.
         step_size: the dual step (the paper's omega) at the start.
         schedule: constant, or linear or cosine decay of the step size to 0.
-        initial: uniform (1/size, Algorithm 1), prior (start as accuracy does, G = I), zero (constraints start at 0).
+        initial: uniform (classes weigh alike), prior (start as accuracy does, G = I), zero (constraints start at 0).
         metric_prior: prior under which the gain is derived; default: the objective's own.
         rates: what the multipliers follow: validation (confusion counts, the paper's way) or pooled (counts together
             with unlabeled rows by their calibrated posterior, for few validation labels; at most 2,000 unlabeled rows,

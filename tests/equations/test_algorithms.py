@@ -73,14 +73,18 @@ def test_algorithm_2(K, seed, omega):
 
 @pytest.mark.parametrize(("K", "seed"), LARGER)
 def test_head_tail_algorithms(K, seed):
-    """Algorithms worst-case and coverage for Eqs. min-HT-recall-obj and HT-cov-const-obj: one multiplier per group."""
+    """Algorithms worst-case and coverage for Eqs. min-HT-recall-obj and HT-cov-const-obj: one multiplier per group.
+
+    lambda^0 weighs every class alike, so that the first gain is that of mean recall.
+    """
     case = ref.instance(K, seed)
     groups = ref.head_and_tail(case.pi)
     recall, coverage = (
         csst.Multipliers(csst.objective(name), tensor(case.pi), step_size=0.25)
         for name in ("min-ht-recall", "mean-recall-ht-coverage")
     )
-    lam, price = [0.5, 0.5], [1 / K, 1 / K]
+    lam, price = [len(group) / K for group in groups], [1 / K, 1 / K]
+    close(recall.gain.matrix, ref.gain_mean_recall(case.pi))
     for c, C in validation(case):
         close(recall.value, lam)
         close(coverage.value, price)
@@ -133,7 +137,7 @@ def test_simplex_floor(K):
 
 @pytest.mark.parametrize("K", ref.SIZES)
 def test_initial_multipliers(K):
-    """lambda^0 of both algorithms: uniform on the simplex, 1/K or 0 for lambda >= 0, or the training shares."""
+    """lambda^0 of both algorithms: classes alike on the simplex, 1/K or 0 for lambda >= 0, or the training shares."""
     case = ref.instance(K, 5)
     head, tail = ref.head_and_tail(case.pi)
     pi = tensor(case.pi)
@@ -144,6 +148,13 @@ def test_initial_multipliers(K):
     close(csst.Multipliers(csst.objective("min-recall"), pi, initial="prior").gain.matrix, torch.eye(K).tolist())
     shares = [sum(case.pi[i] for i in group) for group in (head, tail)]
     close(csst.Multipliers(csst.objective("min-ht-recall"), pi, initial="prior").value, shares)
+    sizes = [len(head) / K, len(tail) / K]
+    for initial in ("uniform", "zero"):
+        close(csst.Multipliers(csst.objective("min-ht-recall"), pi, initial=initial).value, sizes)
+    mixed = csst.objective("max min(recall) + min(recall[head], recall[tail]) s.t. accuracy >= 0.1")
+    close(csst.Multipliers(mixed, pi).value, [1 / K] * K + sizes + [1 / K])
+    alike = csst.objective("max min(each(recall, head))")
+    assert csst.Multipliers(alike, pi).value.tolist() == [1 / len(head)] * len(head)
     given = ref.random_distribution(case.rng, K)
     close(csst.Multipliers(csst.objective("min-recall"), pi, initial=given).value, given)
     close(NonNegative(0.3).start(2, K), [0.3, 0.3])

@@ -40,7 +40,7 @@ def test_multipliers_come_in_the_order_written():
     assert read.labels[5:] == ("coverage[0] <= 0.5", "coverage[1] <= 0.5", "coverage[2] <= 0.5", "recall[1] >= 0.25")
     assert read.domain == Product(((Simplex(), 2), (Simplex(), 3), (NonNegative(), None)))
     start = csst.Multipliers(read, PRIOR).value
-    torch.testing.assert_close(start, torch.tensor([1 / 2] * 2 + [1 / 3] * 7, dtype=torch.float64))
+    torch.testing.assert_close(start, torch.tensor([2 / 3] + [1 / 3] * 8, dtype=torch.float64))
 
 
 def test_labels_use_class_names():

@@ -19,7 +19,8 @@ from csst.maths.ranking import score_on
 from csst.rules import fit as fitting
 from csst.rules import fit_rule
 from csst.rules.candidates import Candidate
-from csst.rules.fit import Judged, bind, choose, compare, fit_evidence, read_deployment_prior
+from csst.rules.deployment import read_deployment_prior
+from csst.rules.fit import Judged, bind, choose, compare, fit_evidence
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import count_labels, decide_rates

@@ -40,6 +40,8 @@ def changed(at, value):
         (X, np.random.default_rng(0).normal(size=90), "Unknown label type"),
         (X, np.stack([PART, PART], 1), "1d array"),
         (X, ["a" if at % 2 else 1 for at in range(90)], "y mixes texts with other types"),
+        (X, np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")[Y % 2], "found datetime64.*: make them t"),
+        (X, np.fromiter([("a", int(k)) for k in Y], dtype=object, count=90), "number or a truth value; found tuple"),
         (X.astype(str), PART, ""),
         (np.array([["a"] * 6] * 90), PART, "could not convert"),
     ],
@@ -114,6 +116,32 @@ def test_a_class_with_one_label_is_fine_with_a_validation_set_of_its_own():
     assert fitted.labeled_counts_ == [15, 15, 1]
     with pytest.raises(csst.InputError, match="every class needs 2; class '2' has 1"):
         quick(validation=None).fit(X[:45], labels[:45])
+
+
+def test_integers_with_missing_ones_stay_integers():
+    pd = pytest.importorskip("pandas")
+    labels = pd.Series([None if mark == -1 else int(k) for k, mark in zip(Y, PART, strict=True)], dtype="Int64")
+    fitted = csst.CSSTClassifier(learner="linear").fit(X, labels)
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    assert fitted.classes_.dtype.kind == "i"
+    assert sum(fitted.labeled_counts_) == (PART != -1).sum()
+
+
+def test_a_class_named_like_a_mark_is_noted():
+    names = np.array(["cat", "dog", "nan"])[Y]
+    with pytest.warns(UserWarning, match="the text 'nan' in y is taken for the name of a class"):
+        fitted = csst.CSSTClassifier(learner="linear").fit(X, names)
+    assert "the text 'nan'" in fitted.summary()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert csst.CSSTClassifier(learner="linear").fit(X, np.array(["-1", "0", "1"])[Y]).notes_ == []
+
+
+def test_the_unit_of_a_column_does_not_matter():
+    """Numbers may be tiny; only what does not vary beside its mean is constant."""
+    rows = X * np.float32(1e-20)
+    learned = [csst.CSSTClassifier(learner="linear").fit(part, PART).predict_proba(part) for part in (X, rows)]
+    np.testing.assert_allclose(*learned, atol=1e-3)
 
 
 def test_no_unlabeled_rows():

@@ -100,6 +100,22 @@ def test_missing_numbers_become_the_median_and_say_so():
     np.testing.assert_array_equal(frame["a"].isna(), np.arange(90) % 5 == 0)  # the user's frame is left alone
 
 
+def test_missing_numbers_of_columns_without_names_and_what_the_card_says_of_them(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = blobs(90)
+    frame = pandas.DataFrame(X.astype(np.float64))
+    frame.iloc[::5, 1] = np.nan
+    fitted = CSSTClassifier(learner="linear").fit(frame, hidden(y))
+    assert fitted.columns_.names == ("0", "1", "2", "3", "4", "5", "1 is missing")
+    median = float(np.nanmedian(frame[1]))
+    rows = np.hstack([frame.fillna(median).to_numpy(), frame[[1]].isna().to_numpy()])
+    np.testing.assert_allclose(fitted.predict_proba(frame), fitted.fit_.predict_proba(rows.astype(np.float32)))
+    card = fitted.export(tmp_path / "a.safetensors", to="safetensors")[1].read_text(encoding="utf-8")
+    assert f'a missing number of "1" is replaced by {median:.9g}' in card
+    fitted.fit(X, hidden(y))  # an array has no missing numbers
+    assert fitted.predict(frame.fillna(0)).shape == (90,)
+
+
 def test_missing_numbers_of_other_kinds_of_columns():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(

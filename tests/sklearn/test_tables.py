@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +59,7 @@ def test_frames_are_checked():
     with pytest.raises(csst.InputError, match="'size' of X held numbers in training"):
         fitted.predict(frame.assign(size="big"))
     pd = pytest.importorskip("pandas")
-    with pytest.raises(csst.InputError, match="'day' must hold numbers or categories"):
+    with pytest.raises(csst.InputError, match=r"'day' must hold numbers or categories"):
         quick().fit(frame.assign(day=pd.Timestamp("2020-01-01")), y)
     with pytest.raises(csst.InputError, match="has 1200 categories, more than 1000"):
         learn_columns(pd.DataFrame({"name": [f"n{i}" for i in range(1200)]}))
@@ -76,6 +79,42 @@ def test_missing_categories_are_a_category_and_missing_numbers_are_refused():
     assert learn_columns(numbers).categories == {}
     with pytest.raises(csst.InputError, match="NaN"):
         encode(numbers, learn_columns(numbers))
+
+
+def test_numbers_that_were_declared_categories_are_categories():
+    pd = pytest.importorskip("pandas")
+    codes = pd.Categorical([30, 4, None, 30], categories=[4, 30, 5])
+    columns = learn_columns(pd.DataFrame({"code": codes, "size": [1, 2, 3, 4]}))
+    assert set(columns.categories) == {0}
+    assert set(columns.categories[0]) == {None, 4, 30}
+    encoded = encode(pd.DataFrame({"code": [4, 30, 5], "size": [1, 2, 3]}), columns)[:, 0].tolist()
+    assert encoded == [columns.categories[0].index(4), columns.categories[0].index(30), -1]
+
+
+def test_numbers_in_a_column_of_objects_are_numbers():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "price": pd.Series([Decimal("1.5"), None, Decimal("2")], dtype=object),
+            "count": pd.Series([np.int64(3), np.float32(4), 5], dtype=object),
+        }
+    )
+    assert learn_columns(frame).categories == {}
+    assert encode(frame.iloc[[0, 2]], learn_columns(frame)).tolist() == [[1.5, 3], [2, 5]]
+
+
+@pytest.mark.parametrize("value", [date(2020, 1, 2), timedelta(1), datetime(2020, 1, 2, tzinfo=timezone.utc)])
+def test_dates_in_a_column_of_objects_are_refused(value):
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(csst.InputError, match=r"'day' must hold numbers or categories; found .*: convert it first"):
+        learn_columns(pd.DataFrame({"day": pd.Series([value, None], dtype=object)}))
+
+
+def test_columns_with_the_same_name_are_refused():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.zeros((4, 3)), columns=["a", "b", "a"])
+    with pytest.raises(csst.InputError, match=r"different names; found \['a'\] more than once"):
+        csst.CSSTClassifier().fit(frame, [0, 1, 0, 1])
 
 
 def test_polars_frames():

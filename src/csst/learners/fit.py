@@ -13,7 +13,8 @@ from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
 from csst.learners.read import Problem, read_learner
 from csst.rules import FittedRule, fit_evidence
-from csst.rules.fit import bind, read_deployment_prior
+from csst.rules.deployment import read_deployment_prior, refuse_contradiction
+from csst.rules.fit import bind
 
 
 @dataclass
@@ -50,8 +51,10 @@ def fit_members(
         seed: of the folds and the learners.
         n_jobs: learners fitted at a time.
     """
+    judged = parts.labels if parts.validation is None else parts.validation[1]
+    refuse_contradiction(objective, parts.labels, judged, parts.class_names, deployment_prior)
     mean, std = statistics(parts.measured)
-    table = Rows(mean, np.where(std > 1e-12, std, 1.0), tuple(parts.sizes))
+    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
     problem = Problem(
         table,
         parts.measured,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
+from csst.maths.domains import Simplex, flatten_domain
 from csst.maths.gain import Gain, gain_matrix
 from csst.maths.objectives import MetricPrior, Objective, check_objective, payoff_of
 from csst.maths.slopes import ConstraintUnits
@@ -36,9 +37,10 @@ class Multipliers(nn.Module):
         objective: an `Objective`; `csst.objective` reads one from a sentence.
         train_prior: pi, class fractions of the training data, (K,).
         step_size: omega, how far lambda moves at an update.
-        initial: "uniform" (1/size for each worst case, 1/K for each constraint, less for a steep one), "prior" (a worst
-            case starts at the fraction of training examples behind each entry, so that recall starts at G = I), "zero"
-            (constraints start at 0), or the values themselves, (m,).
+        initial: "uniform" (in a worst case every class weighs the same, so that recall starts at the gain of mean
+            recall; 1/K for each constraint, less for a steep one), "prior" (a worst case starts at the fraction of
+            training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0), or
+            the values themselves, (m,).
         metric_prior: see `gain_matrix`.
     """
 
@@ -126,16 +128,24 @@ class Multipliers(nn.Module):
         if initial not in ("uniform", "prior", "zero"):
             raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
         value, in_worst_case = domain.start(size, start.classes) * self.units.scales, domain.simplex_mask(size)
-        if initial == "zero":
-            return torch.where(in_worst_case, value, torch.zeros_like(value))
         if initial == "prior" and in_worst_case.any():
-            # A step of size 1 from uniform along -log(prior) lands on the prior, each worst case normalized apart.
-            behind = torch.where(in_worst_case, -torch.log(self._prior_of_entries(start)), torch.zeros_like(value))
-            return domain.step(value, behind, 1.0)
-        return value
+            return self._weigh_entries(value, self._fractions_behind(start, start.prior))
+        worst_cases = [at for part, at in flatten_domain(domain, size) if isinstance(part, Simplex)]
+        if any(at.stop - at.start < start.classes for at in worst_cases):  # some entry may be of several classes
+            weights = self._fractions_behind(start, torch.full_like(start.prior, 1 / start.classes))
+            is_level = all(weights[at].unique().numel() == 1 for at in worst_cases)
+            value = value if is_level else self._weigh_entries(value, weights)
+        return torch.where(in_worst_case, value, torch.zeros_like(value)) if initial == "zero" else value
 
-    def _prior_of_entries(self, start: Confusion) -> Tensor:
-        """The training prior of the classes behind each worst case: those whose own rate R_ii moves it."""
+    def _weigh_entries(self, uniform: Tensor, weights: Tensor) -> Tensor:
+        """Each worst case in proportion to these weights (m,), constraints as they are."""
+        # A step of size 1 from uniform along -log(weight) lands on the weights, each worst case normalized apart.
+        in_worst_case = self.objective.domain.simplex_mask(len(uniform))
+        behind = torch.where(in_worst_case, -torch.log(weights), torch.zeros_like(uniform))
+        return self.objective.domain.step(uniform, behind, 1.0)
+
+    def _fractions_behind(self, start: Confusion, prior: Tensor) -> Tensor:
+        """The part of a class prior (K,) behind each entry of a worst case: of classes whose own rate R_ii moves it."""
         rates = start.smoothed(self.objective.epsilon).rates
 
         def along(block: Tensor) -> Tensor:
@@ -144,8 +154,8 @@ class Multipliers(nn.Module):
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
         behind = (moved > 1e-12 * moved.max()).to(moved)
         behind[~self.objective.domain.simplex_mask(len(moved))] = 0
-        prior = (behind / behind.sum(0).clamp(min=1)) @ start.prior
-        return prior.clamp(min=float(start.prior.min()) * 1e-3)
+        fractions = (behind / behind.sum(0).clamp(min=1)) @ prior
+        return fractions.clamp(min=float(prior.min()) * 1e-3)
 
 
 def _check_step_size(step_size: float) -> None:

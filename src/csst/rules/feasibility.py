@@ -19,18 +19,25 @@ TOLERANCE = 1e-3
 
 def note_missed(smooth: SmoothObjective, estimate: RateEstimate) -> tuple[str, ...]:
     """A sentence about constraints that the rule misses by more than a standard error, with the nearest; or none."""
+    missed = describe_missed(smooth, estimate)
+    if not missed:
+        return ()
+    return (
+        f"no rule was found that meets all constraints, {estimate.basis}: {missed}: loosen the bound, "
+        "or label more rows",
+    )
+
+
+def describe_missed(smooth: SmoothObjective, estimate: RateEstimate) -> str:
+    """The constraints that the rule misses by more than a standard error, each with the nearest; "" for none."""
     objective, c = smooth.objective, estimate.confusion
     slack = objective.slack(c).numpy()
     if not len(slack) or slack.min() >= -TOLERANCE:
-        return ()
+        return ""
     worst = smooth.constraints[int(slack.argmin())]
     if -slack.min() <= smooth.measure_errors(c.rates.numpy(), estimate.n + estimate.worth, [worst])[worst]:
-        return ()
-    missed = [f"{what}: {nearest}" for _, what, nearest in find_missed(objective, estimate)]
-    return (
-        f"no rule was found that meets all constraints, {estimate.basis}: {'; '.join(missed)}: loosen the bound, "
-        "or label more rows",
-    )
+        return ""
+    return "; ".join(f"{what}: {nearest}" for _, what, nearest in find_missed(objective, estimate))
 
 
 def describe_feasibility(

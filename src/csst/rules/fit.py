@@ -25,10 +25,11 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.candidates import Candidate, all_candidates, sharpness
+from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs, read_prior
+from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs
 from csst.statistics.expectation import estimate_intervals, expected_value
 from csst.statistics.folds import deal_folds
 from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
@@ -175,25 +176,6 @@ def fit_rule(
     prior = read_deployment_prior(deployment_prior, evidence)
     bound = bind(objective, evidence, class_names)
     return fit_evidence(evidence, bound, prior, undo, seed)
-
-
-def read_deployment_prior(prior: Any, evidence: Evidence) -> np.ndarray:
-    """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
-
-    Numbers may be a text such as "0.9, 0.1".
-    """
-    named = {"labels": evidence.fractions, "train": evidence.labeled_prior}
-    named |= {"validation": named["labels"], "labeled": named["train"]}
-    if isinstance(prior, str) and prior == "unlabeled":
-        if not evidence.has_unlabeled:
-            raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: give the fractions")
-        named["unlabeled"] = evidence.unlabeled_prior
-    if isinstance(prior, str) and "," in prior:
-        try:
-            prior = [float(part) for part in prior.split(",")]
-        except ValueError:
-            raise InputError(f"deployment_prior holds one number per class; found {prior!r}") from None
-    return read_prior(prior, "deployment_prior", named, evidence.classes)
 
 
 def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting import conclude
+from csst.fitting import conclude, start
 from csst.learners.network import Network
 from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
@@ -26,6 +26,7 @@ from csst.runs.learners import execute_learners
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, defer_signals, pending_signal
+from csst.training.reach import ReachCheck
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
 
@@ -73,17 +74,18 @@ def execute(
         trainer.load_state_dict(state["trainer"])
         spent = state["seconds"]
     engine.barrier()  # nobody writes while another still reads
+    reach = ReachCheck(trainer)
     detector = CollapseDetector(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
     if engine.is_main:
         run.rewind(trainer.updated_at)
         for known, _ in run.records():
             detector.update(known)
-    start = saved = time.perf_counter()
+    began = saved = time.perf_counter()
     saved_at = trainer.step if state is not None else -1
 
     def checkpoint() -> None:
         nonlocal saved, saved_at
-        seconds = spent + time.perf_counter() - start
+        seconds = spent + time.perf_counter() - began
         task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
         if engine.is_main:
             of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
@@ -97,6 +99,7 @@ def execute(
                     run.append(record.as_dict())
                     for note in detector.update(record.as_dict()):
                         warnings.warn(note, stacklevel=2)
+                reach.warn_once(record.step)
                 if trainer.is_complete or engine.broadcast_choice(time.perf_counter() - saved >= checkpoint_seconds):
                     checkpoint()
                 if on_record is not None and engine.is_main:
@@ -111,7 +114,7 @@ def execute(
     except Diverged as error:
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
-    seconds = spent + time.perf_counter() - start
+    seconds = spent + time.perf_counter() - began
     last = trainer.last_weights() if recipe.rule != "none" else None
     if not engine.is_main:
         engine.barrier()
@@ -206,7 +209,7 @@ def begin_training(recipe: Recipe) -> Generations:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
     learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings)
-    training = learner.start(task, recipe.bind_objective(task.class_names), recipe.seed)
+    training = start(task, learner, recipe.bind_objective(task.class_names), recipe.seed, recipe.deployment_prior)
     assert isinstance(training, Generations)
     return training
 

@@ -18,7 +18,7 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
-from csst.rules.fit import read_deployment_prior
+from csst.rules.deployment import read_deployment_prior
 from csst.runs.folder import Run
 from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence

@@ -26,7 +26,7 @@ from csst.maths.confusion import Confusion, confusion_counts
 from csst.models.table import table_network
 from csst.selftraining import method as read_method
 from csst.settings import Settings
-from csst.sklearn.inputs import describe_columns, embed, numbers_of, read_labels, split_rows
+from csst.sklearn.inputs import describe_columns, embed, note_markers, numbers_of, read_labels, split_rows
 from csst.sklearn.missing import MissingNumbers
 from csst.sklearn.parameters import (
     SETTINGS,
@@ -158,7 +158,10 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if before is not None:
             self._require_same(classes, parts.digest)
-        self.notes_: list[str] = []
+        note = note_markers(classes)
+        self.notes_: list[str] = [] if note is None else [note]
+        if note is not None:
+            warnings.warn(note, stacklevel=2)
         if is_network:
             self.fit_ = self._fit_network(parts, settings, seed, before)
             details = self.fit_.full_details
@@ -334,7 +337,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             to,
             method=self.fit_.learner_name,
             data_hash=self.data_hash_,
-            preprocessing=describe_columns(self.encoder, self.columns_),
+            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_),
             measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
             notes=[*self.notes_, *self.fit_.full_details.notes],
         )
@@ -353,17 +356,20 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
 
     def _rows(self, X: Any, reset: bool) -> Any:
+        if reset:
+            self.missing_ = MissingNumbers({}, ())
         if self.encoder is not None:
             rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
             if reset:
                 self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
             return encode(rows, self.columns_, "the embedding of X")
         if is_frame(X):
+            columns = learn_columns(X) if reset else None
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if reset:
-                self.missing_ = MissingNumbers.learn(X, learn_columns(X))
+            if columns is not None:
+                self.missing_ = MissingNumbers.learn(X, columns)
                 self.columns_ = learn_columns(self.missing_.fill(X))
-            return encode(self.missing_.fill(X) if hasattr(self, "missing_") else X, self.columns_)
+            return encode(self.missing_.fill(X), self.columns_)
         rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(None, {}, rows.shape[1])

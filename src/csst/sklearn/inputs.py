@@ -19,6 +19,10 @@ from csst.data.task import Examples
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import Function, encoder
+from csst.sklearn.missing import MissingNumbers
+
+#: texts that most often stand for a label that is not known
+MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
 
 
 def stacked(rows: Any, more: Any) -> Any:
@@ -82,6 +86,8 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     # In an array of texts, None, NaN and -1 would become texts themselves.
     of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
     labels = y.to_numpy() if hasattr(y, "to_numpy") else y
+    if "int" in str(getattr(y, "dtype", "")).lower() and np.asarray(labels).dtype.kind == "f":
+        labels, of_texts = y.to_list(), True  # integers with missing ones among them, which numpy has as floats
     values = column_or_1d(np.asarray(labels, dtype=object if of_texts else None), warn=True)
     if values.dtype.kind in "iu":
         return values, values != -1
@@ -89,12 +95,29 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
         if np.isinf(values).any():
             raise InputError("Input y contains infinity; a label is a class, or -1 or NaN for unlabeled")
         return values, ~(np.isnan(values) | (values == -1))
+    if values.dtype.kind in "mM":
+        raise InputError(f"a label is a text, a number or a truth value; found {values.dtype}: make them texts")
     if values.dtype.kind != "O":
         return values, np.ones(len(values), dtype=bool)
     known = np.array([not (is_missing(v) or (isinstance(v, int | float) and v == -1)) for v in values], dtype=bool)
+    others = [type(v).__name__ for v in values[known] if not isinstance(v, str | Real | np.bool_)]
+    if others:
+        raise InputError(f"a label is a text, a number or a truth value; found {others[0]}: make them texts")
     if len({isinstance(v, str) for v in values[known]}) > 1:
         raise InputError("y mixes texts with other types of labels: make them all texts or all numbers")
     return values, known
+
+
+def note_markers(classes: np.ndarray) -> str | None:
+    """A sentence where a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan])."""
+    texts = [name for name in classes.tolist() if isinstance(name, str)]
+    marks = [name for name in texts if name.strip().lower() in MARKS]
+    if not marks or all(name.lstrip("+-").replace(".", "", 1).isdigit() for name in texts):
+        return None
+    return (
+        f"the text {marks[0]!r} in y is taken for the name of a class: rows without a label are marked with -1, NaN or "
+        "None themselves, in a list or an array of objects"
+    )
 
 
 def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
@@ -167,7 +190,7 @@ def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     return index
 
 
-def describe_columns(encoder: Any, columns: Columns) -> str:
+def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers) -> str:
     """What has to be done to raw examples before the exported graph, in words."""
     if encoder is not None:
         return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
@@ -176,6 +199,11 @@ def describe_columns(encoder: Any, columns: Columns) -> str:
         words += f"; columns in this order: {_as_json(columns.names)}"
     for place, categories in columns.categories.items():
         words += f"; column {place} holds the place, from 0, in {_as_json(categories)}, and -1 for anything else"
+    for name in missing.flagged:
+        words += (
+            f"; a missing number of {json.dumps(name, ensure_ascii=False)} is replaced by {missing.medians[name]:.9g}, "
+            "and the column that says so is 1 there and 0 elsewhere"
+        )
     return words
 
 

@@ -69,7 +69,10 @@ def add_columns(frame: Any, columns: dict[Any, np.ndarray]) -> Any:
     """A pandas or polars frame with these columns set."""
     if not columns:
         return frame
-    if hasattr(frame, "assign"):
-        return frame.assign(**{str(name): values for name, values in columns.items()})
+    if hasattr(frame, "iloc"):
+        changed = frame.copy(deep=False)
+        for name, values in columns.items():
+            changed[name] = values
+        return changed
     series = type(frame[:, 0])
     return frame.with_columns([series(name, values) for name, values in columns.items()])

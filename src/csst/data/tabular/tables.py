@@ -7,6 +7,9 @@ model sees as none of them. Corrupting a column then means the same for both kin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,12 @@ def learn_columns(table: Any) -> Columns:
     """The columns of a frame or array; texts, booleans and categorical types are categories."""
     if is_frame(table):
         names = tuple(str(name) for name in table.columns)
-        categories = {at: _categories(column_of(table, at), names[at]) for at in range(len(names))}
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InputError(f"columns must have different names; found {repeated[:5]} more than once: rename them")
+        categories = {
+            at: _categories(column_of(table, at), names[at], is_categorical(table, at)) for at in range(len(names))
+        }
         return Columns(names, {at: known for at, known in categories.items() if known is not None}, len(names))
     return Columns(None, {}, int(table.shape[1]))
 
@@ -77,17 +85,26 @@ def column_of(frame: Any, at: int) -> np.ndarray:
     return np.asarray(column.to_numpy())
 
 
-def _categories(values: np.ndarray, name: str) -> tuple[Any, ...] | None:
-    if values.dtype.kind in "iuf":
+def is_categorical(frame: Any, at: int) -> bool:
+    """Whether a column was declared to hold categories, be they numbers."""
+    column = frame.iloc[:, at] if hasattr(frame, "iloc") else frame[:, at]
+    return str(column.dtype).startswith(("category", "Categorical", "Enum"))
+
+
+def _categories(values: np.ndarray, name: str, is_declared: bool) -> tuple[Any, ...] | None:
+    if values.dtype.kind in "iuf" and not is_declared:
         return None
-    if values.dtype.kind not in "bOUST":
+    if values.dtype.kind not in "iufbOUST":
         raise InputError(f"column {name!r} must hold numbers or categories; found {values.dtype}: convert it first")
     try:
         distinct = {_key(value) for value in values.tolist()}
     except TypeError:
         raise InputError(f"column {name!r} must hold numbers or categories; found lists or other objects") from None
-    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in distinct - {None}]
-    if values.dtype.kind == "O" and numbers and all(numbers):
+    times = [type(value).__name__ for value in distinct if isinstance(value, date | time | timedelta | np.datetime64)]
+    if times:
+        raise InputError(f"column {name!r} must hold numbers or categories; found {times[0]}: convert it first")
+    numbers = [isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in distinct - {None}]
+    if values.dtype.kind == "O" and not is_declared and numbers and all(numbers):
         return None  # numbers in a column of objects
     if len(set(map(str, distinct))) < len(distinct):
         raise InputError(f"column {name!r} mixes types, such as 1 and '1': make it all numbers or all texts")
@@ -129,7 +146,7 @@ def _finite(rows: np.ndarray, columns: Columns, what: str) -> np.ndarray:
         name = columns.names[at] if columns.names is not None else at
         raise InputError(
             f"{what} contains NaN or infinity in {int(bad.any(1).sum())} rows, the first in row {row}, column {name}: "
-            "drop or impute them"
+            "drop or impute them (numbers beyond 3.4e38 are infinite here)"
         )
     return rows
 

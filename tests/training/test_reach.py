@@ -1,0 +1,68 @@
+"""Constraints out of reach of the data are said after a quarter of the training, once, with the nearest bound."""
+
+import warnings
+
+import pytest
+import torch
+
+from csst.data import Toy
+from csst.fitting import fit
+from csst.learners.network import Network
+from csst.models import mlp
+from csst.settings import Dual, Hardware, Selection, Settings, Training
+from csst.training import reach
+
+#: the classes of the toy overlap, so that no rule has a precision and a recall of .97 in the middle
+OUT_OF_REACH = "max accuracy s.t. recall[1] >= 0.97, precision[1] >= 0.97"
+IN_REACH = "max accuracy s.t. recall[1] >= 0.5"
+
+
+def train(sentence, folds=0, steps=40):
+    torch.manual_seed(0)
+    task = Toy().load(0)
+    training = Training(steps=steps, labeled_batch=32, unlabeled_batch=32, lr=0.05, ema=0.8)
+    settings = Settings(
+        training, dual=Dual(5, schedule="linear"), selection=Selection("last"), hardware=Hardware(threads=1)
+    )
+    learner = Network(lambda: mlp(task.input_shape, task.classes), "csst", settings, folds)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = fit(task, learner, sentence, fits_rule=False)
+    return fitted, [str(w.message) for w in caught if "so far" in str(w.message)]
+
+
+@pytest.mark.parametrize("folds", [0, 2])
+def test_constraints_out_of_reach_are_said_once_and_early(folds):
+    _, notes = train(OUT_OF_REACH, folds)
+    assert len(notes) == 1
+    assert notes[0].startswith(
+        "at step 10 no decision rule on the network so far meets all constraints, estimated from"
+    )
+    assert "the nearest is 0." in notes[0]
+    assert "instead of 0.97" in notes[0]
+
+
+@pytest.mark.parametrize("sentence", [IN_REACH, "max min(recall)"])
+def test_constraints_in_reach_are_not(sentence):
+    assert train(sentence)[1] == []
+
+
+def test_asking_changes_nothing(monkeypatch):
+    asked = train(OUT_OF_REACH)[0]
+    monkeypatch.setattr(reach, "EARLY", 2.0)
+    silent, notes = train(OUT_OF_REACH)
+    assert notes == []
+    for record, other in zip(asked.details.history, silent.details.history, strict=True):
+        assert (record["multipliers"], record["labeled_loss"]) == (other["multipliers"], other["labeled_loss"])
+    for name, value in asked.details.weights.items():
+        assert torch.equal(value, silent.details.weights[name])
+
+
+def test_a_training_that_is_resumed_later_does_not_ask_again():
+    task = Toy().load(0)
+    settings = Settings(Training(steps=40, ema=0.8), hardware=Hardware(threads=1))
+    runner = Network(lambda: mlp(task.input_shape, task.classes), "csst", settings).start(task, OUT_OF_REACH, 0)
+    runner.trainer.step = 20
+    assert not reach.ReachCheck(runner).is_pending
+    runner.trainer.step = 0
+    assert reach.ReachCheck(runner).is_pending
