@@ -226,7 +226,7 @@ def test_joined_examples_are_fetched_in_the_order_asked_for():
 
 
 def test_more_generations_than_steps_are_refused(tmp_path):
-    with pytest.raises(csst.InputError, match="generations need as many steps"):
+    with pytest.raises(csst.InputError, match="generations need at least as many steps"):
         execute(recipe_of("crest", crest_generations=100), tmp_path / "run")
 
 

@@ -47,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
     metrics, recipe, journal = run.metrics(), read_recipe(args.run), run.journal()
     if not recipe.uses_network:
         raise InputError(
-            f"the run {args.run} has no network but {recipe.learner} learners: train with --learner network"
+            f"the run {args.run} was trained with {recipe.learner} learners, and this needs a network: train with "
+            "--learner network"
         )
     trainer = assemble(recipe)
     task, model = trainer.task, FittedModel.load(args.run, "selected").model
