@@ -169,7 +169,9 @@ def fit_auto(made: Recipe, task: Task) -> dict[str, Any]:
     labeled, labels = join(rows.labeled, rows.labels, rows.validation)
     inputs = InputSpec("array", (labeled.shape[1],), is_embedded=True)
     parts = replace(rows, labeled=labeled, labels=labels, validation=None)
-    fitted = fit(parts, "auto", made.objective, inputs=inputs, seed=made.seed)
+    # Test images are as balanced as those for validation, which a coverage is about.
+    balance = np.bincount(task.validation.labels, minlength=task.classes) / len(task.validation)
+    fitted = fit(parts, "auto", made.objective, deployment_prior=balance, inputs=inputs, seed=made.seed)
     cpu_seconds = time.process_time() - cpu
     details, (inputs_test, truth) = fitted.full_details, rows.test
     probs = fitted.model.probs(inputs_test)
