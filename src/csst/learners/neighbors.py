@@ -85,7 +85,7 @@ class NeighborSearch:
         places = self.cells.assign(points)
         for cell in np.unique(places):
             rows = np.flatnonzero(places == cell)
-            candidates = np.concatenate([self.members[near] for near in self.cells.nearby[cell]])
+            candidates = np.concatenate([self.members[other] for other in self.cells.nearby[cell]])
             chosen, squares[rows] = find_nearest(points[rows], self.nodes[candidates], count)
             near[rows] = candidates[chosen]
         return near, squares
