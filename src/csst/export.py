@@ -219,7 +219,7 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
         far = float((probs - decision(what.example)[0]).abs().max())
     if not far < TOLERANCE:
         path.unlink()
-        raise InputError(f"the ONNX file gave other probabilities than the model, by {far:.2g}: it was not kept")
+        raise InputError(f"the probabilities of the ONNX file differ from the model's by {far:.2g}: it was not kept")
 
 
 def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:

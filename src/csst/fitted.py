@@ -294,7 +294,7 @@ class FittedModel:
                 model.load_state_dict(stored)
             except RuntimeError as error:
                 reason = " ".join(str(error).split())[:200]
-                raise InputError(f"the weights of the run {folder} do not fit its network any more: {reason}") from None
+                raise InputError(f"the weights of the run {folder} no longer fit its network: {reason}") from None
             model.eval()
         if recipe is None:
             spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
@@ -385,7 +385,9 @@ def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Exam
     def embed(inputs: Examples) -> Examples:
         frozen: Any = encoder(recipe.encoder, kind, recipe.embedding.max_length)  # type: ignore[arg-type]
         if fingerprint not in ("", frozen.fingerprint):
-            raise InputError(f"the encoder {recipe.encoder} is another than in training: restore or train again")
+            raise InputError(
+                f"the encoder {recipe.encoder} differs from the one used in training: restore that one, or train again"
+            )
         return Embedder(frozen, recipe.embedding)(inputs, "examples")
 
     return embed

@@ -82,7 +82,7 @@ def fit(
         options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
         return fit_learners(task, learner, objective, inputs=inputs, **options)
     if not isinstance(learner, Network):
-        raise InputError(f"a task of views is for a Network; found the learner {learner!r}: give rows")
+        raise InputError(f"only a Network learns from a task of views; found the learner {learner!r}: pass rows")
     threads, history = torch.get_num_threads(), []
     try:
         runner = start(task, learner, objective, seed, deployment_prior)
@@ -119,7 +119,7 @@ def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
     except (RuntimeError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
-            f"warm_start goes on with the same network, objective and method, and these differ: {reason}"
+            f"warm_start continues with the same network, objective and method, but these differ: {reason}"
         ) from None
 
 

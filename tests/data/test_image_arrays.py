@@ -121,7 +121,7 @@ def test_rows_and_channels_are_in_cifars_order(tmp_path):
 def test_two_cifars_in_one_folder_need_a_word(tmp_path):
     cifar(tmp_path, 10)
     cifar(tmp_path, 100)
-    with pytest.raises(InputError, match="found both: say classes = 10 or classes = 100"):
+    with pytest.raises(InputError, match="found both: set classes = 10 or classes = 100"):
         ImageArrays(str(tmp_path), **SMALL).load(0)
     assert ImageArrays(str(tmp_path), classes=100, **SMALL).load(0).classes == 100
 

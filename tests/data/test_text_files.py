@@ -92,7 +92,7 @@ def test_json_lines_with_missing_keys_and_line_separators_inside_texts(tmp_path)
     [
         ("t.csv", "text,label\na,1\nb,c,2\n", r"line 3 of .*t\.csv has 3 fields, but the first line names 2 columns"),
         ("t.csv", "text,label\na\n", r"line 2 of .* has 1 fields"),
-        ("t.csv", "text,label,text\na,1,b\n", "two columns of the name 'text'"),
+        ("t.csv", "text,label,text\na,1,b\n", "two columns named 'text'"),
         ("t.csv", 'text,label\nfine,1\n"he said "hi"",2\n', r"line 3 of .*t\.csv is not CSV"),
         ("t.csv", 'text,label\n"never closed,1\n', r"line 2 of .*t\.csv is not CSV"),
         ("t.csv", b"text,label\ncaf\xe9,1\n", r"t\.csv is not UTF-8 text .*: save it as UTF-8"),

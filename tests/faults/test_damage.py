@@ -153,7 +153,7 @@ def test_an_edited_recipe_is_said_even_if_the_command_was_edited_alike(cut):
 def test_other_data_and_another_number_of_classes_are_said(cut, monkeypatch):
     state = Run(cut).load(CHECKPOINT)
     Run(cut).save(CHECKPOINT, {**state, "classes": 4})
-    with pytest.raises(csst.InputError, match="is of 4 classes, the data has 3 now"):
+    with pytest.raises(csst.InputError, match="has 4 classes, but the data now has 3"):
         execute(QUICK, cut, resume=True)
     Run(cut).save(CHECKPOINT, state)
     plain = Toy.load

@@ -204,8 +204,8 @@ def test_a_network_that_changed_after_training_is_refused(data, tmp_path, capsys
     pytest.importorskip("transformers", reason="the extra hf is not installed")
     write("new.csv", ["a lovely film"])
     for words, settings, says in (
-        (["--embedding.max_length", "16"], {"seed": 2}, "is another than in training: restore or train again"),
-        (TUNED, {"dim": 8, "hidden_dim": 16}, "do not fit its network any more"),
+        (["--embedding.max_length", "16"], {"seed": 2}, "differs from the one used in training: restore that one"),
+        (TUNED, {"dim": 8, "hidden_dim": 16}, "no longer fit its network"),
     ):
         network = save_text_model(tmp_path / "net", "distilbert")
         run = f"run{len(words)}"
@@ -335,7 +335,7 @@ def test_a_frozen_image_network(tmp_path, capsys):
     for at, image in enumerate(parts["x_test"].astype(np.uint8)[[0, -1]]):
         Image.fromarray(image).save(tmp_path / "folder" / f"{at}.png")
     assert main(["predict", "run", "folder", "-o", "out.csv"]) == 2
-    assert "give the images as an .npz file" in capsys.readouterr().err
+    assert "pass the images as an .npz file" in capsys.readouterr().err
 
 
 # ── The paper's recipes ──

@@ -1,14 +1,11 @@
-"""Here figures are drawn as users see them."""
+"""Figures as users see them, where a test looks at what is drawn."""
 
 import pytest
 
-from csst.report.figures import svg
-
-WRITE_SVG = svg.write_svg
+from tests.report.samples import draw_figures
 
 
-@pytest.fixture(autouse=True, scope="package")
-def _real_figures(_little_work):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svg, "write_svg", WRITE_SVG)
+@pytest.fixture
+def real_figures():
+    with draw_figures():
         yield

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
+
+from csst.report.figures import svg
+
+WRITE_SVG = svg.write_svg
 
 XSS = [
     "<img src=x onerror=alert(1)>",
@@ -17,6 +24,14 @@ XSS = [
     "a\"b'c&d",
     "漢字 \n é",
 ]
+
+
+@contextmanager
+def draw_figures() -> Iterator[None]:
+    """Figures are written inside; elsewhere tests only paint them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svg, "write_svg", WRITE_SVG)
+        yield
 
 
 def measured(counts: np.ndarray, bound: float | None) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from PIL import Image
 
 from csst.report import report_page
 from tests.helpers.browser import BROWSER, FLAGS
-from tests.report.samples import XSS, write_run
+from tests.report.samples import XSS, draw_figures, write_run
 
 pytestmark = [
+    pytest.mark.usefixtures("real_figures"),
     pytest.mark.browser,
     pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on this machine"),
 ]
@@ -97,7 +98,8 @@ def told(page, script, folder, width=1280, *flags):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    return report_page([write_run(tmp_path_factory.mktemp("one") / "run", XSS, posthoc=True)])
+    with draw_figures():
+        return report_page([write_run(tmp_path_factory.mktemp("one") / "run", XSS, posthoc=True)])
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])

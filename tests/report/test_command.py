@@ -35,7 +35,7 @@ def test_mistakes(tmp_path):
         main([str(tmp_path / "nothing")])
     with pytest.raises(InputError, match=r"is not a run but holds some: name them, as in csst report .*\*"):
         main([str(tmp_path / "runs")])
-    with pytest.raises(InputError, match="is named twice"):
+    with pytest.raises(InputError, match="appears twice"):
         main([str(run), str(tmp_path / "runs" / "." / "a")])
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

@@ -22,6 +22,8 @@ from csst.runs.outcomes import SeedResult
 from csst.runs.rows import Setting
 from tests.helpers.comparisons import make_line
 
+pytestmark = pytest.mark.usefixtures("real_figures")
+
 
 def words_of(drawing) -> list[str]:
     return re.findall(r">([^<>\n]+)</text>", drawing.inline(1))

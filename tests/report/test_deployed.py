@@ -37,6 +37,7 @@ def test_the_deployed_numbers_are_the_adjusted_ones_where_there_are_any():
     assert plain.deployed is plain.result
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_what_is_shown_below_the_sentence_is_of_the_deployed_model(tmp_path):
     folder = write_run(tmp_path / "run", 3, updates=0, posthoc=True)
     metrics = json.loads((folder / "metrics.json").read_text())

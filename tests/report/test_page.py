@@ -17,7 +17,7 @@ from csst.report.figures.svg import rank_colors, shorten
 from csst.report.run_tables import format_number, tabulate_differing_settings, tabulate_runs
 from csst.report.run_view import read_run, read_runs, view_run
 from csst.theory.dual import dual_diagnostics
-from tests.report.samples import XSS, confusion, measured, write_run
+from tests.report.samples import XSS, confusion, draw_figures, measured, write_run
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = ("src", "href", "xlink:href", "data", "action", "poster", "srcset")
@@ -67,7 +67,9 @@ def one(figures: list[str], word: str) -> str:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile") / "<b>run</b>"
-    return report_page([write_run(folder, XSS, posthoc=True, warnings=("<u>tau</u> is large",), method="<i>m</i>")])
+    written = write_run(folder, XSS, posthoc=True, warnings=("<u>tau</u> is large",), method="<i>m</i>")
+    with draw_figures():
+        return report_page([written])
 
 
 def test_every_figure_is_there_and_says_what_it_shows(hostile):
@@ -99,6 +101,7 @@ def test_names_of_the_user_are_text_and_nothing_else(hostile):
     assert "<i>m</i> on made-up" in read.text["h1"]
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_square_brackets_survive(tmp_path):
     folder = write_run(tmp_path / "run", ["<b>[head]", "[/]", "{{ 7 * 7 }}"], posthoc=True, warnings=("[red]x[/red]",))
     read = Read(report_page([folder]))
@@ -143,6 +146,7 @@ def test_the_same_run_gives_the_same_page(tmp_path):
     assert report_page([folder]) == report_page([folder])
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_one_run_in_words_and_numbers(tmp_path):
     folder = write_run(tmp_path / "run", 4, posthoc=True)
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -213,6 +217,7 @@ def test_the_page_says_how_surely_constraints_are_met(tmp_path):
     assert "Confidence intervals of the constraints" not in report_page([free])
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_several_runs(tmp_path):
     folders = [
         write_run(tmp_path / method, 5, method=method, skill=skill, posthoc=method == "erm")
@@ -251,6 +256,7 @@ def test_splits_that_differ_are_said(tmp_path):
     assert "different splits" not in report_page([folders[0], write_run(tmp_path / "same", 3, updates=2, seed=2)])
 
 
+@pytest.mark.usefixtures("real_figures")
 def test_many_classes_and_updates_give_a_page_of_bounded_size(tmp_path):
     page = report_page([write_run(tmp_path / "run", 1000, updates=120)])
     assert len(page) < 400_000
@@ -264,6 +270,7 @@ def test_many_classes_and_updates_give_a_page_of_bounded_size(tmp_path):
     assert "of 1,501 updates" in long
 
 
+@pytest.mark.usefixtures("real_figures")
 @pytest.mark.parametrize(("classes", "picture"), [(30, False), (31, True)])
 def test_numbers_in_the_confusion_up_to_thirty_classes(tmp_path, classes, picture):
     page = report_page([write_run(tmp_path / "run", classes, updates=0, objective="max min(recall)")])

@@ -176,14 +176,15 @@ def test_an_impossible_constraint_is_said():
     assert "loosen the bound" in found.notes[-1]
 
 
-def test_a_constraint_is_met_with_a_margin():
+@pytest.mark.parametrize(("seeds", "least"), [(4, 3), pytest.param(12, 9, marks=pytest.mark.slow)])
+def test_a_constraint_is_met_with_a_margin(seeds, least):
     """Fitted on 30 labels per class, a rule that just met its bound there missed it in every second draw."""
     goal = "max mean(recall) s.t. precision[2] >= 0.8"
     met = [
         float(toys.confusion_of(fitted(goal, n=200, m=400, seed=seed).rule.predict).precision[2]) >= 0.8
-        for seed in range(12)
+        for seed in range(seeds)
     ]
-    assert sum(met) >= 9
+    assert sum(met) >= least
 
 
 @pytest.mark.parametrize("goal", [Careful(), GOALS[17]], ids=["own", "gain"])

@@ -204,7 +204,7 @@ def test_a_run_can_be_finished_later_and_the_training_is_not_repeated(short, tmp
     assert without_time(execute(short, tmp_path / "later", resume=True)) == without_time(plain)
     for name in ("checkpoint.pt", "checkpoint.previous.pt"):
         (tmp_path / "later" / name).unlink(missing_ok=True)
-    with pytest.raises(InputError, match="no checkpoint any more"):
+    with pytest.raises(InputError, match="no longer has a checkpoint"):
         execute(finishing, tmp_path / "later", resume=True)
 
 

@@ -62,7 +62,7 @@ def test_the_steps_are_split():
     rule = GenerationSchedule(3)
     assert [rule.steps(100, g) for g in range(3)] == [34, 33, 33]
     assert GenerationSchedule(1).steps(100, 0) == 100
-    with pytest.raises(csst.InputError, match="3 generations need as many steps"):
+    with pytest.raises(csst.InputError, match="3 generations need at least as many steps"):
         rule.steps(2, 0)
 
 

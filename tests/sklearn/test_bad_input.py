@@ -168,7 +168,7 @@ def test_constant_and_duplicate_columns():
 
 def test_texts_and_images_are_checked():
     texts = ["a b", "c d"] * 10
-    with pytest.raises(csst.InputError, match="not in 1 places, the first at 3"):
+    with pytest.raises(csst.InputError, match="1 entries are not, the first at 3"):
         quick(encoder="words").fit([*texts[:3], 5, *texts[4:]], [0, 1] * 10)
     with pytest.raises(csst.InputError, match="nothing or a single text"):
         quick(encoder="words").fit("a text", [0])
@@ -179,5 +179,5 @@ def test_texts_and_images_are_checked():
     with pytest.raises(csst.InputError, match="one row for each"):
         quick(encoder=lambda batch: np.zeros((1, 3))).fit(texts, [0, 1] * 10)
     pd = pytest.importorskip("pandas")
-    with pytest.raises(csst.InputError, match="give one of its columns"):
+    with pytest.raises(csst.InputError, match="pass one of its columns"):
         quick(encoder="words").fit(pd.DataFrame({"text": texts}), [0, 1] * 10)

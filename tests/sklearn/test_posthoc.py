@@ -207,5 +207,5 @@ def test_bad_input_gets_a_sentence(cancer):
     model = PostHocClassifier(base, cv="prefit", random_state=0).fit(x, y)
     with pytest.raises(InputError, match=r"classes \['malignant'\] have none"):
         model.score(unseen[truth == "benign"], truth[truth == "benign"])
-    with pytest.raises(InputError, match="sample_weight must be None"):
+    with pytest.raises(InputError, match="sample_weight is not supported"):
         model.score(unseen, truth, np.ones(len(truth)))

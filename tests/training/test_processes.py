@@ -1,4 +1,4 @@
-"""Two real processes under torchrun: the same λ on both, and the trajectory of one process."""
+"""Two real processes as torchrun starts them: the same λ on both, and the trajectory of one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from csst.cli import main
 from csst.runs.folder import Run
 from csst.training.engine import Engine
-from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
+from tests.helpers.processes import FORK, PLUGIN, TORCHRUN, flat, go
 
 SCRIPT = """
 import atexit, json, sys
@@ -68,14 +68,15 @@ TRAIN = [
 def write_programs(folder):
     (folder / "plugin_for_processes.py").write_text(PLUGIN)
     (folder / "script.py").write_text(SCRIPT)
+    (folder / "fork.py").write_text(FORK)
     return folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where one torchrun of two processes, and this process, have left what they saw."""
+    """Where two processes, and this one, have left what they saw."""
     folder = write_programs(tmp_path_factory.mktemp("processes"))
-    printed = go([*TORCHRUN, "script.py", "two,1,ddp shards,1,fsdp", *TRAIN, "trained-by-two"], folder)
+    printed = go([sys.executable, "fork.py", "script.py", "two,1,ddp shards,1,fsdp", *TRAIN, "trained-by-two"], folder)
     assert "still there" not in printed  # gloo's threads may abort a process that ends with them
     (folder / "printed.txt").write_text(printed)
     with pytest.MonkeyPatch.context() as patch:

@@ -267,11 +267,13 @@ def test_unlabeled_examples_are_needed_only_where_they_are_used():
         Trainer(empty, model, "min-recall", "csst", SMALL)
 
 
-@pytest.mark.parametrize("goal", ["max gmean(recall)", "max hmean(recall)", "max mean(f1)"])
+@pytest.mark.parametrize(
+    "goal", ["max gmean(recall)", "max mean(f1)", pytest.param("max hmean(recall)", marks=pytest.mark.slow)]
+)
 def test_relinearising_without_multipliers_does_not_oscillate(goal):
     """Without λ every update re-linearises at the current rates: Frank–Wolfe without averaging, held by small steps."""
     settings = Settings(
-        training=Training(steps=600, labeled_batch=64, lr=0.03, ema=0.98), dual=Dual(steps_per_update=10)
+        training=Training(steps=300, labeled_batch=64, lr=0.05, ema=0.97), dual=Dual(steps_per_update=10)
     )
     made = trainer("csl", goal, settings, data=Toy("toy", labeled=400, imbalance=5, test=50))
     values = [r.value for r in made.run()]

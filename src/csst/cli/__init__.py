@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt as stop:
         if is_main_process():
-            sentence = getattr(stop, "said", "interrupted")
+            sentence = getattr(stop, "sentence", "interrupted")
             print(f"csst: {sentence}; {_say_how_to_continue(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
     finally:

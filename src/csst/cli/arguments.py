@@ -48,7 +48,7 @@ def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] =
     values = {f.name: args[f.name] for f in fields(base)}
     values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
     if values["name"] != base.name:
-        raise InputError(f"the configuration is of recipe {values['name']!r}, not {name!r}")
+        raise InputError(f"the configuration is for recipe {values['name']!r}, not {name!r}")
     return with_overrides(base, values), args
 
 
@@ -81,7 +81,7 @@ def _read_name(argv: list[str]) -> tuple[str, list[str]]:
                 raise InputError(f"the configuration {path} cannot be read: {error}") from None
             if isinstance(values, dict) and isinstance(values.get("name"), str):
                 return values["name"], argv
-            raise InputError(f"{path} does not say which recipe it is of: add 'name: {next(iter(RECIPES))}'")
+            raise InputError(f"{path} does not say which recipe it is for: add 'name: {next(iter(RECIPES))}'")
     if any(word in ("-h", "--help") for word in argv):
         return next(iter(RECIPES)), argv
     raise InputError(f"which recipe? csst train RECIPE ..., with one of {', '.join(RECIPES)}")

@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     options = {word.partition("=")[0] for word in argv}
     for word, instead in INSTEAD.items():
         if word in options:
-            raise InputError(f"csst compare carries out many runs and has no {word}: use {instead}")
+            raise InputError(f"csst compare starts many runs and has no {word}: use {instead}")
     base, args = recipe_and_rest(argv, parser_of, hidden=[word.removeprefix("--") for word in INSTEAD])
     if "--objective" in options and (args.preset or args.objectives):
         raise InputError("--preset and --objectives name the objectives themselves: leave out --objective")

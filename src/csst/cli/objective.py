@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     if isinstance(read, Sentence):
         print("\n".join(explain(read)))
     if args.prior is None:
-        print("gain        depends on the class fractions: give --prior 0.7,0.2,0.1")
+        print("gain        depends on the class fractions: pass --prior 0.7,0.2,0.1")
         return 0
     prior = _prior(args.prior)
     game = Multipliers(read, prior)

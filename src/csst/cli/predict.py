@@ -67,12 +67,12 @@ def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) ->
     if kind == "image" and Path(path).is_dir():
         files = unlabeled_files(path)
         if recipe.frozen and not isinstance(data, ImageFolder):
-            raise InputError("this run learned from arrays: give the images as an .npz file, not a folder")
+            raise InputError("this run learned from arrays: pass the images as an .npz file, not a folder")
         size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
         return ImageFiles(files.paths, size, data.workers if isinstance(data, ImageFolder) else 0), files.names
     columns = model.metrics.get("facts", {}).get("columns")
     if is_table(path) and columns is None:
-        raise InputError("this run learned from arrays whose columns have no names: give an .npz or .npy file")
+        raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
     inputs = as_inputs(read_number_table(path, columns) if is_table(path) else read_array(path), "x")
     shape = tuple(inputs.shape[1:])
     if len(shape) != 3 if recipe.frozen else shape != model.inputs.shape:

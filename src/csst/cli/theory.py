@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitted import FittedModel, read_recipe
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
 from csst.runs.execute import assemble
 from csst.runs.folder import Run
@@ -25,7 +25,7 @@ from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expa
 from csst.theory.figure import boundary_figure
 from csst.theory.gaussians import two_gaussians
 from csst.theory.words import format_gamma, write_sentences
-from csst.training.evaluation import compute_logits, count_confusion
+from csst.training.evaluation import compute_logits
 
 
 def main(argv: Sequence[str]) -> int:
@@ -47,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
     metrics, recipe, journal = run.metrics(), read_recipe(args.run), run.journal()
     if not recipe.uses_network:
         raise InputError(
-            f"the run {args.run} has no network but {recipe.learner} learners: train with --learner network"
+            f"the run {args.run} was trained with {recipe.learner} learners, and this needs a network: train with "
+            "--learner network"
         )
     trainer = assemble(recipe)
     task, model = trainer.task, FittedModel.load(args.run, "selected").model
@@ -75,7 +76,8 @@ def run_weights(trainer: Any, task: Task, model: nn.Module, metrics: dict[str, A
     if record is None:
         raise InputError(f"the journal has no record of the selected step {metrics['selected_step']}: train again")
     game, batch = trainer.multipliers, trainer.settings.training.evaluation_batch
-    counted = count_confusion(model, task.validation, task.classes, batch, trainer.engine.device)
+    scores = compute_logits(model, task.validation.inputs, batch, trainer.engine.device)
+    counted = confusion_counts(task.validation.labels, scores.argmax(1), task.classes)
     confusion = Confusion.from_counts(counted, task.class_names)
     gain = gain_matrix(game.objective, record["multipliers"], confusion, task.train_prior, game.metric_prior)
     return shifted(weights_of_gain(gain, task.train_prior))

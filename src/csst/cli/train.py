@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
         if args.log and is_main_process():
             watchers.append(stack.enter_context(TensorBoard(logs)))
-            print(f"look at it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
+            print(f"view it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
 
         def watch(trainer: Trainer, record: Record) -> None:
             for each in watchers:

@@ -265,7 +265,7 @@ def announce(task: Task, embedder: Embedder) -> None:
     where = "memory" if store.path is None else str(store.path)
     Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
         f"embedding {plain} images and {vectors} views of them ({weak} weak, {strong} strong of each): at most "
-        f"{size:.0f} MB in {where}, which holds {len(store)} vectors already; stopped, it goes on where it was",
+        f"{size:.0f} MB in {where}, which already holds {len(store)} vectors; an interrupted run resumes there",
         highlight=False,
         markup=False,
     )

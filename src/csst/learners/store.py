@@ -94,14 +94,14 @@ def unpack(content: bytes, what: str) -> Portfolio:
         raise InputError(f"{what} cannot be read as stored learners: {error}") from None
 
 
-def _trees(arrays: dict[str, np.ndarray], at: int) -> Trees:
+def _trees(arrays: dict[str, np.ndarray], number: int) -> Trees:
     names = ("roots", "feature", "threshold", "left", "right", "probs")
-    return Trees(**{name: arrays[f"{at}.{name}"] for name in names}, depth=int(arrays[f"{at}.depth"][0]))
+    return Trees(**{name: arrays[f"{number}.{name}"] for name in names}, depth=int(arrays[f"{number}.depth"][0]))
 
 
 def _model(kind: str, arrays: dict[str, np.ndarray]) -> FittedLearner:
     if kind == "forest":
-        return FittedForest(tuple(_trees(arrays, at) for at in (0, 1)))
+        return FittedForest(tuple(_trees(arrays, number) for number in (0, 1)))
     table = Rows(arrays["mean"], arrays["std"], tuple(arrays["sizes"].tolist()))
     if kind == "linear":
         return FittedLinear(table, arrays["weights"], arrays["intercept"])

@@ -48,7 +48,7 @@ def report_page(folders: Sequence[str | Path]) -> str:
         title = f"{runs[0].method} on {runs[0].data}"
     else:
         title = f"{len(runs)} runs on {', '.join(sorted({run.data for run in runs})[:3])}"
-    return _render_page(title, "", tabulate_runs(runs), runs)
+    return _render_page({"title": title}, tabulate_runs(runs), runs)
 
 
 def comparison_page(
@@ -76,18 +76,18 @@ def comparison_page(
     views = [view_run(name, **run) if isinstance(run, Mapping) else read_run(run, name) for name, run in runs.items()]
     seeds = sorted({run.seed for run in views})
     note = f"The figures show one run of each row of the table, seed {', '.join(seeds[:5])}."
-    return _render_page(title, sentence, table_rows, views, detailed, "" if parts else note, parts)
+    head = {"title": title, "sentence": sentence, "note": "" if parts else note}
+    return _render_page(head, table_rows, views, detailed, parts)
 
 
 def _render_page(
-    title: str,
-    sentence: str,
+    head: Mapping[str, str],
     table: list[list[str]],
     runs: Sequence[RunView],
     detailed: int = DETAILED,
-    note: str = "",
     parts: Sequence[Part] = (),
 ) -> str:
+    """The page; head: its title, and the sentence and the note below it, if they are not to be made here."""
     complete = [run for run in runs if run.is_complete]
     alike = [run for run in complete if run.class_names == complete[0].class_names and run.part == complete[0].part]
     drawn_together = alike[:TOGETHER] if len(alike) > 1 else []
@@ -100,9 +100,9 @@ def _render_page(
     is_alone = len(runs) == 1 and not is_folded
     return render(
         "page.html",
-        title=shorten(title, 200),
-        sentence=sentence,
-        note=note,
+        title=shorten(head["title"], 200),
+        sentence=head.get("sentence", ""),
+        note=head.get("note", ""),
         runs=runs,
         complete=complete,
         table=table if len(table) > 1 and (complete or not is_alone) and not is_folded else [],

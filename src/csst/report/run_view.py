@@ -194,7 +194,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunView]:
     seen: set[Path] = set()
     for folder in folders:
         if Path(folder).resolve() in seen:
-            raise InputError(f"the run {folder} is named twice: name each run once")
+            raise InputError(f"the run {folder} appears twice: name each run once")
         seen.add(Path(folder).resolve())
     return name_runs([read_run(folder) for folder in folders])
 

@@ -29,7 +29,7 @@ def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: n
     named = {"labels": judged, "train": learned, "validation": judged, "labeled": learned}
     if _is_unlabeled(prior):
         if unlabeled is None:
-            raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: give the fractions")
+            raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: pass the fractions")
         named["unlabeled"] = unlabeled
     if isinstance(prior, str) and "," in prior:
         try:

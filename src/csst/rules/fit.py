@@ -208,7 +208,7 @@ def fit_evidence(
         objective,
         estimate,
         estimate_rates(evidence, plain.decide(evidence.scores), plain.decide(evidence.soft_scores), prior),
-        {one.name: two.value for one, two in zip(full, judged, strict=True)},
+        {candidate.name: value.value for candidate, value in zip(full, judged, strict=True)},
         evidence,
         (*notes, *note_missed(smooth, estimate)),
     )
@@ -256,18 +256,18 @@ def judge(smooth: SmoothObjective, evidence: Evidence, full: list[Candidate], se
     soft = [np.zeros((evidence.classes, evidence.classes)) for _ in full]
     for fold in np.unique(folds):
         held = np.flatnonzero(folds == fold)
-        for at, one in enumerate(all_candidates(smooth, few.part(np.flatnonzero(folds != fold)))):
-            decisions[at][held] = one.decide(evidence.scores[held])
+        for k, candidate in enumerate(all_candidates(smooth, few.part(np.flatnonzero(folds != fold)))):
+            decisions[k][held] = candidate.decide(evidence.scores[held])
             if not evidence.has_unlabeled:
-                soft[at] += decide_rates(evidence.labeled_posterior[held], decisions[at][held], evidence.classes)
+                soft[k] += decide_rates(evidence.labeled_posterior[held], decisions[k][held], evidence.classes)
     candidates_judged = []
-    for at, one in enumerate(full):
-        counts = count_labels(evidence.labels, decisions[at], evidence.classes)
-        decided = one.decide(few.unlabeled_scores) if evidence.has_unlabeled else decisions[at]
-        mass = decide_rates(few.soft_posterior, decided, evidence.classes) if evidence.has_unlabeled else soft[at]
+    for k, candidate in enumerate(full):
+        counts = count_labels(evidence.labels, decisions[k], evidence.classes)
+        decided = candidate.decide(few.unlabeled_scores) if evidence.has_unlabeled else decisions[k]
+        mass = decide_rates(few.soft_posterior, decided, evidence.classes) if evidence.has_unlabeled else soft[k]
         rates = combine_rates(evidence, counts, mass, smooth.prior.numpy()).confusion
-        candidates_judged.append(Judged(decisions[at], decided, counts, mass, smooth.judge_gradient(rates)[0]))
-    return [compare(smooth, evidence, few, one, candidates_judged[-1]) for one in candidates_judged]
+        candidates_judged.append(Judged(decisions[k], decided, counts, mass, smooth.judge_gradient(rates)[0]))
+    return [compare(smooth, evidence, few, judged, candidates_judged[-1]) for judged in candidates_judged]
 
 
 def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Judged, other: Judged) -> Judged:
@@ -296,5 +296,5 @@ def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Jud
 
 def choose(judged: list[Judged]) -> int:
     """The pooled rule, unless a simpler one leads by more than the standard error of the difference."""
-    better = [at for at, one in enumerate(judged[:-1]) if one.lead > one.error]
-    return max(better, key=lambda at: judged[at].value) if better else len(judged) - 1
+    better = [k for k, candidate in enumerate(judged[:-1]) if candidate.lead > candidate.error]
+    return max(better, key=lambda k: judged[k].value) if better else len(judged) - 1

@@ -108,12 +108,6 @@ class SmoothObjective:
         return any(isinstance(domain, NonNegative) and at.stop > at.start for domain, at in self.blocks)
 
     @cached_property
-    def reads_coverage(self) -> bool:
-        """Whether wrong predictions count too, so that the best rule adds an offset to every class."""
-        weights = self._gradient_at_random()
-        return bool(np.abs(weights - np.diag(np.diag(weights))).max() > 1e-9 * np.abs(weights).max())
-
-    @cached_property
     def reads_entries(self) -> bool:
         """Whether single wrong predictions count, beyond how often each class is predicted."""
         if self.by_margins:

@@ -27,7 +27,7 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
     if rows.test is None:
         raise InputError(
             f"{recipe.method} learns from every label, so that only a test set can judge it, and there is none: leave "
-            "it out, or give test examples"
+            "it out, or add test examples"
         )
     if recipe.frozen:
         rows = embed_rows(rows, recipe)

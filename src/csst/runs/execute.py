@@ -67,7 +67,7 @@ def execute(
     run = Run.open(folder)
     state = run.checkpoint()
     if state is None and run.is_complete:
-        raise InputError(f"{folder} has no checkpoint any more, so its training cannot be finished in another way")
+        raise InputError(f"{folder} no longer has a checkpoint, so it cannot be completed with other settings")
     spent = 0.0
     if state is not None:
         refuse_other(state, recipe, trainer.task, folder)
@@ -158,12 +158,12 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
     changes = _of_training(state["recipe"], recipe)
     if changes:
         raise InputError(
-            f"the checkpoint in {folder} is of other settings than its recipe.yaml ({'; '.join(changes[:5])}): undo "
-            "the change, or start a new run in another --out"
+            f"the checkpoint in {folder} was written with other settings than its recipe.yaml has "
+            f"({'; '.join(changes[:5])}): undo the change, or start a new run in another --out"
         )
     if state["classes"] != task.classes:
         raise InputError(
-            f"the checkpoint in {folder} is of {state['classes']} classes, the data has {task.classes} now: restore "
+            f"the checkpoint in {folder} has {state['classes']} classes, but the data now has {task.classes}: restore "
             "the data, or start a new run in another --out"
         )
     if state["split_hash"] != task.split_hash:

@@ -113,8 +113,8 @@ class Run:
             for number, line in enumerate(journal, 1):
                 if wrong:
                     raise InputError(
-                        f"line {wrong} of {self.path('journal.jsonl')} is damaged: delete this line to go on without "
-                        "its record, restore the file, or start a new run"
+                        f"line {wrong} of {self.path('journal.jsonl')} is damaged: delete this line to continue "
+                        "without its record, restore the file, or start a new run"
                     )
                 end += len(line)
                 try:
@@ -193,7 +193,7 @@ class Run:
                 continue
             if state is not None:
                 for sentence in wrong:
-                    warnings.warn(f"{sentence}; going on from {name}, the one before it", stacklevel=2)
+                    warnings.warn(f"{sentence}; continuing from {name}, the one before it", stacklevel=2)
                 return state
         if wrong:
             raise InputError(
@@ -246,8 +246,8 @@ class Run:
             yield
         except OSError as error:
             raise InputError(
-                f"{self.path(name)} cannot be written ({error.strerror or error}): free or unlock the place, then "
-                "continue with --resume; what was saved before is intact"
+                f"{self.path(name)} cannot be written ({error.strerror or error}): free some space or unlock the "
+                "file, then continue with --resume; what was saved before is intact"
             ) from None
 
 

@@ -97,5 +97,5 @@ def make_rows(
         for name in methods
     ]
     if len({row.folder for row in chosen}) < len(chosen):
-        raise InputError(f"a method or objective is named twice: {', '.join(methods)}; {', '.join(objectives)}")
+        raise InputError(f"a method or objective appears twice: {', '.join(methods)}; {', '.join(objectives)}")
     return chosen

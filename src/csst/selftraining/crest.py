@@ -49,7 +49,7 @@ class GenerationSchedule:
     def steps(self, total: int, generation: int) -> int:
         """This generation's part of the steps: equal parts, the first ones one longer where it does not divide."""
         if total < self.generations:
-            raise InputError(f"{self.generations} generations need as many steps at least; found {total}")
+            raise InputError(f"{self.generations} generations need at least as many steps; found {total}")
         return total // self.generations + (generation < total % self.generations)
 
     def choose(self, probs: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:

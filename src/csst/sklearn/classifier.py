@@ -201,7 +201,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             last = before.full_details.about
             if last["method"] != name:
                 raise InputError(
-                    f"warm_start goes on with the same method; the last fit was {last['method']}, this one is {name}"
+                    f"warm_start continues with the same method; the last fit was {last['method']}, this one is {name}"
                 )
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
@@ -375,13 +375,13 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.columns_ = Columns(None, {}, rows.shape[1])
         return rows if is_sparse(rows) else encode(rows, self.columns_)
 
-    def _require_same(self, classes: np.ndarray, found: str) -> None:
+    def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):
-            raise InputError(f"warm_start goes on with the same classes; they were {self.classes_.tolist()[:5]} ...")
-        if found != self.data_hash_ and not isinstance(self.validation, tuple):
+            raise InputError(f"warm_start continues with the same classes; they were {self.classes_.tolist()[:5]} ...")
+        if data_hash != self.data_hash_ and not isinstance(self.validation, tuple):
             raise InputError(
-                "warm_start goes on with the labeled rows of the last fit, or validation rows would have been learned "
-                "from: give the same rows, or validation=(X, y)"
+                "warm_start continues with the labeled rows of the last fit, so that validation rows are never learned "
+                "from: pass the same rows, or validation=(X, y)"
             )
 
     def _seed(self) -> int:

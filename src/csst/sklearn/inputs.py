@@ -34,15 +34,16 @@ def stacked(rows: Any, more: Any) -> Any:
     return np.vstack([rows, more.toarray() if is_sparse(more) else more])
 
 
-def embed(values: Any, given: Any, cache: str) -> np.ndarray:
+def embed(values: Any, name_or_function: Any, cache: str) -> np.ndarray:
     """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
     kind = "text" if _are_texts(values) else "image"
-    if callable(given):
-        embedder: Any = Function(given, fingerprint="")
-    elif isinstance(given, str):
-        embedder = encoder(given if given == "words" or ":" in given else f"hf:{given}", kind)  # type: ignore[arg-type]
+    if callable(name_or_function):
+        embedder: Any = Function(name_or_function, fingerprint="")
+    elif isinstance(name_or_function, str):
+        is_complete = name_or_function == "words" or ":" in name_or_function
+        embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind)  # type: ignore[arg-type]
     else:
-        raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {given!r}")
+        raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {name_or_function!r}")
     inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
     return Embedder(embedder, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
 
@@ -51,12 +52,12 @@ def _are_texts(values: Any) -> bool:
     if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
         raise InputError("with an encoder, X is a list of texts or an array of images; found nothing or a single text")
     if hasattr(values, "columns"):
-        raise InputError("with an encoder, X is a list of texts or images; found a frame: give one of its columns")
+        raise InputError("with an encoder, X is a list of texts or images; found a frame: pass one of its columns")
     if not isinstance(next(iter(values)), str):
         return False
     wrong = [at for at, value in enumerate(values) if not isinstance(value, str)]
     if wrong:
-        raise InputError(f"X holds texts, but not in {len(wrong)} places, the first at {wrong[0]}: fill or drop them")
+        raise InputError(f"X must hold texts; {len(wrong)} entries are not, the first at {wrong[0]}: fill or drop them")
     return True
 
 

@@ -165,7 +165,7 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             The score.
         """
         if sample_weight is not None:
-            raise InputError("the objective is measured with all rows alike: sample_weight must be None")
+            raise InputError("sample_weight is not supported: every row counts the same, so it must be None")
         probs = self._probs(X)
         values, known = read_labels(y)
         truth = numbers_of(values[known], self.classes_, "y")

@@ -226,13 +226,13 @@ def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:
     if (values < 0).any():
         row = int(np.flatnonzero((values < 0).any(1))[0])
         raise InputError(
-            f"probs must be non-negative; row {row} holds {values[row].min():.4g}: give probabilities, not logits"
+            f"probs must be non-negative; row {row} holds {values[row].min():.4g}: pass probabilities, not logits"
         )
     off = np.abs(values.sum(1) - 1)
     if len(off) and off.max() > SUM_TOLERANCE:
         row = int(off.argmax())
         raise InputError(
-            f"each row of probs must sum to 1; row {row} sums to {values[row].sum():.6g}: give the softmax of "
+            f"each row of probs must sum to 1; row {row} sums to {values[row].sum():.6g}: pass the softmax of "
             "the logits"
         )
     return values

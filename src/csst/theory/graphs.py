@@ -216,7 +216,7 @@ def _graph(masses: Any, neighbors: Any) -> tuple[np.ndarray, np.ndarray]:
     if (mass < 0).any() or abs(mass.sum() - 1) > 1e-6:
         raise InputError(f"masses must be non-negative and sum to 1; they sum to {mass.sum():.6g}")
     if len(mass) > LARGEST:
-        raise InputError(f"the search holds {LARGEST} examples at most; found {len(mass)}: take a sample")
+        raise InputError(f"the search takes at most {LARGEST} examples; found {len(mass)}: take a sample")
     return mass, near | np.eye(len(mass), dtype=bool)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples, Labeled
+from csst.data.task import Examples
 from csst.data.text.texts import HasLengths
-from csst.maths.confusion import Confusion, confusion_counts
+from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 from csst.models.huggingface.text import EncodesTexts
 
@@ -53,22 +53,6 @@ def compute_logits(
         model(batch_of(chosen[-1]))
     model.train(training)
     return torch.cat(pieces)[order.argsort()]
-
-
-def count_confusion(
-    model: nn.Module,
-    examples: Labeled,
-    classes: int,
-    batch: int,
-    device: torch.device | str,
-    index: Tensor | None = None,
-    rounds: int = 0,
-) -> Tensor:
-    """Confusion counts (K, K) of the argmax predictions; add them up over processes before dividing."""
-    labels = examples.labels if index is None else examples.labels[index]
-    return confusion_counts(
-        labels, compute_logits(model, examples.inputs, batch, device, index, rounds).argmax(1), classes
-    )
 
 
 def constraints_met(slack: Sequence[float]) -> bool | None:

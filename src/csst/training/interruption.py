@@ -22,11 +22,11 @@ def is_main_process() -> bool:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The program was asked to stop by this signal. `said` tells the user how far it came."""
+    """The program was asked to stop by this signal. `sentence` tells the user how far it came."""
 
-    def __init__(self, number: int = signal.SIGINT, said: str = "interrupted") -> None:
-        super().__init__(number, said)
-        self.number, self.said = number, said
+    def __init__(self, number: int = signal.SIGINT, sentence: str = "interrupted") -> None:
+        super().__init__(number, sentence)
+        self.number, self.sentence = number, sentence
 
     @property
     def name(self) -> str:

@@ -141,13 +141,13 @@ class RunningMeans:
 
     def _diverged(self, sums: dict[str, float]) -> str:
         advice = "lower training.lr or selftraining.unlabeled_weight, or look at these examples"
-        for at, loss in self.watched:
+        for number, loss in self.watched:
             if not torch.isfinite(loss):
-                return f"training diverged {self._where(at)}: the loss became {float(loss)}; {advice}"
+                return f"training diverged {self._where(number)}: the loss became {float(loss)}; {advice}"
         return f"training diverged: {sums}; {advice}"
 
-    def _where(self, at: int) -> str:
-        step, labeled, unlabeled = self.drawn[at]
+    def _where(self, number: int) -> str:
+        step, labeled, unlabeled = self.drawn[number]
         rest = "" if unlabeled is None else f" and unlabeled {_shown(unlabeled)}"
         return f"at step {step}, on labeled examples {_shown(labeled)}{rest}"
 

@@ -29,7 +29,7 @@ from csst.selftraining import method as read_method
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
-from csst.training.evaluation import compute_logits, count_confusion
+from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
 from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_balance, measured_confusion
 from csst.training.optimizers import make_optimizer
@@ -205,7 +205,8 @@ class Trainer:
             return Measurement(counted, scores, validation.labels)
         batch = self.settings.training.evaluation_batch
         shard, rounds = self.batches.shard_and_rounds(len(validation), batch)
-        counted = count_confusion(self.ema.module, validation, classes, batch, self.engine.device, shard, rounds)
+        scores = compute_logits(self.ema.module, validation.inputs, batch, self.engine.device, shard, rounds)
+        counted = confusion_counts(validation.labels[shard], scores.argmax(1), classes)
         return Measurement(self.engine.total(counted))
 
     def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
     if len(places) != 1:
         raise InputError(
             f"{path!r} must be or hold one of the folders {' and '.join(CIFAR)} of CIFAR's python version; "
-            + ("found both: say classes = 10 or classes = 100" if places else f"found none{_with(classes)}")
+            + ("found both: set classes = 10 or classes = 100" if places else f"found none{_with(classes)}")
         )
     ((name, folder),) = places.items()
     train, test, meta, key = CIFAR[name]

@@ -138,7 +138,7 @@ class ImageFolder:
 
     def _refuse_wrong_options(self) -> None:
         if bool(self.path) == bool(self.table):
-            raise InputError("give the images as either path (class folders) or table (a CSV file)")
+            raise InputError("name the images by either path (class folders) or table (a CSV file)")
         if not 0 < self.held_out < 1:
             raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:

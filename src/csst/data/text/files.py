@@ -110,7 +110,7 @@ def _read_csv(path: Path) -> Columns:
             head = next(rows, [])
             twice = sorted({name for name in head if head.count(name) > 1})
             if twice:
-                raise InputError(f"{path} has two columns of the name {twice[0]!r}")
+                raise InputError(f"{path} has two columns named {twice[0]!r}")
             columns: Columns = {name: [] for name in head}
             for row in rows:
                 if not row:

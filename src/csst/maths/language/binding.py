@@ -62,7 +62,7 @@ def _members(name: str, members: Any, names: tuple[str, ...] | None, classes: in
 def _class_index(reference: int | str, names: tuple[str, ...] | None, classes: int | None) -> int:
     if isinstance(reference, str):
         if names is None:
-            raise InputError(f"class {reference!r} is not known: give the objective its class_names, or use an index")
+            raise InputError(f"class {reference!r} is not known: pass class_names to the objective, or use an index")
         if reference not in names:
             raise InputError(
                 f"there is no class {reference!r}{nearest(reference, names) or f'; classes: {list(names)[:20]}'}"

@@ -171,7 +171,7 @@ class Parser:
                 args.append(self.expr())
             return Call(name, tuple(args), start=token.start, end=self.expect(")", f"to close {name}(").end)
         if name == "max":
-            raise self.error("'max' stands once, at the start of the sentence", token)
+            raise self.error("'max' may appear only once, at the start of the sentence", token)
         raise self.error(f"unknown word {name!r}{nearest(name, WORDS)}", token)
 
     def each(self, token: Token) -> Node:

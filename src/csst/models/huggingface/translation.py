@@ -53,7 +53,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise InputError(f"the temperature must be a number from 0; found {self.temperature!r}")
+            raise InputError(f"the temperature must be a number of at least 0; found {self.temperature!r}")
         if self.top_k < 0 or not 0 < self.top_p <= 1:
             raise InputError(f"top_k must be at least 0 and top_p in (0, 1]; found {self.top_k!r} and {self.top_p!r}")
         if self.seed < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,18 +15,28 @@ from csst.report.run_view import RunView
 LINES, EXTREMES = 12, 3
 
 
+class Lines(NamedTuple):
+    """What is drawn over the steps: values (steps, lines), a name for each line, and its class's labeled examples."""
+
+    values: Any
+    names: Sequence[str]
+    counts: Sequence[int] | None
+
+
 def draw_multipliers(run: RunView) -> Drawing:
     """λ over time."""
     values = run.curve("multipliers")
     labels = run.labels if len(run.labels) == values.shape[1] else [f"λ {n}" for n in range(values.shape[1])]
     names, common = strip_classes(labels, run.class_names)
     counts = run.class_counts if common else None
-    return _draw_lines(run, values, names, f"multiplier λ{common and ' of '}{common}", counts, is_largest=True)
+    quantity = f"multiplier λ{common and ' of '}{common}"
+    return _draw_lines(run, Lines(values, names, counts), quantity, is_largest=True)
 
 
 def draw_recall_curves(run: RunView) -> Drawing:
     """Validation recall of every class over time."""
-    return _draw_lines(run, run.curve("recall"), run.class_names, "validation recall", run.class_counts, limit=1.02)
+    lines = Lines(run.curve("recall"), run.class_names, run.class_counts)
+    return _draw_lines(run, lines, "validation recall", limit=1.02)
 
 
 def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
@@ -36,7 +46,8 @@ def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawi
     single = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
     counts = [run.class_counts[c] for c in single] if run.class_counts and len(single) == len(bounds) else None
     levels = sorted({level for bound in bounds for level in (bound.low, bound.high) if level is not None})
-    return _draw_lines(run, values, [bound.label for bound in bounds], "validation coverage", counts, levels=levels)
+    lines = Lines(values, [bound.label for bound in bounds], counts)
+    return _draw_lines(run, lines, "validation coverage", levels=levels)
 
 
 def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Sequence[str], str]:
@@ -73,14 +84,13 @@ def draw_used(run: RunView) -> Drawing | None:
 
 def _draw_lines(
     run: RunView,
-    values: Any,
-    names: Sequence[str],
+    lines: Lines,
     quantity: str,
-    counts: Sequence[int] | None,
     is_largest: bool = False,
     limit: float | None = None,
     levels: Sequence[float] = (),
 ) -> Drawing:
+    values, names, counts = lines
     steps, last = run.recorded_steps, values[-1]
     order = sorted(range(len(names)), key=lambda n: (-last[n] if is_largest else last[n], n))
     extreme = "largest" if is_largest else "lowest"
