@@ -126,7 +126,7 @@ def test_views_that_are_kept_are_not_drawn_again(capfd, monkeypatch):
     said = capfd.readouterr().err
     assert "embedding 76 images and 84 views of them (1 weak, 2 strong of each)" in said
     assert "at most 0 MB in " in said
-    assert "holds 1 vectors already" in said
+    assert "already holds 1 vectors" in said
 
     def refuse(self, images, draws):
         raise AssertionError("a view was drawn again")

@@ -289,7 +289,7 @@ def test_a_model_that_differs_is_not_kept(tmp_path):
             return x * (3.0 if torch.compiler.is_exporting() else 1.0)
 
     what = Exportable(Moody(), torch.tensor([[0.0, 1.0], [2.0, 0.0]]), ("a", "b"))
-    with pytest.raises(InputError, match="other probabilities than the model"):
+    with pytest.raises(InputError, match="the probabilities of the ONNX file differ from the model's"):
         export(what, tmp_path / "a.onnx", "onnx")
     assert not (tmp_path / "a.onnx").exists()
 
