@@ -48,8 +48,8 @@ def write_report(lines: list[Line]) -> str:
     bias = [line["expected"] - line["min"] for line in estimates]
     parts = [
         "# Sets on which nothing was chosen",
-        "The lowest class recall on test rows of `CSSTClassifier()` and others, on sets that were set aside before the "
-        "default was chosen and looked at once. Long-tailed, rare classes differ by seed; 4 to 16 labels of the rarest "
+        "The lowest class recall on test rows of `CSSTClassifier()` and others, on sets that had no part in "
+        "any choice. Long-tailed, rare classes differ by seed; 4 to 16 labels of the rarest "
         "class in most. Means over both budgets and all seeds; the difference is to the best other of the set, chosen "
         "by the same test rows, ± the standard error over cells. Tables are of scikit-learn's `make_classification`. "
         "Written by `benchmarks/unseen.py`.",
