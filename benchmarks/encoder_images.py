@@ -133,11 +133,11 @@ def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) 
     )
 
 
-def train(made: Recipe, task: Task) -> dict[str, Any]:
+def train(chosen: Recipe, task: Task) -> dict[str, Any]:
     """One head, judged on test raw and by every candidate rule."""
     begun, cpu = time.perf_counter(), time.process_time()
-    learner = Network(lambda: build_network(made, task), made.method, made.settings)
-    fitted = fit(task, learner, made.objective, seed=made.seed)
+    learner = Network(lambda: build_network(chosen, task), chosen.method, chosen.settings)
+    fitted = fit(task, learner, chosen.objective, seed=chosen.seed)
     details = fitted.full_details
     outputs = details.adjusted_outputs
     assert outputs is not None
@@ -146,22 +146,22 @@ def train(made: Recipe, task: Task) -> dict[str, Any]:
     uniform = np.full(task.classes, 1 / task.classes)
     smooth = SmoothObjective(fitted.objective, uniform, sharpness(evidence))
     scores, labels = outputs.parts["test"]
-    found = {"raw": summarize_counts(details.outputs.counts("test"), fitted.objective)}
+    measured = {"raw": summarize_counts(details.outputs.counts("test"), fitted.objective)}
     for candidate in all_candidates(smooth, evidence):
         rule = candidate.as_rule(evidence.train_prior, outputs.gain.softmax_inverse)
-        found[candidate.name] = summarize_counts(
+        measured[candidate.name] = summarize_counts(
             rule.counts(torch.softmax(scores.double(), 1), labels), fitted.objective
         )
     history = [{k: record[k] for k in ("step", "used", "pseudo_accuracy")} for record in details.history]
     return {
-        **{rule: {key: numbers[key] for key in KEPT} for rule, numbers in found.items()},
+        **{rule: {key: numbers[key] for key in KEPT} for rule, numbers in measured.items()},
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "history": history[:: max(1, len(history) // 10)],
     }
 
 
-def fit_auto(made: Recipe, task: Task) -> dict[str, Any]:
+def fit_auto(chosen: Recipe, task: Task) -> dict[str, Any]:
     """The default learners on the images' own vectors, no views, with every label judged out of fold."""
     cpu = time.process_time()
     rows = as_parts(RowTask.from_task(task))
@@ -171,7 +171,7 @@ def fit_auto(made: Recipe, task: Task) -> dict[str, Any]:
     parts = replace(rows, labeled=labeled, labels=labels, validation=None)
     # Test images are as balanced as those for validation, which a coverage is about.
     balance = np.bincount(task.validation.labels, minlength=task.classes) / len(task.validation)
-    fitted = fit(parts, "auto", made.objective, deployment_prior=balance, inputs=inputs, seed=made.seed)
+    fitted = fit(parts, "auto", chosen.objective, deployment_prior=balance, inputs=inputs, seed=chosen.seed)
     cpu_seconds = time.process_time() - cpu
     details, (inputs_test, truth) = fitted.full_details, rows.test
     probs = fitted.model.probs(inputs_test)
@@ -202,8 +202,8 @@ def run_block(name: str, methods: Iterable[str], args: argparse.Namespace) -> No
             row = {"block": name, "method": method, "seed": seed}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                made = make_recipe(block, method if method != AUTO else "erm", seed, args)
-                row |= fit_auto(made, task) if method == AUTO else train(made, task)
+                chosen = make_recipe(block, method if method != AUTO else "erm", seed, args)
+                row |= fit_auto(chosen, task) if method == AUTO else train(chosen, task)
             with ROWS.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             shown = {rule: round(row[rule][block.numbers[0]], 3) for rule in RULES}

@@ -143,8 +143,8 @@ def test_one_constraint_for_every_class_leaves_no_room_for_a_margin(monkeypatch)
 
 def test_what_is_missed_by_more_than_a_standard_error_is_said():
     """The recall of class 2, .6 of 100 labels, has a standard error of .049."""
-    for bound, said in ((0.64, ""), (0.66, "recall[2] >= 0.66: the nearest is 0.6 instead of 0.66"), (0.59, "")):
-        assert describe_missed(smooth(f"max accuracy s.t. recall[2] >= {bound}"), estimate()) == said
+    for bound, expected in ((0.64, ""), (0.66, "recall[2] >= 0.66: the nearest is 0.6 instead of 0.66"), (0.59, "")):
+        assert describe_missed(smooth(f"max accuracy s.t. recall[2] >= {bound}"), estimate()) == expected
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,13 @@ class RowTask:
         parts = (task.labeled, task.unlabeled, task.validation, task.test)
         return cls(task.name, task.class_names, *parts, task.kind, task.split_hash, task.facts)
 
+    def as_task(self, **more: Any) -> Task:
+        """The rows as a task, which needs a validation set; more: its views, and other fields of `Task`."""
+        assert self.validation is not None
+        parts = (self.labeled, self.unlabeled, self.validation, self.test)
+        shared = {"kind": self.kind, "split_hash": self.split_hash, "facts": self.facts}
+        return Task(self.name, self.class_names, *parts, **{**shared, **more})
+
 
 def as_inputs(values: Any, what: str) -> Tensor:
     """Inputs as a tensor: uint8 stays, everything else becomes float32; refuses NaN and infinity, saying where."""

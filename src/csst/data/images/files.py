@@ -73,20 +73,10 @@ class ImageFolder:
 
     def load(self, seed: int) -> Task:
         rows, truth = self._load_parts(seed, holds_out=True)
-        assert rows.validation is not None
-        return Task(
-            rows.name,
-            rows.class_names,
-            rows.labeled,
-            rows.unlabeled,
-            rows.validation,
-            rows.test,
+        return rows.as_task(
             weak=Weak(padding=self.size // 8),
             strong=Strong(padding=self.size // 8),
-            kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
-            split_hash=rows.split_hash,
-            facts=rows.facts,
         )
 
     def load_rows(self, seed: int) -> RowTask:

@@ -220,17 +220,8 @@ def _hash_split(parts: Sequence[Labeled | None], unlabeled: Examples) -> str:
 
 def add_views(rows: RowTask, views: TextViews, unlabeled_truth: Tensor | None = None) -> Task:
     """Texts as a task; its strong view is fitted on the training texts only."""
-    assert rows.validation is not None
-    return Task(
-        rows.name,
-        rows.class_names,
-        rows.labeled,
-        rows.unlabeled,
-        rows.validation,
-        rows.test,
+    return rows.as_task(
         strong=views.build([*_list_texts(rows.labeled), *_list_all(rows.unlabeled)]),
-        kind="text",
         unlabeled_truth=unlabeled_truth,
         split_hash=_hash_split([rows.labeled, rows.validation, rows.test], rows.unlabeled),
-        facts=rows.facts,
     )
