@@ -470,7 +470,7 @@ def test_warm_up_and_decay(data, network):
         (["text", "--data.path", "mine.csv", "--model.name", "wrn-28-2", "--learner", "network"], "takes images"),
         (["text", "--data.path", "mine.csv", "--model.name", "wrn-28-2"], "learner auto trains no network"),
         (["text", "--data.path", "mine.csv", "--training.steps", "3"], "→ 3): add --learner network"),
-        (["folder", "--data.path", ".", "--learner", "auto", "--data.held_out", "0.3"], "→ 0.3): add --learner network"),
+        (["folder", "--data.path", ".", "--learner", "auto", "--data.held_out", "0.3"], "→ 0.3): add --learner"),
         (["text", "--data.path", "mine.csv", "--data.views.strong", "loud"], "loud"),
         (
             ["text", "--data.path", "mine.csv", "--data.views.strong", "backtranslation", "--learner", "network"],
