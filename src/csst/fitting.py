@@ -28,7 +28,7 @@ from csst.maths.objectives import Objective
 from csst.rules import fit_evidence
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
 from csst.runs.results import Outputs
-from csst.training.crossfit import CrossFit
+from csst.training.crossfit import CrossFit, class_fractions
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
 from csst.training.measuring import estimate_from_logits
@@ -106,8 +106,8 @@ def start(
     task: Task, learner: Network, objective: Objective | str, seed: int, deployment_prior: Any
 ) -> Generations | CrossFit:
     """The training of a network before its first step; raises if no classifier could meet the constraints."""
-    judged = task.labeled if learner.folds else task.validation
-    refuse_contradiction(objective, task.labeled.labels, judged.labels, task.class_names, deployment_prior)
+    labels = (task.labeled.labels, task.validation.labels)
+    refuse_contradiction(objective, *labels, task.class_names, deployment_prior)
     return learner.start(task, objective, seed)
 
 
@@ -200,7 +200,10 @@ def conclude(
     selected = runner.best_model()
     outputs = score(selected, "selected", gain if runner.best.gain is None else Gain(runner.best.gain))
     estimate = estimate_from_logits(*outputs.parts["validation"], outputs.unlabeled, outputs.gain, train_prior, names)
-    wanted = "labels" if deployment_prior is None else deployment_prior
+    wanted = deployment_prior
+    if wanted is None or (isinstance(wanted, str) and wanted in ("labels", "validation")):
+        # Cross-fitting judges all labels, but it is the validation examples that are as balanced as what is to come.
+        wanted = class_fractions(task.validation.labels, task.classes).numpy()
     estimate = estimate.with_prior(read_deployment_prior(wanted, outputs.evidence(train_prior, names)))
     weights = {f"selected.{k}": v for k, v in runner.best.state.items()} | {"gain.selected": outputs.gain.entries}
     adjusted, adjusted_outputs, used = None, None, selected

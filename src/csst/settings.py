@@ -8,6 +8,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from csst.errors import InputError, nearest
 
+#: of cross-fitting, at most
+MOST_FOLDS = 20
+
 
 @dataclass(frozen=True)
 class Training:

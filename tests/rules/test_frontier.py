@@ -94,6 +94,15 @@ def test_the_unadjusted_point_is_the_plain_argmax(frontier):
     assert frontier.unadjusted.min_recall < max(point.min_recall for point in frontier.points) - 0.05
 
 
+def test_the_unadjusted_point_of_a_network_trained_under_a_gain_is_its_own_argmax(evidence):
+    """Its softmax is p weighed by the gain; the plain argmax is that of the softmax, not of p."""
+    undo = torch.tensor([1.0, 0.5, 0.125])
+    found = trace_frontier(evidence, EVEN, undo=undo, steps=3).unadjusted
+    probs = torch.as_tensor(toys.probs(toys.GRID))
+    softmax = probs / undo / (probs / undo).sum(1, keepdim=True)
+    assert found.rule.predict(softmax).tolist() == softmax.argmax(1).tolist() != probs.argmax(1).tolist()
+
+
 def test_without_an_objective(frontier):
     assert frontier.best is None
     assert frontier.feasible is None

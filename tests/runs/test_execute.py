@@ -16,9 +16,14 @@ import torch
 import yaml
 
 import csst
+from csst.cli import main
+from csst.errors import InputError
 from csst.recipes import from_dict, recipe
+from csst.recipes.recipe import refuse_unused_settings
 from csst.runs.execute import execute
 from csst.runs.folder import Run
+from csst.runs.results import KeptEvidence
+from csst.settings import Hardware
 from csst.statistics import expectation
 from tests.helpers.runs import QUICK, Stop, compared, same
 
@@ -215,3 +220,65 @@ def test_a_differently_balanced_unlabeled_set_is_noticed(tmp_path):
         metrics = execute(shifted, tmp_path / "run")
     estimate = torch.tensor(metrics["prior"]["unlabeled_estimate"])
     assert estimate[5:].sum() > estimate[:5].sum()  # the labeled part is the other way round
+
+
+EVERY_LABEL = replace(QUICK, folds=3, rule="fit")
+
+
+@pytest.fixture(scope="module")
+def cross_fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cross-fitted") / "whole"
+    execute(EVERY_LABEL, folder)
+    return folder
+
+
+def test_with_folds_every_label_is_learned_from_and_judged_out_of_fold(cross_fitted):
+    metrics, task = Run.open(cross_fitted).metrics(), QUICK.data.load(0)
+    held = torch.bincount(task.validation.labels, minlength=task.classes)
+    assert metrics["labeled_counts"] == (task.train_counts + held).tolist()
+    assert torch.tensor(metrics["validation"]["confusion"]).sum(1).tolist() == metrics["labeled_counts"]
+    assert torch.tensor(metrics["test"]["confusion"]).sum() == len(task.test)
+    assert metrics["adjusted"]["estimate"]["prior"] == pytest.approx((held / held.sum()).tolist()), (
+        "as validation has it"
+    )
+    kept = KeptEvidence.read(cross_fitted)
+    assert kept.prior == pytest.approx((held / held.sum()).numpy())
+    assert kept.evidence.counts.tolist() == metrics["labeled_counts"]
+    assert metrics["split_hash"] == task.split_hash, "so that it stands in one table with runs without folds"
+
+
+@pytest.mark.parametrize("at", [0, 20, 60])
+def test_a_cross_fitted_run_resumes_to_the_bit(cross_fitted, tmp_path, at):
+    def stop(trainer, record):
+        if record.step == at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        execute(EVERY_LABEL, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    execute(EVERY_LABEL, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(cross_fitted), compared(tmp_path / "cut"))
+
+
+def test_a_cross_fitted_run_is_measured_again_on_test_only(cross_fitted, capsys):
+    assert main(["evaluate", str(cross_fitted)]) == 0
+    assert "equal to metrics.json" in capsys.readouterr().out
+    assert main(["theory", str(cross_fitted)]) == 2
+    assert "learned from its validation examples (folds 3)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"folds": 1}, "folds is 0, which keeps the validation examples apart, or 2 to 20; found 1"),
+        ({"folds": 3, "hardware": Hardware(strategy="fsdp")}, "cross-fitting does not shard its models"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        replace(QUICK, **change)
+
+
+def test_a_learner_other_than_a_network_refuses_folds():
+    base = recipe("array")
+    with pytest.raises(InputError, match="learner auto trains no network, which these settings are for"):
+        refuse_unused_settings(base, replace(base, folds=3))

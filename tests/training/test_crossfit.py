@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
 import torch
 
-from csst.data.task import make_task
+from csst.data.task import Labeled, Task, make_task
 from csst.errors import InputError
 from csst.models import mlp
 from csst.settings import Dual, Settings, Training
-from csst.training.crossfit import CrossFit, split_folds
+from csst.training.crossfit import CrossFit, learn_validation, split_folds
 from csst.training.evaluation import compute_logits
-from csst.training.measuring import estimate_from_logits
+from csst.training.interruption import Interrupted
+from csst.training.measuring import estimate_from_logits, join
 from tests.helpers.estimators import blobs
 
 SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, rates="pooled"))
@@ -170,3 +172,70 @@ def test_a_state_between_two_records_resumes_to_the_same_end():
     for name, value in whole.selected_weights().items():
         assert torch.equal(value, second.selected_weights()[name])
         assert torch.equal(value, second.best_model().state_dict()[name])
+
+
+@pytest.mark.parametrize("at", [3, 14, 37, 41, 79])
+def test_stopped_between_any_two_steps_it_resumes_to_the_same_end(monkeypatch, at):
+    """Of four trainers that take ten steps each, some have moved further than others."""
+    whole, first, second = crossed(), crossed(), crossed()
+    expected = [record.multipliers for record in whole.run()]
+    calls, records = count(1), []
+
+    def stop():
+        if next(calls) == at:
+            raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr("csst.training.crossfit.step_boundary", stop)
+        with pytest.raises(Interrupted):
+            records.extend(record.multipliers for record in first.run())
+    assert sum(trainer.step for trainer in first.trainers) == at
+    second.load_state_dict(first.state_dict())
+    rest = [record.multipliers for record in second.run()]
+    assert rest == expected[-len(rest) :]
+    assert len(rest) == (2 if at < 40 else 1)
+    for mine, theirs in zip(second.trainers, whole.trainers, strict=True):
+        assert mine.step == theirs.step == 20
+        for name, value in theirs.last_weights().items():
+            assert torch.equal(value, mine.last_weights()[name])
+
+
+def test_rates_are_judged_under_the_class_balance_of_the_validation_examples():
+    task = example_task()
+    labels = torch.tensor([0] * 8 + [1] + [2])
+    task = replace(task, validation=Labeled(task.labeled.inputs[:10], labels))
+    found = crossed(task, objective="max mean(recall) s.t. coverage >= 0.2")
+    last = list(found.run())[-1]  # at the end the multipliers do not move, so that all is still as it was measured
+    measurement = join([fold.measure_validation() for fold in found.folds], found.trainer.watched_logits())
+    rates = found.trainer.estimate_confusion(measurement).rates
+    covered = [sum(share * float(rates[i, j]) for i, share in enumerate((0.8, 0.1, 0.1))) for j in range(3)]
+    assert last.coverage == pytest.approx(covered, abs=1e-6)
+    assert found.judged_prior.tolist() == [0.8, 0.1, 0.1]
+
+
+def test_validation_examples_become_labeled_ones_that_are_judged_out_of_fold():
+    task = example_task(60)
+    held = Labeled(task.unlabeled[:9], torch.tensor([0, 1, 2] * 3))
+    every = learn_validation(replace(task, validation=held))
+    assert torch.equal(every.labeled.inputs, torch.cat([task.labeled.inputs, held.inputs]))
+    assert torch.equal(every.labeled.labels, torch.cat([task.labeled.labels, held.labels]))
+    assert every.validation is held, "whose class balance is still wanted"
+    judged = torch.cat([fold.task.validation.inputs for fold in crossed(every).folds])
+    assert all((judged == row).all(1).any() for row in held.inputs)
+
+
+def test_texts_join_too():
+    texts, more = Texts(["a", "b"]), Texts(["c", "d"])
+    task = Task(
+        "texts", ("x", "y"), Labeled(texts, torch.tensor([0, 1])), more, Labeled(more, torch.tensor([1, 0])), None
+    )
+    every = learn_validation(task).labeled
+    assert every.inputs[torch.tensor([3, 0, 2])] == ["d", "a", "c"]
+    assert every.labels.tolist() == [0, 1, 1, 0]
+
+
+class Texts(list):
+    """Texts that are fetched by index, as those of a file are."""
+
+    def __getitem__(self, indices):
+        return [list.__getitem__(self, i) for i in indices.tolist()]

@@ -152,6 +152,18 @@ def test_sharded_training_under_torchrun_resumes(tmp_path):
     assert Run(folder / "shards").metrics()["steps"] == 30
 
 
+@pytest.mark.slow
+def test_two_processes_cross_fit_as_one_does(tmp_path):
+    folder = write_programs(tmp_path)
+    more = ["--folds", "3", "--rule", "fit"]
+    go([*TORCHRUN, "-m", "csst", *TRAIN, "two", *more], folder)
+    go([sys.executable, "-m", "csst", *TRAIN, "one", *more], folder)
+    one, two = Run(folder / "one").metrics(), Run(folder / "two").metrics()
+    assert one["test"]["confusion"] == two["test"]["confusion"]
+    assert one["validation"]["confusion"] == two["validation"]["confusion"]
+    assert one["adjusted"]["test"]["confusion"] == two["adjusted"]["test"]["confusion"]
+
+
 def test_processes_that_disagree_stop():
     """The assertion behind "every process holds the same λ": what the other process sends is made up here."""
 

@@ -23,6 +23,7 @@ HELP = {
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
+    "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
     "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }

@@ -40,9 +40,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
-    """The examples that can be measured again: those of learners' validation were predicted out of fold."""
+    """The examples that can be measured again: not those of validation, where they were predicted out of fold."""
     task = recipe.data.load(recipe.seed) if recipe.uses_network else load_rows(recipe)
     if task.split_hash != split_hash:
         raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
-    parts = {"validation": task.validation if recipe.uses_network else None, "test": task.test}
+    parts = {"validation": None if recipe.judges_out_of_fold else task.validation, "test": task.test}
     return {part: labeled for part, labeled in parts.items() if labeled is not None}

@@ -50,6 +50,11 @@ def main(argv: Sequence[str]) -> int:
             f"the run {args.run} was trained with {recipe.learner} learners, and this needs a network: train with "
             "--learner network"
         )
+    if recipe.folds:
+        raise InputError(
+            f"the run {args.run} learned from its validation examples (folds {recipe.folds}), on which this measures "
+            "the game: train with --folds 0"
+        )
     trainer = assemble(recipe)
     task, model = trainer.task, FittedModel.load(args.run, "selected").model
     assert isinstance(model, nn.Module)

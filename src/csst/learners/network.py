@@ -26,7 +26,7 @@ class Network:
         make: makes an untrained network.
         method: a name of `csst.selftraining.METHODS`, package.module:name, or a Method.
         settings: of training, self-training, the multipliers, selection and hardware.
-        folds: of cross-fitting, where no validation examples are given.
+        folds: of cross-fitting, where the labeled examples are judged, too; 0 judges the validation examples.
     """
 
     make: Callable[[], nn.Module]
@@ -53,6 +53,6 @@ class Network:
         if method.generation_schedule(self.settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "
-                "validation=0.2"
+                "validation=0.2, or leave out --folds"
             )
         return CrossFit(task, self.make, objective, method, self.settings, seed, self.folds)

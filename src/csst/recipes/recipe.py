@@ -14,7 +14,17 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
-from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training, check_choices, override
+from csst.settings import (
+    MOST_FOLDS,
+    Dual,
+    Hardware,
+    Selection,
+    SelfTrainingSettings,
+    Settings,
+    Training,
+    check_choices,
+    override,
+)
 
 #: settings that only training a network heeds, by how their names begin
 NETWORK_SETTINGS = (
@@ -23,6 +33,7 @@ NETWORK_SETTINGS = (
     "selftraining.",
     "dual.",
     "selection.",
+    "folds:",
     "data.validation",
     "data.held_out",
     "data.views.",
@@ -82,6 +93,8 @@ class Recipe:
         frozen: whether the encoder stays as it is.
         rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
             predictions then follow it.
+        folds: of cross-fitting a network: 0 keeps the validation examples for judging, as the paper does; 2 or more
+            learn from them, too, and judge every label by a network that has not seen it, at folds + 1 times the work.
         groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
             paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
@@ -98,6 +111,7 @@ class Recipe:
     frozen: bool = False
     rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
+    folds: int = 0
     groups: dict[str, Any] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
@@ -111,6 +125,12 @@ class Recipe:
         check_choices(self, "")
         if self.learner not in LEARNERS:
             raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
+        if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
+            raise InputError(
+                f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"
+            )
+        if self.folds and self.hardware.strategy == "fsdp":
+            raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
         words = ("validation", "labeled", "unlabeled", "uniform")
         if self.deployment_prior not in words and "," not in self.deployment_prior:
             raise InputError(
@@ -127,6 +147,11 @@ class Recipe:
         """Whether a network is trained."""
         fine_tuned = bool(self.encoder) and not self.frozen
         return self.learner == "network" or (self.learner == "auto" and (fine_tuned or self.method != "csst"))
+
+    @property
+    def judges_out_of_fold(self) -> bool:
+        """Whether every label is learned from, so that those for validation cannot be measured again."""
+        return not self.uses_network or self.folds > 0
 
     @property
     def network(self) -> Model:

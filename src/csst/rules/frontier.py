@@ -52,7 +52,7 @@ class Frontier:
 
     Args:
         points: of the frontier.
-        unadjusted: the plain argmax.
+        unadjusted: the plain argmax; of a network trained under a gain that is no diagonal, that of its probabilities.
         best: the objective's own rule; None without an objective.
         feasible: whether the constraints can be met; None without constraints.
         sentence: what is possible, in words.
@@ -89,7 +89,10 @@ def trace_frontier(
         return [fit(read_objective(text).bind(evidence.classes)) for text in sentences]
 
     shares = np.linspace(0, 1, steps)
-    plain = measure_point(evidence, Candidate("plain", evidence.calibration, prior, np.log(evidence.train_prior)), undo)
+    plain_bias = np.log(evidence.train_prior)
+    if undo is not None and undo.ndim == 1:  # a network's softmax still has the gain in it
+        plain_bias = plain_bias - undo.log().numpy()
+    plain = measure_point(evidence, Candidate("plain", evidence.calibration, prior, plain_bias), undo)
     between = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares[1:-1]]
     lowest = walk(["max mean(recall)", *between, "max min(recall)"])
     coverage = walk([f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares])

@@ -23,6 +23,7 @@ from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners
+from csst.training.crossfit import CrossFit, learn_validation
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, defer_signals, pending_signal
@@ -147,7 +148,7 @@ def _same_end(run: Run, recipe: Recipe) -> bool:
     return all(run.recipe().get(name) == getattr(recipe, name) for name in AFTER_TRAINING)
 
 
-def _shared(trainer: Generations) -> list[bool]:
+def _shared(trainer: Generations | CrossFit) -> list[bool]:
     """Which multipliers weigh the entries of a worst case."""
     multipliers = trainer.multipliers
     return multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
@@ -196,8 +197,10 @@ def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run 
 
 
 def load_task(recipe: Recipe) -> Task:
-    """The examples of a recipe, embedded where its encoder is frozen."""
+    """The examples of a recipe, embedded where its encoder is frozen; cross-fitted, all labels are to learn from."""
     task = recipe.data.load(recipe.seed)
+    if recipe.folds:
+        task = learn_validation(task)
     if recipe.frozen:
         task = embedded(
             task, Embedder(encoder(recipe.encoder, task.kind, recipe.embedding.max_length), recipe.embedding)
@@ -205,13 +208,11 @@ def load_task(recipe: Recipe) -> Task:
     return task
 
 
-def begin_training(recipe: Recipe) -> Generations:
+def begin_training(recipe: Recipe) -> Generations | CrossFit:
     """The training of a recipe before its first step."""
     task = load_task(recipe)
-    learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings)
-    training = start(task, learner, recipe.bind_objective(task.class_names), recipe.seed, recipe.deployment_prior)
-    assert isinstance(training, Generations)
-    return training
+    learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings, recipe.folds)
+    return start(task, learner, recipe.bind_objective(task.class_names), recipe.seed, recipe.deployment_prior)
 
 
 def assemble(recipe: Recipe) -> Trainer:

@@ -18,7 +18,6 @@ from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
-from csst.rules.deployment import read_deployment_prior
 from csst.runs.folder import Run
 from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
@@ -205,8 +204,8 @@ class KeptEvidence:
         counts = torch.tensor(metrics["labeled_counts"]).double()
         train_prior = counts / counts.sum()
         evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
-        prior = read_deployment_prior(run.recipe()["deployment_prior"], evidence)
-        return cls(evidence, prior, outputs.gain.softmax_inverse, train_prior)
+        judged = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the prior that the run was told
+        return cls(evidence, np.array(judged["prior"]), outputs.gain.softmax_inverse, train_prior)
 
     def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
         """The objective for these classes and the balance of their labels."""

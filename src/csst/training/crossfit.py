@@ -4,6 +4,9 @@ The labeled examples are cut into folds. One trainer per fold learns from the ot
 they take their steps together. At every multiplier update each fold's trainer predicts its own fold, the counts are
 added up, and all trainers take the same dual step: every labeled example has steered, none was predicted by a model
 that had learned from it. The trainer of all examples is the one that is kept.
+
+Rates are judged under the class balance of the task's validation examples, of which nothing else is looked at: where
+there are none, the labeled ones take their place; where there are, `learn_validation` makes them labeled ones, too.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from torch import Tensor, nn
 
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
+from csst.maths.confusion import Confusion
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
-from csst.settings import Settings
+from csst.settings import MOST_FOLDS, Settings
 from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
+from csst.training.generations import join_examples
+from csst.training.interruption import step_boundary
 from csst.training.measuring import join
 from csst.training.records import Record
 from csst.training.selection import Best
@@ -51,7 +57,7 @@ def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, .
 class CrossFit:
     """Trainers in lockstep, steered by each other's out-of-fold predictions; see the module.
 
-    task: its validation part is not looked at. model: makes an untrained model.
+    task: of its validation part only the class balance is looked at. model: makes an untrained model.
     """
 
     def __init__(
@@ -64,11 +70,11 @@ class CrossFit:
         seed: int = 0,
         folds: int = 3,
     ) -> None:
-        if not 2 <= folds <= 20:
-            raise InputError(f"cross-fitting takes 2 to 20 folds; found {folds}")
+        if not 2 <= folds <= MOST_FOLDS:
+            raise InputError(f"cross-fitting takes 2 to {MOST_FOLDS} folds; found {folds}")
         self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
-        whole = replace(task, validation=task.labeled)
-        self.trainer = Trainer(whole, model(), objective, method, settings, seed)
+        self.task, self.judged_prior = task, class_fractions(task.validation.labels, task.classes)
+        self.trainer = Trainer(task, model(), objective, method, settings, seed)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         bound, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
         self.folds = [Trainer(part, model(), bound, method, settings, seed) for part in parts]
@@ -80,22 +86,25 @@ class CrossFit:
 
     def run(self) -> Iterator[Record]:
         """Train all to the end; the records are those of the trainer that is kept."""
-        settings, kept = self.trainer.settings, self.trainer
+        every, kept = self.trainer.settings.dual.steps_per_update, self.trainer
         while True:
-            if kept.updated_at != kept.step:
+            # The trainer that is kept moves last, so that wherever this is stopped it knows how far all must go.
+            if kept.updated_at != kept.step and (kept.step % every == 0 or kept.is_complete):
                 parts = [fold.measure_validation() for fold in self.folds]
                 measurement = join(parts, kept.watched_logits(), kept.balance_logits())
-                balance, confusion = kept.estimate_balance(measurement), kept.estimate_confusion(measurement)
+                balance = kept.estimate_balance(measurement)
+                confusion = Confusion(kept.estimate_confusion(measurement).rates, self.judged_prior)
                 for trainer in self.trainers:
                     trainer.learn_balance(balance)
                 yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
             if kept.is_complete:
                 return
-            until_update = settings.dual.steps_per_update - kept.step % settings.dual.steps_per_update
-            steps = min(until_update, settings.training.steps - kept.step)
+            until = min(kept.step - kept.step % every + every, self.settings.training.steps)
             for trainer in self.trainers:
-                for _ in range(steps):
+                while trainer.step < until:
                     trainer.train_step()
+                    if self.engine.processes == 1:
+                        step_boundary()
 
     @property
     def settings(self) -> Settings:
@@ -124,6 +133,14 @@ class CrossFit:
     @property
     def step(self) -> int:
         return self.trainer.step
+
+    @property
+    def updated_at(self) -> int:
+        return self.trainer.updated_at
+
+    @property
+    def is_complete(self) -> bool:
+        return self.trainer.is_complete
 
     @property
     def labels(self) -> Tensor:
@@ -157,6 +174,18 @@ class CrossFit:
             compute_logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
         ]
         return torch.cat(scored), torch.cat([fold.task.validation.labels for fold in self.folds])
+
+
+def class_fractions(labels: Tensor, classes: int) -> Tensor:
+    """How much of the labels each class is, (K,), float64."""
+    return torch.bincount(labels, minlength=classes).double() / len(labels)
+
+
+def learn_validation(task: Task) -> Task:
+    """The task whose validation examples are labeled ones, too: to be cross-fitted, so that none judges itself."""
+    held, every = task.validation, torch.arange(len(task.validation))
+    inputs = join_examples(task.labeled.inputs, held.inputs, every)
+    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, held.labels])))
 
 
 def _fold(task: Task, index: np.ndarray) -> Task:

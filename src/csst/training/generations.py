@@ -137,13 +137,15 @@ def plan_generation(settings: Settings, method: Method, task: Task, generation: 
 
 def expand_labeled(task: Task, index: Tensor, labels: Tensor) -> Task:
     """The task with these unlabeled examples as further labeled ones; they remain among the unlabeled, too."""
-    old, new = task.labeled.inputs, task.unlabeled
-    inputs: Examples
-    if isinstance(old, Tensor) and isinstance(new, Tensor):
-        inputs = torch.cat([old, new[index]])
-    else:
-        inputs = Joined(old, new, index)
+    inputs = join_examples(task.labeled.inputs, task.unlabeled, index)
     return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, labels])))
+
+
+def join_examples(first: Examples, other: Examples, index: Tensor) -> Examples:
+    """Examples followed by some of other examples: a tensor where both are."""
+    if isinstance(first, Tensor) and isinstance(other, Tensor):
+        return torch.cat([first, other[index]])
+    return Joined(first, other, index)
 
 
 class Joined:
