@@ -114,6 +114,16 @@ BLOCKS = {
         range(3),
         ("min_recall", "mean_recall"),
     ),
+    "few-every": Block(
+        "Worst-class recall, 100 / 4000, the same labels, every one learned from and judged out of fold (`--folds 5`)",
+        "min-recall",
+        100,
+        25,
+        ("erm", "fixmatch", "csst-fixmatch", "csst-balanced"),
+        range(3),
+        ("min_recall", "mean_recall"),
+        folds=5,
+    ),
 }
 
 

@@ -174,7 +174,7 @@ def test_a_state_between_two_records_resumes_to_the_same_end():
         assert torch.equal(value, second.best_model().state_dict()[name])
 
 
-@pytest.mark.parametrize("at", [3, 14, 37, 41, 79])
+@pytest.mark.parametrize("at", [14, 37, 79])
 def test_stopped_between_any_two_steps_it_resumes_to_the_same_end(monkeypatch, at):
     """Of four trainers that take ten steps each, some have moved further than others."""
     whole, first, second = crossed(), crossed(), crossed()
