@@ -119,8 +119,8 @@ BLOCKS = {
         "min-recall",
         100,
         25,
-        ("erm", "fixmatch", "csst-fixmatch", "csst-balanced"),
-        range(3),
+        EVERY,
+        range(5),
         ("min_recall", "mean_recall"),
         folds=5,
     ),
@@ -219,7 +219,7 @@ def read_rows() -> list[dict[str, Any]]:
 
 def run_block(name: str, methods: Iterable[str], args: argparse.Namespace) -> None:
     block, done = BLOCKS[name], {(row["block"], row["method"], row["seed"]) for row in read_rows()}
-    for seed in block.seeds:
+    for seed in args.seed or block.seeds:
         todo = [method for method in methods if (name, method, seed) not in done]
         task = load_task(make_recipe(block, "erm", seed, args)) if todo else None
         for method in todo:
@@ -323,6 +323,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/encoder_images"))
     parser.add_argument("--block", choices=tuple(BLOCKS), action="append")
     parser.add_argument("--method", action="append", help="only these rows for now; the others may follow later")
+    parser.add_argument("--seed", type=int, action="append", help="only these seeds for now")
     parser.add_argument("--page-only", action="store_true")
     args = parser.parse_args()
     if not args.page_only:

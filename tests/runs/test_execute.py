@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.recipes import from_dict, recipe
 from csst.recipes.recipe import refuse_unused_settings
-from csst.runs.execute import execute
+from csst.runs.execute import execute, return_freed_memory
 from csst.runs.folder import Run
 from csst.runs.results import KeptEvidence
 from csst.settings import Hardware
@@ -282,3 +283,20 @@ def test_a_learner_other_than_a_network_refuses_folds():
     base = recipe("array")
     with pytest.raises(InputError, match="learner auto trains no network, which these settings are for"):
         refuse_unused_settings(base, replace(base, folds=3))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory, and gives it back")
+def test_freed_memory_is_given_back():
+    """Small pieces freed below one that is still used stay with the process otherwise."""
+    pieces = [torch.ones(12_000) for _ in range(2000)]  # 96 MB
+    kept = pieces[-1]
+    del pieces
+    before = resident_bytes()
+    return_freed_memory()
+    assert before - resident_bytes() > 50_000_000
+    assert float(kept.sum()) == 12_000
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
