@@ -71,11 +71,12 @@ def execute(
     state = run.checkpoint()
     if state is None and run.is_complete:
         raise InputError(f"{folder} no longer has a checkpoint, so it cannot be completed with other settings")
-    spent = 0.0
+    spent, saved_at = 0.0, -1
     if state is not None:
         refuse_other(state, recipe, trainer.task, folder)
         trainer.load_state_dict(state["trainer"])
-        spent = state["seconds"]
+        spent, saved_at = state["seconds"], trainer.step
+    del state  # as large as the training itself
     engine.barrier()  # nobody writes while another still reads
     reach = ReachCheck(trainer)
     detector = CollapseDetector(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
@@ -84,7 +85,6 @@ def execute(
         for known, _ in run.records():
             detector.update(known)
     began = saved = time.perf_counter()
-    saved_at = trainer.step if state is not None else -1
 
     def checkpoint() -> None:
         nonlocal saved, saved_at
