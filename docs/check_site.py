@@ -51,7 +51,7 @@ def find_faults(site: Path) -> list[str]:
             )  # the page for what is not there begins at the root
             place = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else path
             place = place / "index.html" if place.is_dir() else place
-            if not place.exists():
+            if not place.is_relative_to(site) or not place.exists():
                 faults.append(f"{path}: {target} is not there")
             elif parts.fragment and place in pages and unquote(parts.fragment) not in pages[place].places:
                 faults.append(f"{path}: {target} has no such place")

@@ -180,12 +180,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turn links out of docs/ to the pages of the site; what has none (examples, source) becomes its path."""
+    """Turn links and pictures to those of the site; what it does not have (examples, source) becomes its path."""
     address = page.file.src_uri
     source = COPIES.get(address, ROOT / "docs" / address).parent
 
     def turn(match: re.Match[str]) -> str:
-        words, target = match[1], match[2]
+        picture, words, target = match.groups()
         if re.match(r"[a-z]+:|#", target):
             return match[0]
         path, _, anchor = target.partition("#")
@@ -196,11 +196,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         known = {value.relative_to(ROOT).as_posix(): key for key, value in COPIES.items()} | ELSEWHERE
         wanted = known.get(inside) or (inside[5:] if inside.startswith("docs/") else None)
         if wanted is None:
-            return f"{words} (`{inside}`)"
+            return match[0] if picture else f"{words} (`{inside}`)"
         relative = posixpath.relpath(wanted, posixpath.dirname(address) or ".")
-        return f"[{words}]({relative}{'#' + anchor if anchor else ''})"
+        return f"{picture}[{words}]({relative}{'#' + anchor if anchor else ''})"
 
-    return re.sub(r"(?<!\!)\[([^\]]*)\]\(([^)\s]+)\)", turn, markdown)
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", turn, markdown)
 
 
 if __name__ == "__main__":
