@@ -28,7 +28,7 @@ from csst.maths.objectives import Objective
 from csst.rules import fit_evidence
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
 from csst.runs.results import Outputs
-from csst.training.crossfit import CrossFit, class_fractions
+from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
 from csst.training.measuring import estimate_from_logits
@@ -203,7 +203,7 @@ def conclude(
     wanted = deployment_prior
     if wanted is None or (isinstance(wanted, str) and wanted in ("labels", "validation")):
         # Cross-fitting judges all labels, but it is the validation examples that are as balanced as what is to come.
-        wanted = class_fractions(task.validation.labels, task.classes).numpy()
+        wanted = task.validation_prior.numpy()
     estimate = estimate.with_prior(read_deployment_prior(wanted, outputs.evidence(train_prior, names)))
     weights = {f"selected.{k}": v for k, v in runner.best.state.items()} | {"gain.selected": outputs.gain.entries}
     adjusted, adjusted_outputs, used = None, None, selected

@@ -210,7 +210,7 @@ def test_rates_are_judged_under_the_class_balance_of_the_validation_examples():
     rates = found.trainer.estimate_confusion(measurement).rates
     covered = [sum(share * float(rates[i, j]) for i, share in enumerate((0.8, 0.1, 0.1))) for j in range(3)]
     assert last.coverage == pytest.approx(covered, abs=1e-6)
-    assert found.judged_prior.tolist() == [0.8, 0.1, 0.1]
+    assert task.validation_prior.tolist() == [0.8, 0.1, 0.1]
 
 
 def test_validation_examples_become_labeled_ones_that_are_judged_out_of_fold():

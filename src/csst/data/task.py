@@ -111,6 +111,11 @@ class Task:
         return self.train_counts.double() / len(self.labeled)
 
     @property
+    def validation_prior(self) -> Tensor:
+        """The class fractions of the validation examples, under which a model is judged."""
+        return torch.bincount(self.validation.labels, minlength=self.classes).double() / len(self.validation)
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example; () where examples are not tensors, as texts."""
         first = self.labeled.inputs[torch.tensor([0])]

@@ -73,7 +73,7 @@ class CrossFit:
         if not 2 <= folds <= MOST_FOLDS:
             raise InputError(f"cross-fitting takes 2 to {MOST_FOLDS} folds; found {folds}")
         self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
-        self.task, self.judged_prior = task, class_fractions(task.validation.labels, task.classes)
+        self.task = task
         self.trainer = Trainer(task, model(), objective, method, settings, seed)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         bound, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
@@ -93,7 +93,7 @@ class CrossFit:
                 parts = [fold.measure_validation() for fold in self.folds]
                 measurement = join(parts, kept.watched_logits(), kept.balance_logits())
                 balance = kept.estimate_balance(measurement)
-                confusion = Confusion(kept.estimate_confusion(measurement).rates, self.judged_prior)
+                confusion = Confusion(kept.estimate_confusion(measurement).rates, self.task.validation_prior)
                 for trainer in self.trainers:
                     trainer.learn_balance(balance)
                 yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
@@ -174,11 +174,6 @@ class CrossFit:
             compute_logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
         ]
         return torch.cat(scored), torch.cat([fold.task.validation.labels for fold in self.folds])
-
-
-def class_fractions(labels: Tensor, classes: int) -> Tensor:
-    """How much of the labels each class is, (K,), float64."""
-    return torch.bincount(labels, minlength=classes).double() / len(labels)
 
 
 def learn_validation(task: Task) -> Task:

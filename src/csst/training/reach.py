@@ -11,7 +11,7 @@ from csst.rules import fit_evidence
 from csst.rules.candidates import sharpness
 from csst.rules.feasibility import describe_missed
 from csst.rules.smooth import SmoothObjective
-from csst.training.crossfit import CrossFit, class_fractions
+from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations
 from csst.training.measuring import choose_rows, evidence_from_logits
 
@@ -54,7 +54,7 @@ class ReachCheck:
         unlabeled = kept.all_logits(task.unlabeled, choose_rows(len(task.unlabeled), kept.seed)[:ROWS])
         labels = torch.cat([labeled.labels for labeled in held])
         evidence = evidence_from_logits(torch.cat(logits), labels, unlabeled, gain, task.train_prior, task.class_names)
-        prior = class_fractions(task.validation.labels, task.classes).numpy()
+        prior = task.validation_prior.numpy()
         fitted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, kept.seed)
         smooth = SmoothObjective(runner.objective, prior, sharpness(evidence))
         missed = describe_missed(smooth, fitted.estimate)
