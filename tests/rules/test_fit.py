@@ -469,6 +469,21 @@ def test_the_unadjusted_rates_are_those_of_the_plain_argmax():
     assert found.unadjusted.labeled_rates[0, 0] == pytest.approx((decided[labels == 0] == 0).mean())
 
 
+@pytest.mark.parametrize("matrix", [False, True])
+def test_the_unadjusted_rates_of_a_network_are_those_of_its_own_softmax(matrix):
+    """norm(G^T p) is what a network trained under G gives, and without a rule its argmax decides."""
+    entries = torch.tensor([1.0, 4.0, 9.0]).double()
+    gain = Gain(torch.diag(entries) + 0.5 if matrix else entries)
+    x, labels = toys.sample(500)
+    weighed = toys.probs(x) @ gain.matrix.numpy()
+    softmax = weighed / weighed.sum(1, keepdims=True)
+    found = fit_rule(softmax, labels, "max min(recall)", gain=gain)
+    decided = softmax.argmax(1)
+    assert (decided != toys.probs(x).argmax(1)).mean() > 0.05
+    for c in range(3):
+        assert found.unadjusted.labeled_rates[c, c] == pytest.approx((decided == c)[labels == c].mean(), abs=0.01)
+
+
 def test_plain_values_for_json():
     found = fitted(n=60, m=200)
     stored = found.as_dict()

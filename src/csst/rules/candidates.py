@@ -79,6 +79,24 @@ class Candidate:
         return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
 
 
+def decide_plainly(scores: np.ndarray, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> np.ndarray:
+    """What a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
+
+    Args:
+        scores: z = log p - log pi_train, (N, K).
+        train_prior: pi_train, (K,).
+        undo: what took the softmax to the probabilities p, (K,) or (K, K), see `DecisionRule`; None for no gain.
+
+    Returns:
+        Classes, (N,).
+    """
+    probs = softmax(scores + np.log(train_prior), axis=1)
+    if undo is None:
+        return probs.argmax(1)
+    inverse = undo.double().numpy()
+    return (probs / inverse if inverse.ndim == 1 else probs @ np.linalg.pinv(inverse)).argmax(1)
+
+
 def softness(objective: SmoothObjective, evidence: Evidence) -> float:
     """t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))

@@ -24,7 +24,7 @@ from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
-from csst.rules.candidates import Candidate, all_candidates, sharpness
+from csst.rules.candidates import Candidate, all_candidates, decide_plainly, sharpness
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.rule import DecisionRule, undo_gain
@@ -51,7 +51,7 @@ class FittedRule:
         chosen: which of the candidates it is: "closed form", "calibrated" or "pooled".
         objective: bound to the classes.
         estimate: the rates it is expected to have, cross-fitted.
-        unadjusted: those of the plain argmax of the probabilities.
+        unadjusted: those of the plain argmax, of a network that of its softmax.
         values: the judged value of every candidate.
         evidence: the scores it was fitted on.
         notes: what to be wary of, in sentences.
@@ -196,7 +196,7 @@ def fit_evidence(
     judged = judge(smooth, evidence, full, seed)
     notes = find_doubts(evidence)
     chosen = 0 if evidence.is_constant else choose(judged)
-    plain = Candidate("plain", evidence.calibration, prior, bias=np.log(evidence.train_prior))
+    plain, plain_soft = (decide_plainly(z, evidence.train_prior, undo) for z in (evidence.scores, evidence.soft_scores))
     soft = judged[chosen].soft
     if evidence.has_unlabeled:
         decided = full[chosen].decide(evidence.unlabeled_scores)
@@ -207,7 +207,7 @@ def fit_evidence(
         full[chosen].name,
         objective,
         estimate,
-        estimate_rates(evidence, plain.decide(evidence.scores), plain.decide(evidence.soft_scores), prior),
+        estimate_rates(evidence, plain, plain_soft, prior),
         {candidate.name: value.value for candidate, value in zip(full, judged, strict=True)},
         evidence,
         (*notes, *note_missed(smooth, estimate)),

@@ -10,7 +10,7 @@ import torch
 
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import Candidate, fit_pooled, sharpness
+from csst.rules.candidates import Candidate, decide_plainly, fit_pooled, sharpness
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
@@ -52,7 +52,7 @@ class Frontier:
 
     Args:
         points: of the frontier.
-        unadjusted: the plain argmax; of a network trained under a gain that is no diagonal, that of its probabilities.
+        unadjusted: the plain argmax, of a network that of its softmax.
         best: the objective's own rule; None without an objective.
         feasible: whether the constraints can be met; None without constraints.
         sentence: what is possible, in words.
@@ -89,10 +89,7 @@ def trace_frontier(
         return [fit(read_objective(text).bind(evidence.classes)) for text in sentences]
 
     shares = np.linspace(0, 1, steps)
-    plain_bias = np.log(evidence.train_prior)
-    if undo is not None and undo.ndim == 1:  # a network's softmax still has the gain in it
-        plain_bias = plain_bias - undo.log().numpy()
-    plain = measure_point(evidence, Candidate("plain", evidence.calibration, prior, plain_bias), undo)
+    plain = measure_plain(evidence, prior, undo)
     between = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares[1:-1]]
     lowest = walk(["max mean(recall)", *between, "max min(recall)"])
     coverage = walk([f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares])
@@ -141,9 +138,20 @@ def measure_point(evidence: Evidence, candidate: Candidate, undo: torch.Tensor |
     """What a way to decide is expected to do, under its deployment prior."""
     decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
     estimate = estimate_rates(evidence, *decisions, candidate.prior)
+    return make_point(estimate, candidate.as_rule(evidence.train_prior, undo))
+
+
+def measure_plain(evidence: Evidence, prior: np.ndarray, undo: torch.Tensor | None = None) -> Point:
+    """What the model does without a rule; undo: what took the gain out of a network's softmax, see `DecisionRule`."""
+    labeled, soft = (decide_plainly(z, evidence.train_prior, undo) for z in (evidence.scores, evidence.soft_scores))
+    return make_point(estimate_rates(evidence, labeled, soft, prior), DecisionRule.identity(evidence.classes))
+
+
+def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
+    """The numbers of an estimate, and the rule it is of."""
     c = estimate.confusion
     mean, low, covered = float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min())
-    return Point(mean, low, covered, float(c.accuracy), candidate.as_rule(evidence.train_prior, undo), estimate)
+    return Point(mean, low, covered, float(c.accuracy), rule, estimate)
 
 
 def keep_trade(points: Sequence[Point], gain: Callable[[Point], float]) -> tuple[Point, ...]:
