@@ -177,6 +177,22 @@ def test_a_folder_is_never_overwritten_and_never_resumed_with_other_settings(tmp
         execute(replace(QUICK, seed=1), tmp_path / "run", resume=True)
 
 
+def test_a_run_of_a_version_that_lacked_a_setting_is_resumed(whole, tmp_path):
+    def stop(trainer, record):
+        if record.step == 20:
+            raise Stop
+
+    with pytest.raises(Stop):
+        execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    settings = yaml.safe_load((tmp_path / "cut" / "recipe.yaml").read_text())
+    del settings["folds"]
+    (tmp_path / "cut" / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(whole), compared(tmp_path / "cut"))
+    with pytest.raises(InputError, match="folds: 0 → 3"):
+        execute(replace(QUICK, folds=3), tmp_path / "cut", resume=True)
+
+
 def test_loading_a_checkpoint_runs_no_code(tmp_path):
     class Bomb:
         def __reduce__(self):

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -189,9 +190,10 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
 
 
 def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
-    """Where a run's settings differ from these; what comes after training may."""
+    """Where a run's settings differ from these; what comes after training may, and what it does not name is as ever."""
+    defaults = {setting.name: setting.default for setting in fields(recipe) if setting.default is not MISSING}
     after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
-    return differences(absolute_paths({**known, **after}), absolute_paths(recipe.as_dict()))
+    return differences(absolute_paths({**defaults, **known, **after}), absolute_paths(recipe.as_dict()))
 
 
 def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
