@@ -477,11 +477,11 @@ def test_the_unadjusted_rates_of_a_network_are_those_of_its_own_softmax(matrix):
     x, labels = toys.sample(500)
     weighed = toys.probs(x) @ gain.matrix.numpy()
     softmax = weighed / weighed.sum(1, keepdims=True)
-    found = fit_rule(softmax, labels, "max min(recall)", gain=gain)
+    fitted_rule = fit_rule(softmax, labels, "max min(recall)", gain=gain)
     decided = softmax.argmax(1)
     assert (decided != toys.probs(x).argmax(1)).mean() > 0.05
     for c in range(3):
-        assert found.unadjusted.labeled_rates[c, c] == pytest.approx((decided == c)[labels == c].mean(), abs=0.01)
+        assert fitted_rule.unadjusted.labeled_rates[c, c] == pytest.approx((decided == c)[labels == c].mean(), abs=0.01)
 
 
 def test_plain_values_for_json():

@@ -97,13 +97,13 @@ def test_the_unadjusted_point_is_the_plain_argmax(frontier):
 def test_the_unadjusted_point_of_a_network_trained_under_a_gain_is_its_own_argmax(evidence):
     """Its softmax is p weighed by the gain; the plain argmax is that of the softmax, not of p."""
     undo = torch.tensor([1.0, 0.5, 0.125])
-    found = trace_frontier(evidence, EVEN, undo=undo, steps=3).unadjusted
+    plain = trace_frontier(evidence, EVEN, undo=undo, steps=3).unadjusted
     x, labels = toys.sample(400, seed=1)
     weighed = toys.probs(x) / undo.numpy()
     weighed = weighed / weighed.sum(1, keepdims=True)
     for c in range(3):
-        assert found.estimate.labeled_rates[c, c] == pytest.approx((weighed.argmax(1) == c)[labels == c].mean())
-    assert found.rule.predict(torch.as_tensor(weighed)).tolist() == weighed.argmax(1).tolist()
+        assert plain.estimate.labeled_rates[c, c] == pytest.approx((weighed.argmax(1) == c)[labels == c].mean())
+    assert plain.rule.predict(torch.as_tensor(weighed)).tolist() == weighed.argmax(1).tolist()
 
 
 def test_without_an_objective(frontier):

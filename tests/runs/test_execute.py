@@ -80,14 +80,20 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("at", [0, 20, 50, 60])
-def test_resuming_is_bit_identical(whole, tmp_path, at):
+def stop_at(step, recipe, folder):
+    """Carry out a recipe up to a step, with a checkpoint there."""
+
     def stop(trainer, record):
-        if record.step == at:
+        if record.step == step:
             raise Stop
 
     with pytest.raises(Stop):
-        execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+        execute(recipe, folder, on_record=stop, checkpoint_seconds=0)
+
+
+@pytest.mark.parametrize("at", [0, 20, 50, 60])
+def test_resuming_is_bit_identical(whole, tmp_path, at):
+    stop_at(at, QUICK, tmp_path / "cut")
     execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
     assert same(compared(whole), compared(tmp_path / "cut"))
 
@@ -178,12 +184,7 @@ def test_a_folder_is_never_overwritten_and_never_resumed_with_other_settings(tmp
 
 
 def test_a_run_of_a_version_that_lacked_a_setting_is_resumed(whole, tmp_path):
-    def stop(trainer, record):
-        if record.step == 20:
-            raise Stop
-
-    with pytest.raises(Stop):
-        execute(QUICK, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+    stop_at(20, QUICK, tmp_path / "cut")
     settings = yaml.safe_load((tmp_path / "cut" / "recipe.yaml").read_text())
     del settings["folds"]
     (tmp_path / "cut" / "recipe.yaml").write_text(yaml.safe_dump(settings))
@@ -264,14 +265,8 @@ def test_with_folds_every_label_is_learned_from_and_judged_out_of_fold(cross_fit
     assert metrics["split_hash"] == task.split_hash, "so that it stands in one table with runs without folds"
 
 
-@pytest.mark.parametrize("at", [20])
-def test_a_cross_fitted_run_resumes_to_the_bit(cross_fitted, tmp_path, at):
-    def stop(trainer, record):
-        if record.step == at:
-            raise Stop
-
-    with pytest.raises(Stop):
-        execute(EVERY_LABEL, tmp_path / "cut", on_record=stop, checkpoint_seconds=0)
+def test_a_cross_fitted_run_resumes_to_the_bit(cross_fitted, tmp_path):
+    stop_at(20, EVERY_LABEL, tmp_path / "cut")
     execute(EVERY_LABEL, tmp_path / "cut", resume=True, checkpoint_seconds=0)
     assert same(compared(cross_fitted), compared(tmp_path / "cut"))
 

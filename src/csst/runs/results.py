@@ -204,7 +204,7 @@ class KeptEvidence:
         counts = torch.tensor(metrics["labeled_counts"]).double()
         train_prior = counts / counts.sum()
         evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
-        judged = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the prior that the run was told
+        judged = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
         return cls(evidence, np.array(judged["prior"]), outputs.gain.softmax_inverse, train_prior)
 
     def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
