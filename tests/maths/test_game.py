@@ -140,3 +140,40 @@ def test_slopes_by_margins_are_those_by_rates(sentence):
     assert one.curved == two.curved == ((0, 1, 2, 3, 4, 6) if sentence == CURVED else ())
     c = random_confusion(3)
     torch.testing.assert_close(one.damp(c), two.damp(c), rtol=1e-9, atol=0)
+
+
+def rates_with(recall):
+    """Rates (K, K) with these recalls, wrong predictions spread evenly."""
+    own = torch.tensor(recall, dtype=torch.float64)
+    rates = ((1 - own) / (K - 1))[:, None].expand(K, K).clone()
+    rates[range(K), range(K)] = own
+    return csst.Confusion(rates, EVEN)
+
+
+def test_a_multiplier_that_waits_stands_still_until_its_class_has_begun_to_be_learned():
+    game = csst.Multipliers(csst.objective("max min(recall)"), PRIOR, waits=True)
+    for _ in range(20):
+        game.update(rates_with([0.9, 0.8, 0.5, 0.1, 0.0]))
+    assert game.value[3:].tolist() == pytest.approx([0.2, 0.2], rel=0.1)
+    assert game.value[2] > 2 * game.value[0], "the others move on"
+    before = game.value.clone()
+    game.update(rates_with([0.9, 0.8, 0.5, 0.5, 0.0]))
+    game.update(rates_with([0.9, 0.8, 0.5, 0.0, 0.0]))
+    assert game.value[3] > 1.1 * before[3], "once learned, a class that is lost again counts"
+    assert game.value[4] == pytest.approx(float(before[4]), rel=0.1)
+    other = csst.Multipliers(csst.objective("max min(recall)"), PRIOR, waits=True)
+    other.load_state_dict(game.state_dict())
+    assert other.has_begun.tolist() == [True, True, True, True, False]
+
+
+def test_the_price_of_a_constraint_waits_too_but_may_fall():
+    game = csst.Multipliers(csst.objective("max mean(recall) s.t. coverage >= 0.19"), PRIOR, waits=True)
+    for _ in range(5):
+        game.update(rates_with([0.9, 0.9, 0.9, 0.9, 0.0]))
+    coverage = rates_with([0.9, 0.9, 0.9, 0.9, 0.0]).coverage
+    assert coverage[4] < 0.19 < coverage[0]
+    assert game.value[4] == 0.2
+    assert game.value[0] < 0.2
+    free = csst.Multipliers(csst.objective("max mean(recall) s.t. coverage >= 0.19"), PRIOR)
+    free.update(rates_with([0.9, 0.9, 0.9, 0.9, 0.0]))
+    assert free.value[4] > 0.2

@@ -166,7 +166,11 @@ def test_multipliers_load_a_gain_that_changed_its_shape():
         (torch.zeros(2, 3), torch.full((2, 3), -1.0), "non-negative"),
         (torch.zeros(2, 3), torch.full((2, 3), float("nan")), "non-negative"),
         (torch.zeros(2, 3), torch.zeros(2, 3), "sum to 1"),
-        (torch.tensor([[0, 0, float("nan")]]), torch.tensor([0]), r"examples \[0\]: the logits there are not finite"),
+        (
+            torch.tensor([[0, 0, float("nan")]]),
+            torch.tensor([0]),
+            r"the first at place 0 \(the logits there are not finite\)",
+        ),
         (torch.zeros(2, 3), [0, 1], "tensor"),
     ],
 )

@@ -11,7 +11,7 @@ from csst.maths.domains import NonNegative
 from csst.maths.objectives import Objective
 from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.fit import bind
-from csst.rules.frontier import Point, keep_undominated, trace_frontier
+from csst.rules.frontier import Point, fit_point, keep_undominated, trace_frontier
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
@@ -193,6 +193,27 @@ def test_an_objective_of_ones_own(evidence):
     assert found.feasible is False
     assert "constraint 1 cannot be met: the nearest misses it by 0.2" in found.sentence
     assert "constraint 0" not in found.sentence
+
+
+class Step(Objective):
+    """A constraint without a slope, which the search cannot follow: it ends at the rule that ignores it."""
+
+    domain = NonNegative()
+
+    def utility(self, c):
+        return c.recall.mean()
+
+    def payoff(self, c):
+        return torch.stack([(c.recall.min() >= 0.76).double() - 0.5 + 0 * c.recall.sum()])
+
+
+def test_where_the_search_misses_a_constraint_the_best_point_that_meets_it_is_taken(evidence):
+    assert fit_point(evidence, EVEN, Step()).min_recall < 0.76, "the search would not have missed it"
+    found = trace_frontier(evidence, EVEN, Step())
+    meeting = [point.mean_recall for point in found.points if point.min_recall >= 0.76]
+    assert max(meeting) > min(meeting) + 0.002, "points that are alike would show nothing"
+    assert found.feasible is True
+    assert found.best.mean_recall == max(meeting)
 
 
 def test_undo_stands_in_every_rule(evidence):

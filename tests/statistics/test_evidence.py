@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from csst.errors import InputError
+from csst.statistics.calibration import fit_calibration
 from csst.statistics.evidence import Evidence, read_prior
+from csst.statistics.folds import deal_folds
 from csst.statistics.shift import estimate_prior
 
 PRIOR = np.array([0.6, 0.3, 0.1])
@@ -89,11 +91,18 @@ def test_labeled_rows_stand_in_for_unlabeled_ones():
 
 
 def test_information_is_one_less_the_balanced_log_loss():
-    probs, labels = random_probs(8), np.array([0, 0, 0, 0, 1, 1, 1, 2])
+    """Of rows that the calibration was not fitted on, every class weighing the same."""
+    probs, labels = random_probs(40), np.repeat([0, 1, 2], [20, 12, 8])
     found = Evidence.from_probs(probs, labels, train_prior=PRIOR)
-    sure = plain_posterior(found.scores, found.calibration, [1 / 3] * 3)
-    loss = sum(np.mean([-math.log(sure[i, k]) for i in range(8) if labels[i] == k]) for k in range(3)) / 3
-    assert found.information == pytest.approx(1 - loss / math.log(3))
+    losses = np.zeros(40)
+    folds = deal_folds(labels, 5, 0)
+    for fold in range(5):
+        calibration = fit_calibration(found.scores[folds != fold], labels[folds != fold])
+        sure = plain_posterior(found.scores, calibration, [1 / 3] * 3)
+        for i in np.flatnonzero(folds == fold):
+            losses[i] = -math.log(sure[i, labels[i]])
+    loss = sum(losses[labels == k].mean() for k in range(3)) / 3
+    assert found.information == pytest.approx(1 - loss / math.log(3), abs=1e-4)
     truth = np.arange(300) % 3
     assert Evidence.from_probs(np.eye(3)[truth] * 0.97 + 0.01, truth).information > 0.9
     assert Evidence.from_probs(np.eye(3)[2 - truth] * 0.7 + 0.1, truth).information < 0.2

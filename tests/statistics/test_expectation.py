@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -230,11 +231,51 @@ def test_the_interval_of_a_minimum_by_hand():
     assert interval_from_draws(np.array([0.98, 0.99]), draws, 0.97, 0.5) == pytest.approx((0.2, 1.0))
 
 
+@pytest.mark.parametrize(("labels", "highest"), [(1, 0.9), (40, 0.05)])
+def test_a_class_that_no_label_finds_is_not_known_to_have_recall_zero(labels, highest):
+    """One label says nearly nothing, forty a good deal; draws around 0 are all 0 and would say that all is known."""
+    recalls = np.array([0.0, 0.95, 0.95, 0.95])
+    estimate = made(recalls, n=[labels, 60, 60, 60], worth=0.0, unlabeled=0)
+    rates = estimate.confusion.rates.clone()
+    rates[:, 0] = 0  # nor is it ever predicted
+    rates = rates / rates.sum(1, keepdim=True)
+    estimate = replace(estimate, confusion=Confusion(rates, estimate.confusion.prior))
+    found = estimate_intervals(MIN_RECALL, estimate)
+    assert found["min_recall"]["low"] == found["recall"][0]["low"] == 0
+    assert found["min_recall"]["high"] == pytest.approx(min(row["high"] for row in found["recall"]))
+    assert found["min_recall"]["high"] > highest
+    total = labels + 180
+    never = 1 - (0.05 / 2 / 4) ** (1 / total)
+    assert found["coverage"][0]["high"] == pytest.approx(never)
+    assert found["min_coverage"]["high"] == pytest.approx(never)
+
+
 def test_a_lowest_recall_known_badly_is_said():
     few = estimate_intervals(MIN_RECALL, made([0.7, 0.6, 0.75, 0.9], n=5))
     low, high = few["min_recall"]["low"], few["min_recall"]["high"]
     said = describe_minimum(few, ["cat", "dog", "owl", "cow"])
     assert f"is expected to be {few['min_recall']['estimate']:.2f}; its 95% interval is {low:.2f} to {high:.2f}" in said
-    assert said.endswith("as class 'dog', for one, is judged by 5 labels")
+    assert said.endswith("the recall of class 'dog', judged by 5 labels, is known worst")
+    rare = estimate_intervals(MIN_RECALL, made([0.7, 0.6, 0.75, 0.9], n=[5, 40, 5, 1], worth=0.5))
+    assert describe_minimum(rare, ["cat", "dog", "owl", "cow"]).endswith(
+        "class 'cow', judged by 1 label, is known worst"
+    )
     assert describe_minimum(few, half_width=0.9) is None
     assert describe_minimum(estimate_intervals(MIN_RECALL, made([0.7, 0.6, 0.75, 0.9], n=5000))) is None
+
+
+def test_the_value_has_an_interval_of_its_own():
+    recalls = np.array([0.6, 0.7, 0.8, 0.9])
+    found = estimate_intervals(csst.objective("max mean(recall)").bind(4), made(recalls, n=30))["value"]
+    size = 0.5 * (30 + 20)  # intervals are as if from half of the labels
+    reach = 1.96 * np.sqrt((recalls * (1 - recalls) / (size + 1)).sum()) / 4
+    assert found["estimate"] == pytest.approx(0.75)
+    assert (found["low"], found["high"]) == (
+        pytest.approx(0.75 - reach, rel=0.03),
+        pytest.approx(0.75 + reach, rel=0.03),
+    )
+    sure = estimate_intervals(csst.objective("max mean(recall)").bind(4), made([0.995] * 4, n=30))["value"]
+    assert 0.995 < sure["high"] <= 1
+    worst = estimate_intervals(MIN_RECALL, made(recalls))
+    assert worst["value"]["estimate"] == worst["min_recall"]["estimate"]
+    assert worst["value"]["low"] < worst["value"]["estimate"] < worst["value"]["high"]

@@ -11,6 +11,7 @@ the objective is indifferent to) becomes 1e-6 of the largest entry of G.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -87,6 +88,29 @@ class Gain:
     def diagonal(self) -> Tensor:
         """D_ii = G_ii, (K,) (paper, Sec. 2.2)."""
         return self.entries if self.is_diagonal else self.entries.diagonal()
+
+    def describe_reversed(self, class_names: Sequence[str]) -> str:
+        """Return what the rows pay in which a mistake pays more than a hit, in a clause; "" if there are none.
+
+        Args:
+            class_names: in order, K of them.
+
+        Returns:
+            Such as "class 'a': 0.05 for a hit, 1 for the answer 'b'", of the worst row.
+        """
+        if self.is_diagonal:
+            return ""
+        matrix = self.scaled.cpu()
+        ratio = matrix.amax(1) / matrix.diagonal()
+        count = int((ratio > 1).sum())
+        if not count:
+            return ""
+        row = int(ratio.argmax())
+        answer = int(matrix[row].argmax())
+        pays = f"{float(matrix[row, row]):.2g} for a hit, {float(matrix[row, answer]):.2g} for the answer"
+        return (
+            f"row of class {class_names[row]!r}: {pays} {class_names[answer]!r}; {count} of {len(matrix)} rows in all"
+        )
 
     @cached_property
     def mixing(self) -> Tensor:

@@ -19,6 +19,18 @@ from csst.errors import InputError
 from csst.maths.gain import Gain, check_target
 
 
+class BrokenLoss(InputError):
+    """A loss that is not finite.
+
+    Args:
+        what: the sentence without advice, for whoever knows better what to do.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: lower the learning rate or clip gradients")
+        self.what = what
+
+
 def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     """The hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb] and App. I.1 [eq:lgt-adj-wt-cons]).
 
@@ -126,12 +138,11 @@ def _checked(scores: Tensor, target: Tensor, gain: Gain) -> tuple[Tensor, Tensor
 
 
 def _finite(loss: Tensor, logits: Tensor) -> Tensor:
-    """The loss, or an error naming the rows that spoiled it. Only on the CPU: elsewhere it would stall the device."""
+    """The loss, or an error naming the row that spoiled it. Only on the CPU: elsewhere it would stall the device."""
     if loss.device.type == "cpu" and not torch.isfinite(loss.detach()).all():
         rows = (~torch.isfinite(loss.detach())).nonzero().flatten().tolist()
         broken = not torch.isfinite(logits.detach()).all()
         why = "the logits there are not finite" if broken else "the logits or gains there overflow"
-        raise InputError(
-            f"the loss is not finite for examples {rows[:10]}: {why}; lower the learning rate or clip gradients"
-        )
+        places = f"{len(rows)} of {len(loss)} examples of the batch, the first at place {rows[0]}"
+        raise BrokenLoss(f"the loss is not finite for {places} ({why})")
     return loss

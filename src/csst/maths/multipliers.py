@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
 from csst.maths.domains import Simplex, flatten_domain
-from csst.maths.gain import Gain, gain_matrix
+from csst.maths.gain import Gain, canonical, gain_matrix
 from csst.maths.objectives import MetricPrior, Objective, check_objective, payoff_of
 from csst.maths.slopes import ConstraintUnits
 
 Initial = Literal["uniform", "prior", "zero"]
 #: the mean of the confusions starts at chance, as if that had been seen at so many updates
 CHANCE_UPDATES = 3
+#: how far above chance, as a part of the way to 1, the recall of a class is once the network has begun to learn it
+BEGUN = 0.1
 
 
 class Multipliers(nn.Module):
@@ -42,6 +44,8 @@ class Multipliers(nn.Module):
             training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0), or
             the values themselves, (m,).
         metric_prior: see `gain_matrix`.
+        waits: whether a multiplier stands still until the classes behind it have begun to be learned. Their recall is
+            low whatever it is, so that its sum of payoffs would grow, and has to shrink again once they are learned.
     """
 
     value: Tensor
@@ -49,6 +53,7 @@ class Multipliers(nn.Module):
     train_prior: Tensor
     mean_rates: Tensor
     updates: Tensor
+    has_begun: Tensor
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Multipliers(nn.Module):
         step_size: float = 0.25,
         initial: Initial | Any = "uniform",
         metric_prior: MetricPrior | None = None,
+        waits: bool = False,
     ) -> None:
         super().__init__()
         _check_step_size(step_size)
@@ -71,6 +77,9 @@ class Multipliers(nn.Module):
         self.register_buffer("mean_rates", start.rates.clone())
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("entries", gain_matrix(self.objective, value, start, prior, metric_prior).entries)
+        self.waits = waits
+        if waits:
+            self.register_buffer("has_begun", torch.zeros(len(value), dtype=torch.bool))
         self._gain: tuple[Gain, int] | None = None
 
     @property
@@ -106,6 +115,8 @@ class Multipliers(nn.Module):
             step_size: omega of this step; None takes the module's own.
         """
         payoff = payoff_of(self.objective, confusion).to(self.value)
+        if self.waits:
+            payoff = self._wait_for_classes(payoff, confusion)
         size = self.step_size if step_size is None else step_size
         _check_step_size(size)
         value = self.objective.domain.step(self.value, payoff * self.units.scales.to(payoff), size)
@@ -117,6 +128,28 @@ class Multipliers(nn.Module):
         prices = value * self.units.damp(mean).to(value)
         gain = gain_matrix(self.objective, prices, mean, self.train_prior, self.metric_prior)
         self.value, self.entries = value, gain.entries.to(self.entries.device)
+
+    @torch.no_grad()
+    def adopt(self, weights: Tensor, prices: Tensor) -> None:
+        """Take over a gain that was found otherwise, and the multipliers it stands for.
+
+            G = w / pi,     lambda of a worst case in proportion to the weights of the classes behind its entries
+
+        Args:
+            weights: w_ij = pi_i G_ij, (K, K), or (K,) for the diagonal of a matrix that is 0 elsewhere.
+            prices: multipliers of the constraints, (m,); entries of worst cases are not looked at.
+        """
+        prior = self.train_prior.cpu()
+        weights = weights.to(prior)
+        class_weights = weights if weights.ndim == 1 else weights.diagonal()
+        entries = weights / prior if weights.ndim == 1 else canonical(weights / prior[:, None])
+        in_worst_case = self.objective.domain.simplex_mask(len(prices))
+        value = prices.to(prior)
+        if in_worst_case.any():
+            behind = self._fractions_behind(Confusion.uniform(prior), class_weights / class_weights.sum())
+            value = self._weigh_entries(torch.where(in_worst_case, torch.ones_like(value), value), behind)
+        self.value = torch.minimum(value, self.units.limits.to(value)).to(self.value)
+        self.entries = Gain(entries).entries.to(self.entries.device)
 
     def _start(self, start: Confusion, initial: Initial | Any) -> Tensor:
         size, domain = len(payoff_of(self.objective, start)), self.objective.domain
@@ -137,6 +170,30 @@ class Multipliers(nn.Module):
             value = value if is_level else self._weigh_entries(value, weights)
         return torch.where(in_worst_case, value, torch.zeros_like(value)) if initial == "zero" else value
 
+    def _wait_for_classes(self, payoff: Tensor, confusion: Confusion) -> Tensor:
+        """The payoff with entries that must wait at the mean of the others, which leaves their multipliers as they are.
+
+        An entry has begun for good once the mean recall of the classes behind it was `BEGUN` of the way above chance.
+        """
+        behind = self._classes_behind(Confusion.uniform(confusion.prior)).to(payoff)
+        recall = behind @ confusion.recall.to(payoff) / behind.sum(1).clamp(min=1)
+        chance = 1 / confusion.classes
+        # Nothing can be waited for where no class's own recall moves an entry.
+        begins = (recall > chance + BEGUN * (1 - chance)) | (behind.sum(1) == 0)
+        self.has_begun = self.has_begun | begins.to(self.has_begun.device)
+        is_begun = self.has_begun.to(payoff.device)
+        changed_payoff = payoff.clone()
+        for domain, place in flatten_domain(self.objective.domain, len(payoff)):
+            entries = payoff[place]
+            if isinstance(domain, Simplex):
+                weights = self.value[place].to(payoff) * is_begun[place]
+                # With no entry begun all stand at 0, and nothing moves.
+                mean = (weights @ entries) / weights.sum().clamp(min=torch.finfo(payoff.dtype).tiny)
+                changed_payoff[place] = torch.where(is_begun[place], entries, mean)
+            else:
+                changed_payoff[place] = torch.where(is_begun[place], entries, entries.clamp(min=0))
+        return changed_payoff
+
     def _weigh_entries(self, uniform: Tensor, weights: Tensor) -> Tensor:
         """Each worst case in proportion to these weights (m,), constraints as they are."""
         # A step of size 1 from uniform along -log(weight) lands on the weights, each worst case normalized apart.
@@ -146,16 +203,21 @@ class Multipliers(nn.Module):
 
     def _fractions_behind(self, start: Confusion, prior: Tensor) -> Tensor:
         """The part of a class prior (K,) behind each entry of a worst case: of classes whose own rate R_ii moves it."""
+        behind = self._classes_behind(start)
+        behind[~self.objective.domain.simplex_mask(len(behind))] = 0
+        fractions = (behind / behind.sum(0).clamp(min=1)) @ prior
+        return fractions.clamp(min=float(prior.min()) * 1e-3)
+
+    @torch.enable_grad()
+    def _classes_behind(self, start: Confusion) -> Tensor:
+        """1 where a class's own rate R_ii moves an entry of the payoff, else 0, (m, K)."""
         rates = start.smoothed(self.objective.epsilon).rates
 
         def along(block: Tensor) -> Tensor:
             return payoff_of(self.objective, Confusion(rates + torch.diag(block), start.prior))
 
         moved = torch.autograd.functional.jacobian(along, torch.zeros_like(start.prior)).abs()
-        behind = (moved > 1e-12 * moved.max()).to(moved)
-        behind[~self.objective.domain.simplex_mask(len(moved))] = 0
-        fractions = (behind / behind.sum(0).clamp(min=1)) @ prior
-        return fractions.clamp(min=float(prior.min()) * 1e-3)
+        return (moved > 1e-12 * moved.max()).to(moved) if moved.numel() else moved
 
 
 def _check_step_size(step_size: float) -> None:

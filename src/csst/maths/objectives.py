@@ -38,6 +38,8 @@ class Objective(ABC):
     metric_prior: MetricPrior = "train"
     #: whether recall and coverage are all that is read of a confusion, as by every sentence
     reads_margins: bool = False
+    #: how sure one must be that the constraints hold; None asks for an estimate only
+    confidence: float | None = None
     #: a gain matrix that is used as it is instead of being derived
     constant_gain: Tensor | None = None
 

@@ -1,7 +1,8 @@
-"""Three ways to decide, from simple to fitted: the closed form, the closed form on calibrated scores, the pooled rule.
+"""Four ways to decide, from simple to fitted: the argmax, the closed form, the same calibrated, the pooled rule.
 
-The closed form is the best response to the objective before anything was measured: the gain at uniform rates and the
-first multipliers (1/pi for recall and coverage, the plain argmax for accuracy).
+The argmax is what the model does without a rule. The closed form is the best response to the objective before anything
+was measured: the gain at uniform rates and the first multipliers (1/pi for recall and coverage, the argmax for
+accuracy). The pooled rule is searched for on labeled and unlabeled rows.
 """
 
 from __future__ import annotations
@@ -16,22 +17,29 @@ from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
 from csst.rules.smooth import SmoothObjective
+from csst.rules.sweeps import score_bias, sweep_biases
 from csst.statistics.calibration import Calibration
 from csst.statistics.evidence import Evidence
 from csst.statistics.rates import UNLABELED_WORTH, decide_rates
 
-#: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean
+#: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean; from
+#: SOFT_LABELS on it grows with n
 BETA, MOST_BETA = 2.5, 200.0
 #: soft decisions: t = SOFTNESS, and less from SOFT_LABELS labels per class on
 SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
-#: constraints are to be met by so many standard errors, the first of these that can be; by no more than they can
-MARGINS = (1.0, 0.5)
+#: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
+MARGIN = 1.65
+MARGIN_PARTS = (1.0, 0.5)
+#: unlabeled rows that are swept
+SWEPT_ROWS = 4000
+#: rounds in which the standard errors follow the rule, and what part of a margin counts as reached
+MARGIN_ROUNDS, REACHED = 2, 0.8
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
-NAMES = ("closed form", "calibrated", "pooled")
+NAMES = ("argmax", "closed form", "calibrated", "pooled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,7 @@ class Candidate:
         bias: b, (K,); None where scale and offset decide.
         scale: m, (K,), or a matrix (K, K).
         offset: c, (K,).
+        margins: by how much the search was to meet each payoff that is a constraint, (m,); None without a search.
     """
 
     name: str
@@ -53,6 +62,7 @@ class Candidate:
     bias: np.ndarray | None = None
     scale: np.ndarray | None = None
     offset: np.ndarray | None = None
+    margins: np.ndarray | None = None
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
         """The class of every row, (N,)."""
@@ -65,6 +75,8 @@ class Candidate:
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
         """The same on probabilities that have the training prior in them."""
+        if self.name == "argmax":
+            return DecisionRule.identity(len(train_prior))
         temperature, a = self.calibration.temperature, self.calibration.bias
         shift = a + np.log(self.prior) - temperature * np.log(train_prior)
         if self.bias is not None:
@@ -79,22 +91,25 @@ class Candidate:
         return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
 
 
-def decide_plainly(scores: np.ndarray, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> np.ndarray:
+def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> Candidate:
     """What a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
 
     Args:
-        scores: z = log p - log pi_train, (N, K).
-        train_prior: pi_train, (K,).
+        train_prior: pi_train, (K,), which scores z = log p - log pi_train have lost.
         undo: what took the softmax to the probabilities p, (K,) or (K, K), see `DecisionRule`; None for no gain.
 
     Returns:
-        Classes, (N,).
+        The candidate.
     """
-    probs = softmax(scores + np.log(train_prior), axis=1)
+    identity = Calibration.identity(len(train_prior))
+    bias = np.log(train_prior)
     if undo is None:
-        return probs.argmax(1)
+        return Candidate("argmax", identity, train_prior, bias=bias)
     inverse = undo.double().numpy()
-    return (probs / inverse if inverse.ndim == 1 else probs @ np.linalg.pinv(inverse)).argmax(1)
+    if inverse.ndim == 1:
+        return Candidate("argmax", identity, train_prior, bias=bias - np.log(inverse))
+    gain = np.linalg.pinv(inverse)
+    return Candidate("argmax", identity, train_prior, scale=gain, offset=np.zeros(len(bias)))
 
 
 def softness(objective: SmoothObjective, evidence: Evidence) -> float:
@@ -105,8 +120,9 @@ def softness(objective: SmoothObjective, evidence: Evidence) -> float:
 
 
 def sharpness(evidence: Evidence) -> float:
-    """beta, which grows with the square root of the labels per class."""
-    return float(min(MOST_BETA, BETA * max(1.0, np.median(evidence.counts)) ** 0.5))
+    """beta, which grows with the square root of the labels per class, and faster once they are many."""
+    labels = max(1.0, float(np.median(evidence.counts)))
+    return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
 
 
 def weigh_classes(objective: SmoothObjective, calibration: Calibration) -> np.ndarray:
@@ -128,19 +144,34 @@ def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: 
     return Candidate(name, calibration, prior, bias=weigh_classes(objective, calibration))
 
 
-def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate | None = None) -> Candidate:
+def fit_pooled(
+    objective: SmoothObjective, evidence: Evidence, margin: float = MARGIN, margins: np.ndarray | None = None
+) -> Candidate:
     """The rule that is best on labels and unlabeled rows together.
 
-    It is drawn a little to the calibrated closed form, from which the search starts unless it begins at another rule.
+    Sentences that treat classes alike are searched with soft decisions (`csst.rules.search`), which few labels do not
+    lead astray. Those with constraints, or with a goal on some of the classes, are searched from several starts, and
+    single biases are swept (`csst.rules.sweeps`).
+
+    Args:
+        objective: under the deployment prior.
+        evidence: scores of labeled and unlabeled rows.
+        margin: standard errors by which constraints are to be met, as far as they can be.
+        margins: the same in units of the constraints, if known, (m,); then `margin` does not count.
     """
-    calibration, prior = evidence.calibration, objective.prior.numpy()
-    anchor = weigh_classes(objective, calibration)
-    start = anchor if begin is None or begin.bias is None else begin.bias
-    rows = WeightedRows.pool(evidence)
-    bias = search_bias(objective, rows, start, anchor, softness(objective, evidence))
-    if 0 < len(objective.constraints) < evidence.classes:  # one for every class leaves no room
-        bias = keep_distance(objective, evidence, rows, bias, anchor)
-    pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean())
+    calibration = evidence.calibration
+    prior = objective.prior.numpy()
+    objective = objective.with_margins(0.0 if margins is None else margins)
+    rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
+    t = softness(objective, evidence)
+    if objective.is_even:
+        anchor = weigh_classes(objective, calibration)
+        bias = search_bias(objective, rows, anchor, anchor, t)
+    else:
+        bias = solve(objective, rows, list_starts(objective, calibration), t)
+        if margins is None and len(objective.constraints) and margin > 0:
+            bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
+    pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean(), margins=objective.margins)
     if not objective.reads_entries:
         return pooled
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
@@ -149,31 +180,91 @@ def fit_pooled(objective: SmoothObjective, evidence: Evidence, begin: Candidate 
     return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
 
 
+def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
+    """The bias (K,) of the argmax of calibrated probabilities under a prior (K,)."""
+    bias = (calibration.bias + np.log(prior)) / calibration.temperature
+    return bias - bias.mean()
+
+
+def list_starts(objective: SmoothObjective, calibration: Calibration) -> list[np.ndarray]:
+    """Where searches begin, each (K,): the argmax of calibrated probabilities and, if it pays all classes, 1/pi."""
+    starts = [weigh_argmax(objective.prior.numpy(), calibration)]
+    if objective.weighs_all:
+        starts.append(weigh_classes(objective, calibration))
+    return starts
+
+
+def solve(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> np.ndarray:
+    """The bias (K,) with the highest score on the rows, by soft search and sweeps from every start (K,)."""
+    if not objective.by_margins:
+        return solve_softly(objective, rows, starts, t)
+    begins = list(starts)
+    if len(starts[0]) > 2:  # a sweep alone is exact for two classes
+        begins += [search_bias(objective.with_margins(objective.margins), rows, start, start, t) for start in starts]
+    begin = max(begins, key=lambda bias: score_bias(objective, rows, bias))
+    return sweep_biases(objective, rows, begin)
+
+
+def solve_softly(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> np.ndarray:
+    """The same for an objective that reads all rates, by soft search alone; it keeps the prices of that search."""
+    best = starts[0]
+    rank = (-np.inf, -np.inf)
+    for start in starts:
+        searching = objective.with_margins(objective.margins)
+        bias = search_bias(searching, rows, start, start, t)
+        rates = torch.from_numpy(hard_rates(rows, (rows.scores + bias).argmax(1)))
+        value, slack = objective.judge(make_unchecked(rates, objective.prior))
+        reached = (min(0.0, float(slack)), float(value))
+        if reached > rank:
+            best = bias
+            rank = reached
+            objective.prices = searching.prices
+    return best
+
+
 def keep_distance(
-    objective: SmoothObjective, evidence: Evidence, rows: WeightedRows, bias: np.ndarray, anchor: np.ndarray
-) -> np.ndarray:
-    """The bias (K,) of a rule that meets the constraints by a margin, where there is one; else this bias.
+    objective: SmoothObjective, evidence: Evidence, rows: WeightedRows, bias: np.ndarray, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bias (K,) of a rule that meets the constraints by so many standard errors, as far as one does.
 
     A rule that just meets a constraint on the rows it was fitted on misses it on every second set of new ones.
+
+    Returns:
+        The bias, and the margins it was asked to keep, (m,).
     """
+    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    places = objective.constraints
+    t = softness(objective, evidence)
 
-    def measure(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rates = hard_rates(rows, (rows.scores + b).argmax(1))
+    def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rates = hard_rates(rows, (rows.scores + bias).argmax(1))
         with torch.no_grad():
-            payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior))
-        return rates, payoff.numpy()[objective.constraints]
+            payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
+        return payoff[places], objective.measure_errors(rates, worth, places)
 
-    worth = evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0))
-    errors = objective.measure_errors(measure(bias)[0], worth, objective.constraints)
-    prices = objective.prices.copy()
-    for fraction in MARGINS:
-        objective.margins[:] = fraction * errors
-        kept = search_bias(objective, rows, bias, anchor, softness(objective, evidence))
-        objective.margins[:] = 0
-        if (measure(kept)[1] >= fraction * errors[objective.constraints] / 2).all():
-            return kept
-        objective.prices[:] = prices
-    return bias
+    errors = measure(bias)[1]
+    for part in MARGIN_PARTS:
+        safer = bias
+        wanted = part * margin * errors
+        for _ in range(MARGIN_ROUNDS):
+            safer = solve(objective.with_margins(wanted), rows, [safer], t)
+            slack, own_errors = measure(safer)
+            # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
+            grown = np.maximum(wanted, part * margin * own_errors)
+            if (slack >= REACHED * grown[places]).all():
+                return safer, grown
+            if (slack < REACHED * wanted[places]).any():
+                break
+            wanted = grown
+    return bias, objective.margins
+
+
+def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
+    """How many labels an estimate of each class is worth for its error, (K,).
+
+    Unlabeled rows add no more than there are labels: a model of three labels is not known better by more rows.
+    """
+    return np.maximum(1, labels) + np.minimum(unlabeled_worth, labels)
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
@@ -183,13 +274,27 @@ def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
     return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
 
 
-def all_candidates(objective: SmoothObjective, evidence: Evidence) -> list[Candidate]:
-    """The closed form, the calibrated closed form and the pooled rule, fitted on the evidence."""
-    objective.restart()
+def fit_candidates(
+    objective: SmoothObjective,
+    evidence: Evidence,
+    undo: torch.Tensor | None = None,
+    margin: float = MARGIN,
+    margins: np.ndarray | None = None,
+) -> list[Candidate]:
+    """The argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
+
+    Args:
+        objective: under the deployment prior.
+        evidence: scores of labeled and unlabeled rows.
+        undo: see `plain_argmax`.
+        margin: see `fit_pooled`.
+        margins: see `fit_pooled`.
+    """
     return [
+        plain_argmax(evidence.train_prior, undo),
         fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
         fit_closed_form(objective, evidence.calibration, "calibrated"),
-        fit_pooled(objective, evidence),
+        fit_pooled(objective, evidence, margin, margins),
     ]
 
 

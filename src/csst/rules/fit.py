@@ -3,9 +3,10 @@
     fitted = fit_rule(probs, labels, "max min(recall)", unlabeled_probs, train_prior=prior)
     print(fitted.sentence); fitted.rule.predict(new_probs)
 
-Three candidates (`csst.rules.candidates`) are fitted on all labeled rows, and on folds of them to be judged by rows
-they were not fitted on, together with the unlabeled rows (`csst.statistics.rates`). The pooled rule is used unless a
-simpler one is better by more than one standard error of their difference.
+Four candidates (`csst.rules.candidates`) are fitted on all labeled rows, and on folds of them to be judged by rows
+they were not fitted on, together with the unlabeled rows (`csst.statistics.rates`). Misses of constraints are compared
+first, those within one standard error of their difference counting as equal, then values. The pooled rule is used
+unless a simpler one is better by more than a standard error, and never where the plain argmax is better.
 """
 
 from __future__ import annotations
@@ -19,27 +20,26 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
-from csst.maths.confusion import make_unchecked
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
-from csst.rules.candidates import Candidate, all_candidates, decide_plainly, sharpness
+from csst.rules.bounds import Bound, describe_bounds, measure_bounds
+from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
+from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
+from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs
 from csst.statistics.expectation import estimate_intervals, expected_value
-from csst.statistics.folds import deal_folds
-from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates, estimate_rates
+from csst.statistics.rates import RateEstimate, estimate_rates
 
-#: folds of the labeled rows on which candidates are judged; fewer do where labels are many
-FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
-#: unlabeled rows that take part in judging
-JUDGING_ROWS = 2000
 #: scores that take away less than this part of the uncertainty about the classes are contradicted by the labels
 CONTRADICTED = 0.02
+#: and so may be those that take away less than this many standard errors
+UNSURE = 1.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,7 @@ class FittedRule:
         values: the judged value of every candidate.
         evidence: the scores it was fitted on.
         notes: what to be wary of, in sentences.
+        certificate: whether the bounds are promised; None where no confidence is stated.
     """
 
     rule: DecisionRule
@@ -65,6 +66,7 @@ class FittedRule:
     values: dict[str, float]
     evidence: Evidence
     notes: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
     @cached_property
     def expected(self) -> ValidationScore:
@@ -81,11 +83,23 @@ class FittedRule:
         """95 % intervals of recall, precision, coverage, the minima and the constraints."""
         return estimate_intervals(self.objective, self.estimate)
 
+    @cached_property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Every constraint, by how much it is expected to be met, and whether that is safe to say."""
+        smooth = SmoothObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
+        return measure_bounds(smooth, self.estimate)
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether all constraints are expected to be met, safely; None without constraints. An estimate, no promise."""
+        return all(bound.status == "met" for bound in self.bounds) if self.bounds else None
+
     @property
     def sentence(self) -> str:
         """What the rule changes, what it is expected to give, and with how many labels that is known."""
         before = expect(self.objective, self.unadjusted)
         changes = {
+            "argmax": "is the plain argmax, which nothing beat",
             "closed form": "weighs classes by the closed form for the objective",
             "calibrated": "weighs classes by the closed form on calibrated probabilities",
             "pooled": "adds class biases fitted on labeled and unlabeled rows",
@@ -94,7 +108,7 @@ class FittedRule:
             changes = "adds class biases fitted on the labeled rows"
         return (
             f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
-            f"{self.estimate.basis}."
+            f"{self.estimate.basis}.{describe_bounds(self.bounds)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,11 +118,13 @@ class FittedRule:
             "chosen": self.chosen,
             "value": self.value,
             "violation": self.expected.violation,
+            "bounds": [bound.as_dict() for bound in self.bounds],
             "candidates": self.values,
             "estimate": self.estimate.as_dict(),
             "intervals": self.intervals,
             "sentence": self.sentence,
             "notes": list(self.notes),
+            **({} if self.certificate is None else {"certificate": self.certificate.as_dict()}),
         }
 
 
@@ -134,7 +150,9 @@ def fit_rule(
     gain: Gain | None = None,
     class_names: Sequence[str] | None = None,
     most_unlabeled: int = MOST_UNLABELED,
+    confidence: float | None = None,
     seed: int = 0,
+    margin: float = MARGIN,
 ) -> FittedRule:
     """The rule for an objective on these probabilities (n, K) and labels (n,).
 
@@ -151,11 +169,34 @@ def fit_rule(
         gain: the gain that a network was trained under, if any: its probabilities are taken back first.
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
-        seed: of that choice and of the folds.
+        confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in a sentence says. Half of the
+            labels then fit the rule and half certify it; all must be scored by the very model that is used, and not out
+            of fold.
+        seed: of that choice, of the folds and of the deal.
+        margin: estimated standard errors by which constraints are to be met, as far as they can be; 0 for none.
 
     Returns:
         The rule, and what it is expected to give.
     """
+    wanted = read_objective(objective, class_names=class_names, confidence=confidence)
+    if wanted.confidence is not None:
+        # It builds on this module.
+        from csst.rules.promise import fit_promised
+
+        return fit_promised(
+            probs,
+            labels,
+            wanted,
+            unlabeled_probs,
+            train_prior=train_prior,
+            labeled_prior=labeled_prior,
+            deployment_prior=deployment_prior,
+            gain=gain,
+            class_names=class_names,
+            most_unlabeled=most_unlabeled,
+            seed=seed,
+            margin=margin,
+        )
     undo = None if gain is None else gain.softmax_inverse
     if undo is not None:
         probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
@@ -175,7 +216,7 @@ def fit_rule(
     )
     prior = read_deployment_prior(deployment_prior, evidence)
     bound = bind(objective, evidence, class_names)
-    return fit_evidence(evidence, bound, prior, undo, seed)
+    return fit_evidence(evidence, bound, prior, undo, seed, margin)
 
 
 def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:
@@ -188,30 +229,44 @@ def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[s
 
 
 def fit_evidence(
-    evidence: Evidence, objective: Objective, prior: np.ndarray, undo: torch.Tensor | None = None, seed: int = 0
+    evidence: Evidence,
+    objective: Objective,
+    prior: np.ndarray,
+    undo: torch.Tensor | None = None,
+    seed: int = 0,
+    margin: float = MARGIN,
 ) -> FittedRule:
     """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
     smooth = SmoothObjective(objective, prior, sharpness(evidence))
-    full = all_candidates(smooth, evidence)
-    judged = judge(smooth, evidence, full, seed)
-    notes = find_doubts(evidence)
-    chosen = 0 if evidence.is_constant else choose(judged)
-    plain, plain_soft = (decide_plainly(z, evidence.train_prior, undo) for z in (evidence.scores, evidence.soft_scores))
-    soft = judged[chosen].soft
-    if evidence.has_unlabeled:
-        decided = full[chosen].decide(evidence.unlabeled_scores)
-        soft = decide_rates(evidence.posterior, decided, evidence.classes)
-    estimate = combine_rates(evidence, judged[chosen].counts, soft, prior)
+    candidates = fit_candidates(smooth, evidence, undo, margin)
+    judged = judge(smooth, evidence, candidates, undo, margin, seed)
+    judges = Judges(smooth, evidence.thin(JUDGING_ROWS))
+    index = 1 if evidence.is_constant else choose(judges, judged, undo is not None)
+    candidate = candidates[index]
+    estimate = judged[index].estimate
+    notes = [*find_doubts(evidence)]
+    if judged[index].is_unstable:
+        own = estimate_candidate(evidence, candidate, prior)
+        estimate = min(estimate, own, key=lambda each: expect(objective, each).rank)
+        notes.append(
+            "the rule in use differs from the rules of the folds that judge it more than these differ from each other, "
+            "so the lower of two estimates is reported: label more rows"
+        )
     return FittedRule(
-        full[chosen].as_rule(evidence.train_prior, undo),
-        full[chosen].name,
+        candidate.as_rule(evidence.train_prior, undo),
+        candidate.name,
         objective,
         estimate,
-        estimate_rates(evidence, plain, plain_soft, prior),
-        {candidate.name: value.value for candidate, value in zip(full, judged, strict=True)},
+        estimate_candidate(evidence, candidates[0], prior),
+        {each.name: float(one.value) for each, one in zip(candidates, judged, strict=True)},
         evidence,
         (*notes, *note_missed(smooth, estimate)),
     )
+
+
+def estimate_candidate(evidence: Evidence, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
+    """The rates of a candidate on the rows it was fitted on."""
+    return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
 
 
 def find_doubts(evidence: Evidence) -> tuple[str, ...]:
@@ -219,82 +274,13 @@ def find_doubts(evidence: Evidence) -> tuple[str, ...]:
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
     notes = []
-    if evidence.information < CONTRADICTED:
+    if evidence.information < max(CONTRADICTED, UNSURE * evidence.information_error):
         notes.append(
-            "the labels contradict the scores: after calibration these say nothing about the classes; check that "
-            "labels and scores are of the same rows, with the classes in the same order"
+            "the labels do not show that the scores say anything about the classes: check that labels and scores are "
+            "of the same rows, with the classes in the same order, or label more rows"
         )
     unlabeled = len(evidence.unlabeled_scores)
     if 0 < unlabeled < evidence.classes:
         rows = "1 unlabeled row" if unlabeled == 1 else f"{unlabeled} unlabeled rows"
         notes.append(f"only {rows} for {evidence.classes} classes: they hardly count")
     return tuple(notes)
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A candidate's cross-fitted decisions, its counts on labels and posteriors (K, K), and its judged value."""
-
-    decisions: np.ndarray
-    soft_decisions: np.ndarray
-    counts: np.ndarray
-    soft: np.ndarray
-    value: float
-    lead: float = 0.0
-    error: float = 0.0
-
-
-def judge(smooth: SmoothObjective, evidence: Evidence, full: list[Candidate], seed: int) -> list[Judged]:
-    """Every candidate by rows it was not fitted on; `lead` and `error` are against the last one, the pooled rule.
-
-    lead: by how much the judged value is higher than the pooled rule's; error: the standard error of that.
-    """
-    few = evidence.thin(JUDGING_ROWS)
-    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
-    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed)
-    decisions = [np.zeros(len(evidence.labels), dtype=np.int64) for _ in full]
-    soft = [np.zeros((evidence.classes, evidence.classes)) for _ in full]
-    for fold in np.unique(folds):
-        held = np.flatnonzero(folds == fold)
-        for k, candidate in enumerate(all_candidates(smooth, few.part(np.flatnonzero(folds != fold)))):
-            decisions[k][held] = candidate.decide(evidence.scores[held])
-            if not evidence.has_unlabeled:
-                soft[k] += decide_rates(evidence.labeled_posterior[held], decisions[k][held], evidence.classes)
-    candidates_judged = []
-    for k, candidate in enumerate(full):
-        counts = count_labels(evidence.labels, decisions[k], evidence.classes)
-        decided = candidate.decide(few.unlabeled_scores) if evidence.has_unlabeled else decisions[k]
-        mass = decide_rates(few.soft_posterior, decided, evidence.classes) if evidence.has_unlabeled else soft[k]
-        rates = combine_rates(evidence, counts, mass, smooth.prior.numpy()).confusion
-        candidates_judged.append(Judged(decisions[k], decided, counts, mass, smooth.judge_gradient(rates)[0]))
-    return [compare(smooth, evidence, few, judged, candidates_judged[-1]) for judged in candidates_judged]
-
-
-def compare(smooth: SmoothObjective, evidence: Evidence, few: Evidence, one: Judged, other: Judged) -> Judged:
-    """The lead of one candidate over another, and its standard error by the delta method.
-
-    A row of class k adds G_k,F(x) - G_k,F'(x) to the difference, G being the derivative by the rates between the two;
-    labels and posteriors of a class together are worth n_k + kappa rows.
-    """
-    if one is other:
-        return one
-    prior = smooth.prior.numpy()
-    rates = [combine_rates(evidence, each.counts, each.soft, prior) for each in (one, other)]
-    middle = (rates[0].confusion.rates + rates[1].confusion.rates) / 2
-    gradient = smooth.judge_gradient(make_unchecked(middle, smooth.prior))[1]
-    truth = evidence.labels
-    variance_of_rows = (gradient[truth, one.decisions] - gradient[truth, other.decisions]) ** 2
-    labeled = np.bincount(truth, variance_of_rows, minlength=evidence.classes)
-    apart = np.flatnonzero(one.soft_decisions != other.soft_decisions)
-    moved = gradient[:, one.soft_decisions[apart]] - gradient[:, other.soft_decisions[apart]]
-    mass = few.soft_posterior.sum(0)
-    unlabeled = (few.soft_posterior[apart].T * moved**2).sum(1) / np.maximum(mass, 1e-300)
-    size = rates[0].n + rates[0].worth
-    variance = (labeled + rates[0].worth * unlabeled) / size**2
-    return replace(one, lead=one.value - other.value, error=float(variance.sum() ** 0.5))
-
-
-def choose(judged: list[Judged]) -> int:
-    """The pooled rule, unless a simpler one leads by more than the standard error of the difference."""
-    better = [k for k, candidate in enumerate(judged[:-1]) if candidate.lead > candidate.error]
-    return max(better, key=lambda k: judged[k].value) if better else len(judged) - 1

@@ -10,7 +10,8 @@ import torch
 
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import Candidate, decide_plainly, fit_pooled, sharpness
+from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
+from csst.rules.class_trades import ClassPoint, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
@@ -58,6 +59,7 @@ class Frontier:
         sentence: what is possible, in words.
         trades: the ways from the best mean recall to the best of one other number: each goes from high mean recall
             down, and on it no point beats another in these two numbers.
+        class_trades: of a class (index), its recall against its precision, see `trace_classes`.
     """
 
     points: tuple[Point, ...]
@@ -66,6 +68,7 @@ class Frontier:
     feasible: bool | None
     sentence: str
     trades: dict[str, tuple[Point, ...]] = field(default_factory=dict)
+    class_trades: dict[int, tuple[ClassPoint, ...]] = field(default_factory=dict)
 
 
 def trace_frontier(
@@ -102,6 +105,7 @@ def trace_frontier(
         "coverage": keep_trade([lowest[0], *coverage], lambda point: point.min_coverage),
         "precision": keep_trade([lowest[0], *precision], lambda point: point.min_precision),
     }
+    class_trades = trace_classes(evidence, prior)
     every = [plain, *lowest, *coverage]
     best = None if objective is None else fit(objective)
     if objective is not None and best is not None and any(find_missed(objective, best.estimate)):
@@ -115,10 +119,10 @@ def trace_frontier(
             f"Decision rules reach a mean recall of {high:.3f}; the highest lowest-class recall is "
             f"{max(p.min_recall for p in kept):.3f}, with mean recalls from {low:.3f} on the frontier."
         )
-        return Frontier(kept, plain, best, None, sentence, trades)
+        return Frontier(kept, plain, best, None, sentence, trades, class_trades)
     missed = list(find_missed(objective, best.estimate))
     sentence = describe_feasibility(objective, best.estimate, missed, lambda goal: fit(goal).estimate)
-    return Frontier(kept, plain, best, not missed, sentence, trades)
+    return Frontier(kept, plain, best, not missed, sentence, trades, class_trades)
 
 
 def fit_point(evidence: Evidence, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None) -> Point:
@@ -143,8 +147,11 @@ def measure_point(evidence: Evidence, candidate: Candidate, undo: torch.Tensor |
 
 def measure_plain(evidence: Evidence, prior: np.ndarray, undo: torch.Tensor | None = None) -> Point:
     """What the model does without a rule; undo: what took the gain out of a network's softmax, see `DecisionRule`."""
-    labeled, soft = (decide_plainly(z, evidence.train_prior, undo) for z in (evidence.scores, evidence.soft_scores))
-    return make_point(estimate_rates(evidence, labeled, soft, prior), DecisionRule.identity(evidence.classes))
+    candidate = plain_argmax(evidence.train_prior, undo)
+    estimate = estimate_rates(
+        evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior
+    )
+    return make_point(estimate, DecisionRule.identity(evidence.classes))
 
 
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:

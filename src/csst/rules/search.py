@@ -62,7 +62,7 @@ def soft_bias_margins(
         pulls: sum_k pi_k W_ik / sum_i W_ik, how much a row counts for coverage, (N,).
         factor: v, (K,).
     """
-    inverse = 1 / np.maximum(likelihood @ factor, 1e-300)
+    inverse = 1 / np.maximum(likelihood @ factor, 1e-150)  # its square is finite
     rows_part, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
 
     def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,13 +19,14 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
+from csst.rules.metric_form import MetricForm, read_form
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
+#: a class whose recall is paid less than this part of another's does not count at uniform rates
+LEAST_SHARE = 1e-3
 #: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
 FIRST_PENALTY, MOST_PENALTY = 20.0, 2e4
-#: what a missed constraint costs when rules are compared, as in `csst.training.selection`
-MISS_COST = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +38,6 @@ class Value:
     by_coverage: np.ndarray
     by_rates: np.ndarray | None
     slack: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """[utility, payoff] = matrix @ [recall, coverage] + constant."""
-
-    matrix: np.ndarray
-    constant: np.ndarray
 
 
 class SmoothObjective:
@@ -81,31 +75,24 @@ class SmoothObjective:
         return self.objective.reads_margins
 
     @cached_property
-    def affine(self) -> Affine | None:
-        """Utility and payoff as affine functions of recall and coverage, where they are: then no autograd is needed."""
-        if not self.by_margins:
-            return None
-        generator = torch.Generator().manual_seed(0)
-        points = torch.rand(3, 2 * self.classes, generator=generator, dtype=torch.float64) + 0.1
-
-        @torch.no_grad()
-        def both(point: Tensor) -> np.ndarray:
-            c = confusion_from_margins(point[: self.classes], point[self.classes :], self.prior)
-            return torch.cat([self.objective.utility(c)[None], self.objective.payoff(c)]).numpy()
-
-        # Of an affine function, the middle of two points is worth the middle of their values.
-        ends = [both(point) for point in points[:2]]
-        if not np.allclose(both(points[:2].mean(0)), (ends[0] + ends[1]) / 2, rtol=1e-9, atol=1e-12):
-            return None
-        base = both(torch.zeros(2 * self.classes, dtype=torch.float64))
-        matrix = np.stack([both(row) - base for row in torch.eye(2 * self.classes, dtype=torch.float64)], axis=1)
-        if not np.allclose(matrix @ points[2].numpy() + base, both(points[2]), rtol=1e-9, atol=1e-9):
-            return None
-        return Affine(matrix, base)
+    def form(self) -> MetricForm | None:
+        """Utility and payoff as a linear form of class metrics, where they are: then no autograd is needed."""
+        return read_form(self.objective, self.prior.numpy())
 
     @cached_property
     def has_constraints(self) -> bool:
         return any(isinstance(domain, NonNegative) and at.stop > at.start for domain, at in self.blocks)
+
+    @cached_property
+    def weighs_all(self) -> bool:
+        """Whether the gain at uniform rates pays every class's recall, none less than `LEAST_SHARE` of another's."""
+        weight = self.first_weights[0]
+        return bool(weight.min() > LEAST_SHARE * weight.max())
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether there are no constraints and all classes count: a soft search finds the rule of such a sentence."""
+        return self.weighs_all and not self.has_constraints
 
     @cached_property
     def reads_entries(self) -> bool:
@@ -152,8 +139,8 @@ class SmoothObjective:
 
     def from_margins(self, recall: np.ndarray, coverage: np.ndarray) -> Value:
         """The value for a recall (K,) and a coverage (K,)."""
-        if self.affine is not None:
-            return self._from_affine(self.affine, np.concatenate([recall, coverage]))
+        if self.form is not None:
+            return self._from_form(self.form, recall, coverage)
         r = torch.from_numpy(recall).requires_grad_()
         q = torch.from_numpy(coverage).requires_grad_()
         with torch.enable_grad():
@@ -168,8 +155,8 @@ class SmoothObjective:
             slack,
         )
 
-    def _from_affine(self, affine: Affine, point: np.ndarray) -> Value:
-        both = affine.matrix @ point + affine.constant
+    def _from_form(self, form: MetricForm, recall: np.ndarray, coverage: np.ndarray) -> Value:
+        both = form.evaluate(recall, coverage)
         total, payoff, weights = both[0], both[1:], np.zeros(len(both) - 1)
         slack = []
         for (domain, at), span in zip(self.blocks, self.spans, strict=True):
@@ -188,9 +175,9 @@ class SmoothObjective:
                 total -= (short @ short - self.prices[at] @ self.prices[at]) / (2 * self.penalty)
                 weights[at] = short
                 slack.append(part)
-        gradient = affine.matrix[0] + weights @ affine.matrix[1:]
+        by_recall, by_coverage = form.pull_back(np.append(1.0, weights), recall, coverage)
         joined = np.concatenate(slack) if slack else np.zeros(0)
-        return Value(float(total), gradient[: self.classes], gradient[self.classes :], None, joined)
+        return Value(float(total), by_recall, by_coverage, None, joined)
 
     def from_rates(self, rates: np.ndarray) -> Value:
         """The value for all rates (K, K)."""
@@ -217,9 +204,55 @@ class SmoothObjective:
                 slack.append(part.detach().numpy())
         return total, np.concatenate(slack) if slack else np.zeros(0)
 
-    def restart(self) -> None:
-        """Forget the prices and margins of constraints."""
-        self.prices[:], self.margins[:], self.penalty = 0, 0, FIRST_PENALTY
+    def with_margins(self, margins: np.ndarray | float = 0.0) -> SmoothObjective:
+        """The same objective with constraints that are to be met by these margins, and without prices.
+
+        Args:
+            margins: one for every payoff, (m,), or one number.
+
+        Returns:
+            A new objective, which a search may change.
+        """
+        _ = self.form  # found once for all copies
+        other = copy.copy(self)
+        other.penalty = FIRST_PENALTY
+        other.prices = np.zeros(len(self.prices))
+        other.margins = np.broadcast_to(np.asarray(margins, dtype=np.float64), self.prices.shape).copy()
+        return other
+
+    def measure_margins(self, recall: np.ndarray, coverage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The value and the largest miss of a constraint beyond its margin, for many classifiers at once.
+
+        Args:
+            recall: of every classifier, (B, K).
+            coverage: likewise, (B, K).
+
+        Returns:
+            The values (B,), with soft minima, and the misses (B,), 0 where all constraints are met.
+        """
+        if self.form is not None:
+            both = self.form.evaluate(recall, coverage)
+            value, payoff = both[:, 0].copy(), both[:, 1:]
+        else:
+            points = torch.from_numpy(np.ascontiguousarray(recall)), torch.from_numpy(np.ascontiguousarray(coverage))
+            utility, payoffs = torch.func.vmap(self._utility_and_payoff)(*points)
+            value, payoff = utility.numpy().copy(), payoffs.numpy()
+        miss = np.zeros(len(value))
+        for (domain, at), span in zip(self.blocks, self.spans, strict=True):
+            part = payoff[:, at]
+            if not part.shape[1]:
+                continue
+            if isinstance(domain, Simplex):
+                beta = self.beta / span
+                low = part.min(1)
+                value += low - np.log(np.exp(-beta * (part - low[:, None])).mean(1)) / beta
+            else:
+                miss = np.maximum(miss, (self.margins[at] - part).max(1))
+        return value, miss
+
+    def _utility_and_payoff(self, recall: Tensor, coverage: Tensor) -> tuple[Tensor, Tensor]:
+        c = confusion_from_margins(recall, coverage, self.prior)
+        return self.objective.utility(c), self.objective.payoff(c)
 
     @property
     def constraints(self) -> np.ndarray:
@@ -232,20 +265,34 @@ class SmoothObjective:
 
             sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
 
+        with one row more of every class, spread over all predictions: what was never seen is not impossible.
+
         Args:
             rates: R, (K, K).
             worth: n, how many labels each row of R is worth, (K,).
             places: of constraints among the payoffs.
         """
         errors = np.zeros(len(self.prices))
-        for k in places:
-            leaf = torch.from_numpy(rates).requires_grad_()
-            with torch.enable_grad():
-                payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[k]
-                slope = torch.autograd.grad(payoff, leaf)[0].numpy()
+        rows = np.asarray(worth, dtype=np.float64)[:, None]
+        rates = (rows * rates + 1 / self.classes) / (rows + 1)
+        for place in places:
+            slope = self._payoff_slope(rates, place)
             variance = (rates * slope**2).sum(1) - (rates * slope).sum(1) ** 2
-            errors[k] = (np.maximum(variance, 0) / worth).sum() ** 0.5
+            errors[place] = (np.maximum(variance, 0) / worth).sum() ** 0.5
         return errors
+
+    def _payoff_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
+        """d phi / d R of one payoff, (K, K)."""
+        prior = self.prior.numpy()
+        if self.form is not None:
+            weights = np.zeros(1 + len(self.prices))
+            weights[1 + place] = 1.0
+            by_recall, by_coverage = self.form.pull_back(weights, np.diag(rates), prior @ rates)
+            return np.diag(by_recall) + np.outer(prior, by_coverage)
+        leaf = torch.from_numpy(rates).requires_grad_()
+        with torch.enable_grad():
+            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[place]
+            return torch.autograd.grad(payoff, leaf)[0].numpy()
 
     def raise_prices(self, slack: np.ndarray, before: float) -> float:
         """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""
@@ -256,24 +303,29 @@ class SmoothObjective:
             self.penalty = min(MOST_PENALTY, 4 * self.penalty)
         return violation
 
-    def judge(self, c: Confusion) -> Tensor:
-        """One number to compare rules by: soft minima, less `MISS_COST` times the largest miss of a constraint."""
+    def judge(self, c: Confusion) -> tuple[Tensor, Tensor]:
+        """The value with soft minima, and the smallest slack of a constraint less its margin; 0 without constraints."""
         total, payoff = self.objective.utility(c), self.objective.payoff(c)
-        misses = [payoff.new_zeros(1)]
+        slack = [payoff.new_zeros(0)]
         for (domain, at), span in zip(self.blocks, self.spans, strict=True):
             if isinstance(domain, Simplex) and at.stop > at.start:
                 total = total + soft_minimum(payoff[at], self.beta / span)
             elif isinstance(domain, NonNegative):
-                misses.append(-payoff[at])
-        return total - MISS_COST * torch.cat(misses).max()
+                slack.append(payoff[at] - torch.from_numpy(self.margins[at]))
+        joined = torch.cat(slack)
+        return total, joined.min() if len(joined) else payoff.new_zeros(())
 
-    def judge_gradient(self, c: Confusion) -> tuple[float, np.ndarray]:
-        """`judge` and its derivative by the rates, (K, K)."""
+    def judge_slopes(self, c: Confusion) -> tuple[np.ndarray, np.ndarray]:
+        """The derivatives of both numbers of `judge` by the rates, each (K, K)."""
         leaf = c.rates.detach().clone().requires_grad_()
         with torch.enable_grad():
-            value = self.judge(make_unchecked(leaf, self.prior))
-            (found,) = torch.autograd.grad(value, leaf)
-        return float(value.detach()), found.numpy()
+            numbers = self.judge(make_unchecked(leaf, self.prior))
+            slopes = [
+                torch.autograd.grad(number, leaf, retain_graph=True)[0].numpy() if number.requires_grad else None
+                for number in numbers
+            ]
+        zero = np.zeros(tuple(leaf.shape))
+        return zero if slopes[0] is None else slopes[0], zero if slopes[1] is None else slopes[1]
 
     def multipliers(self, c: Confusion) -> Tensor:
         """lambda at these rates: the weights of the soft minima, and the constraints' prices."""

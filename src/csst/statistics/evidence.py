@@ -8,17 +8,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from csst.errors import InputError
 from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
-from csst.statistics.calibration import Calibration, balanced_weights, calibration_loss, fit_calibration
+from csst.statistics.calibration import Calibration, balanced_weights, fit_calibration
+from csst.statistics.folds import deal_folds
 from csst.statistics.shift import estimate_prior
 
 #: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
 MOST_UNLABELED = 10_000
 #: probabilities below this count as this: a zero has no logarithm
 SMALLEST_PROBABILITY = 1e-12
+#: folds on which the information of scores is measured
+INFORMATION_FOLDS = 5
 #: how far a row of probabilities may be from summing to 1: enough for a softmax in single precision
 SUM_TOLERANCE = 1e-3
 
@@ -130,11 +133,31 @@ class Evidence:
 
     @property
     def information(self) -> float:
-        """What part of the uncertainty about the classes calibrated scores take away: 1 - balanced log-loss / log K."""
+        """What part of the uncertainty about the classes calibrated scores take away: 1 - balanced log-loss / log K.
+
+        Calibrated on folds and measured on the rows left out: a calibration flatters the labels it was fitted on.
+        """
+        return float(self._information_of_rows.mean())
+
+    @property
+    def information_error(self) -> float:
+        """The standard error of the information."""
+        return float(self._information_of_rows.std(ddof=1) / len(self.labels) ** 0.5)
+
+    @cached_property
+    def _information_of_rows(self) -> np.ndarray:
+        """What every labeled row adds to the information, (n,): its mean is the information."""
         weights = balanced_weights(self.labels, self.classes)
-        parameters = np.append(self.calibration.bias, np.log(self.calibration.temperature))
-        loss = calibration_loss(parameters, self.scores, self.labels, weights, 0.0)[0]
-        return float(1 - loss / (weights.sum() * np.log(self.classes)))
+        folds = deal_folds(self.labels, min(INFORMATION_FOLDS, len(self.labels)), 0)
+        losses = np.zeros(len(self.labels))
+        for fold in np.unique(folds):
+            rows = np.flatnonzero(folds == fold)
+            calibration = fit_calibration(
+                self.scores[folds != fold], self.labels[folds != fold], start=self.calibration
+            )
+            logs = log_softmax(calibration.apply(self.scores[rows]), axis=1)
+            losses[rows] = -logs[np.arange(len(rows)), self.labels[rows]]
+        return weights * (1 - losses / np.log(self.classes))
 
     @property
     def is_constant(self) -> bool:

@@ -70,7 +70,7 @@ def interval_from_draws(values: np.ndarray, draws: np.ndarray, center: float, le
 
 
 def estimate_intervals(objective: Objective, estimate: RateEstimate, level: float = 0.95) -> dict[str, Any]:
-    """The intervals of metrics.json: recall, precision and coverage of every class, the minima, the constraints.
+    """The intervals of metrics.json: value, recall, precision and coverage of every class, the minima, the constraints.
 
     The intervals of the classes are simultaneous (Bonferroni).
     """
@@ -93,14 +93,24 @@ def estimate_intervals(objective: Objective, estimate: RateEstimate, level: floa
     coverage, precision = c.coverage.numpy(), c.precision.numpy()
     slack = objective.slack(c).numpy()
     slacks = np.stack([objective.slack(confusion).numpy() for confusion in drawn])
+    values = np.array([float(objective.value(confusion)) for confusion in drawn])
+    value = expected_value(objective, estimate)
+    far = float(_reach(values[:, None], level)[0])
     low_recall = interval_from_draws(recall, recalls, lowest, level)
+    if counted[recall.argmin()] == 0:
+        # Draws around a recall of 0 are all 0; the lowest recall may be as high as the classes' own intervals allow.
+        low_recall = low_recall[0], max(low_recall[1], float(high.min()))
     low_coverage = interval_from_draws(coverage, coverages, float(coverage.min()), level)
+    # So are draws around a coverage of 0: no high end lies below Clopper and Pearson's for 0 of all rows.
+    never = 1 - tail ** (1 / (sum(n) + estimate.unlabeled))
     return {
         "level": level,
+        # No farther than any draw: a mean of recalls is at most 1.
+        "value": _row(value, max(value - far, values.min()), min(value + far, max(value, values.max())), int(sum(n))),
         "min_recall": _row(lowest, *low_recall, n[int(recall.argmin())]),
-        "min_coverage": _row(float(coverage.min()), *low_coverage, int(sum(n))),
+        "min_coverage": _row(float(coverage.min()), low_coverage[0], max(low_coverage[1], never), int(sum(n))),
         "recall": [_row(*values) for values in zip(recall, low, high, n, strict=True)],
-        "coverage": _rows(coverage, coverages, n, level),
+        "coverage": [{**row, "high": max(row["high"], never)} for row in _rows(coverage, coverages, n, level)],
         "precision": [
             row if value > 0 else None
             for row, value in zip(_rows(precision, precisions, n, level), precision, strict=True)
@@ -121,11 +131,14 @@ def describe_minimum(
     lowest = intervals["min_recall"]
     if max(lowest["estimate"] - lowest["low"], lowest["high"] - lowest["estimate"]) <= half_width:
         return None
-    at = min(range(len(intervals["recall"])), key=lambda k: intervals["recall"][k]["estimate"])
-    name = at if class_names is None else repr(class_names[at])
+    widths = [interval["high"] - interval["low"] for interval in intervals["recall"]]
+    widest = int(np.argmax(widths))
+    name = widest if class_names is None else repr(class_names[widest])
+    labels = intervals["recall"][widest]["n"]
     return (
         f"the lowest class recall is expected to be {lowest['estimate']:.2f}; its {intervals['level']:.0%} interval is "
-        f"{lowest['low']:.2f} to {lowest['high']:.2f}, as class {name}, for one, is judged by {lowest['n']} labels"
+        f"{lowest['low']:.2f} to {lowest['high']:.2f}; the recall of class {name}, judged by {labels} "
+        f"label{'s' if labels != 1 else ''}, is known worst"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from csst.errors import InputError, ObjectiveError, nearest
@@ -34,6 +35,7 @@ def objective(
     metric_prior: MetricPrior | None = None,
     epsilon: float = 1e-3,
     floor: float = Simplex.floor,
+    confidence: float | None = None,
 ) -> Objective:
     """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` as it is.
 
@@ -47,10 +49,17 @@ def objective(
             (docs/explanation/choices.md).
         epsilon: how far the rates are smoothed before differentiating.
         floor: the smallest multiplier of a worst case, as a fraction of uniform.
+        confidence: how sure one must be that all bounds hold, as "with confidence 0.95" at the end of a sentence says;
+            None for what the sentence says.
 
     Returns:
         The objective, bound to the class names if there are any.
     """
+    if confidence is not None:
+        read = objective(
+            text, class_names=class_names, groups=groups, metric_prior=metric_prior, epsilon=epsilon, floor=floor
+        )
+        return with_confidence(read, confidence)
     if isinstance(text, Sentence):
         return replace(text, binding=text.binding.extended(None, class_names, groups))
     if isinstance(text, Objective):
@@ -67,13 +76,27 @@ def objective(
         return objective(instance, class_names=class_names, groups=groups)
     words = ALIASES.get(text.strip(), text)
     if re.fullmatch(r"\s*[\w]+(-[\w]+)+\s*", words):
-        raise ObjectiveError(
-            f"unknown objective {text.strip()!r}{nearest(text.strip(), ALIASES)}", words, 0, len(words)
-        )
-    goal, constraints = Parser(words).sentence()
+        hint = nearest(text.strip(), ALIASES) or f"; write a sentence, or one of {', '.join(ALIASES)}"
+        raise ObjectiveError(f"unknown objective {text.strip()!r}{hint}", words, 0, len(words))
+    parser = Parser(words)
+    goal, constraints = parser.sentence()
     where = metric_prior or default_metric_prior(goal, constraints)
     binding = Binding().extended(None, class_names, groups)
-    return Sentence(goal, constraints, words, binding, epsilon, floor, where)
+    return Sentence(goal, constraints, words, binding, epsilon, floor, where, parser.confidence)
+
+
+def with_confidence(read: Objective, confidence: float) -> Sentence:
+    """The sentence with a confidence for all its bounds; another one than it states itself is refused."""
+    if not isinstance(read, Sentence):
+        raise InputError(f"a confidence is for the bounds of a sentence; found the objective {type(read).__name__}")
+    if isinstance(confidence, bool) or not isinstance(confidence, Real):
+        raise InputError(f"a confidence is a number between 0 and 1, such as 0.95; found {confidence!r}")
+    if read.confidence not in (None, float(confidence)):
+        raise InputError(
+            f"the sentence says confidence {read.confidence!r} and the argument {float(confidence)!r}: "
+            "state one of them"
+        )
+    return replace(read, confidence=float(confidence))
 
 
 __all__ = ["ALIASES", "ObjectiveError", "Sentence", "objective"]

@@ -14,7 +14,6 @@ from csst.maths.language.binding import Binding
 from csst.maths.language.tree import (
     Call,
     ClassCount,
-    Constraint,
     Each,
     Group,
     Metric,
@@ -24,6 +23,7 @@ from csst.maths.language.tree import (
     Sum,
     Term,
     children,
+    rebuild,
     walk,
 )
 
@@ -35,6 +35,8 @@ MEANS: dict[str, Callable[[Tensor], Tensor]] = {
     "qmean": lambda v: 1 - (1 - v).square().mean().sqrt(),
 }
 VECTOR = "classes"
+#: groups that come from the training prior where none of that name is given
+FREQUENCY_GROUPS = ("head", "tail")
 
 
 def is_constant(node: Node) -> bool:
@@ -81,12 +83,13 @@ def members(index: int | str | Group, node: Node, binding: Binding, text: str, m
             if bad:
                 raise InputError(f"group {index.name!r} names classes {bad}, beyond 0 .. {(binding.classes or 0) - 1}")
             return list(indices)
-        if may_wait and index.name in ("head", "tail"):
+        if may_wait and index.name in FREQUENCY_GROUPS:
             return []
         known = [name for name, _ in binding.groups]
         if binding.class_names is not None and index.name in binding.class_names:
-            raise InputError(f"there is no group {index.name!r}; a class is written in quotes: [{index.name!r}]")
-        hint = nearest(index.name, {*known, "head", "tail"} - {index.name})
+            raise InputError(f"{index.name!r} is a class, not a group: write for instance recall[{index.name!r}]")
+        # The word may also be a class whose name is written without quotes.
+        hint = nearest(index.name, {*known, *FREQUENCY_GROUPS, *(binding.class_names or ())} - {index.name})
         raise InputError(
             f"group {index.name!r} is not known"
             f"{hint or ': bind the objective with groups={...}, or to a training prior'}"
@@ -137,12 +140,15 @@ def at_class(node: Node, k: int, binding: Binding) -> Node:
         indices = binding.group(node.group)
         assert indices is not None
         return Metric(node.metric, binding.named(indices[k]))
-    if isinstance(node, Negative):
-        return replace(node, of=at_class(node.of, k, binding))
-    if isinstance(node, Sum):
-        return replace(node, terms=tuple((sign, at_class(n, k, binding)) for sign, n in node.terms))
-    if isinstance(node, Term):
-        return replace(node, factors=tuple((sign, at_class(n, k, binding)) for sign, n in node.factors))
-    if isinstance(node, Constraint):
-        return replace(node, left=at_class(node.left, k, binding), right=at_class(node.right, k, binding))
-    return node
+    if isinstance(node, Call):
+        return node  # a number already
+    return rebuild(node, lambda child: at_class(child, k, binding))
+
+
+def name_classes(node: Node, binding: Binding) -> Node:
+    """Return the tree with recall[fraud] as recall['fraud'] where a class, and no group, is called fraud."""
+    if isinstance(node, Metric) and isinstance(node.index, Group):
+        word = node.index.name
+        is_group = binding.group(word) is not None or word in FREQUENCY_GROUPS
+        return node if is_group or word not in (binding.class_names or ()) else replace(node, index=word)
+    return rebuild(node, lambda child: name_classes(child, binding))

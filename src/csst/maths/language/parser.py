@@ -1,6 +1,6 @@
 """The grammar of objective sentences: text → tree. A parser of our own over a small whitelist; never `eval`.
 
-sentence    max EXPR [s.t. CONSTRAINT, ...]
+sentence    max EXPR [s.t. CONSTRAINT, ... [with confidence NUMBER]]
 constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints)
 expr        terms joined by + and -; factors joined by * and /; unary -; ( ... )
 atom        NUMBER | K | METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
@@ -30,6 +30,25 @@ from csst.maths.language.tree import (
 
 FUNCTIONS = ("mean", "min", "gmean", "hmean", "qmean")
 WORDS = ("max", "K", "each", *FUNCTIONS, *METRICS)
+#: words that other libraries use, and how the language writes them
+SYNONYMS = {
+    "balanced_accuracy": "mean(recall)",
+    "macro_recall": "mean(recall)",
+    "recall_macro": "mean(recall)",
+    "uar": "mean(recall)",
+    "macro_precision": "mean(precision)",
+    "precision_macro": "mean(precision)",
+    "macro_f1": "mean(f1)",
+    "f1_macro": "mean(f1)",
+    "f1_score": "f1",
+    "sensitivity": "recall",
+    "tpr": "recall",
+    "ppv": "precision",
+    "iou": "jaccard",
+    "error": "1 - accuracy",
+    "average": "mean",
+    "avg": "mean",
+}
 DEEPEST = 40
 LONGEST = 200_000
 
@@ -56,6 +75,8 @@ class Parser:
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.depth = text, 0, 0
+        #: what stands after "with confidence"; None where nothing does
+        self.confidence: float | None = None
         if len(text) > LONGEST:
             raise ObjectiveError(f"an objective is a sentence of at most {LONGEST} characters; found {len(text)}")
         self.tokens = list(self._tokens())
@@ -65,9 +86,10 @@ class Parser:
         if first.kind == "end":
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
         if first.text != "max":
-            hint = (
-                "to minimize a metric write 'max -metric'" if first.text == "min" else "for instance 'max min(recall)'"
-            )
+            example = SYNONYMS.get(first.text.lower(), "min(recall)")
+            hint = f"for instance 'max {example}'"
+            if first.text == "min":
+                hint = "to minimize a metric write 'max -metric'"
             raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
         self.at += 1
         goal = self.expr()
@@ -77,11 +99,37 @@ class Parser:
             constraints += self.constraint()
             while self.take(","):
                 constraints += self.constraint()
+        if self.now.text == "with":
+            self.confidence = self.read_confidence(bool(constraints))
         if self.now.kind != "end":
             if self.now.text in (">=", "<=", "≥", "≤"):
                 raise self.error("a constraint comes after 's.t.': max <objective> s.t. <constraint>", self.now)
-            raise self.error(f"did not expect {self.now.text!r} here: an operator, ',' or 's.t.' may follow", self.now)
+            follows = "an operator or ','" if constraints else "an operator or 's.t.'"
+            # A constraint written after a comma is the usual reason for one in the goal.
+            hint = "; constraints come after 's.t.'" if self.now.text == "," else ""
+            raise self.error(f"did not expect {self.now.text!r} here: {follows} may follow{hint}", self.now)
         return goal, tuple(constraints)
+
+    def read_confidence(self, has_bounds: bool) -> float:
+        """The number of "with confidence 0.95", which ends the sentence."""
+        start = self.now
+        self.at += 1
+        if self.now.text != "confidence":
+            raise self.error("'with' is followed by a confidence: with confidence 0.95", self.now)
+        self.at += 1
+        number = self.now
+        if number.kind != "number":
+            raise self.error("a confidence is a number between 0 and 1: with confidence 0.95", number)
+        if not has_bounds:
+            raise self.error(
+                "a confidence is for bounds, and there is none: add s.t. and a bound, or leave it out", start
+            )
+        if not 0 < float(number.text) < 1:
+            raise self.error(f"a confidence lies between 0 and 1, such as 0.95; found {number.text}", number)
+        self.at += 1
+        if self.now.kind != "end":
+            raise self.error("a confidence ends the sentence and is for all its bounds", self.now)
+        return float(number.text)
 
     def constraint(self) -> list[Constraint]:
         sides, signs = [self.expr()], []
@@ -172,7 +220,10 @@ class Parser:
             return Call(name, tuple(args), start=token.start, end=self.expect(")", f"to close {name}(").end)
         if name == "max":
             raise self.error("'max' may appear only once, at the start of the sentence", token)
-        raise self.error(f"unknown word {name!r}{nearest(name, WORDS)}", token)
+        synonym = SYNONYMS.get(name.lower())
+        hint = f"; write {synonym}" if synonym else nearest(name, WORDS)
+        words = f"metrics are {', '.join(METRICS)}; functions are {', '.join(FUNCTIONS)} and each"
+        raise self.error(f"unknown word {name!r}{hint} ({words})", token)
 
     def each(self, token: Token) -> Node:
         self.expect("(", "after each")

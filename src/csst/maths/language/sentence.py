@@ -14,7 +14,7 @@ from csst.errors import InputError, ObjectiveError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members, shape
+from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members, name_classes, shape
 from csst.maths.language.tree import (
     Call,
     ClassCount,
@@ -55,11 +55,17 @@ class Sentence(Objective):
     epsilon: float = 1e-3
     floor: float = Simplex.floor
     metric_prior: MetricPrior = "train"
+    confidence: float | None = None
     reads_margins: ClassVar[bool] = True  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:
             raise InputError(f"epsilon must lie between 0 and 1; found {self.epsilon}")
+        self._check_confidence()
+        # A frozen dataclass sets its own fields this way; the tree is the same but for names in brackets.
+        object.__setattr__(self, "expression", name_classes(self.expression, self.binding))
+        constraints = tuple(name_classes(constraint, self.binding) for constraint in self.constraints)
+        object.__setattr__(self, "constraints", constraints)
         if shape(self.expression, self.text):
             raise self._error(
                 "the objective is a vector, one value per class: choose mean(...) or min(...) of it", self.expression
@@ -72,9 +78,7 @@ class Sentence(Objective):
                 raise self._error("this constraint holds no metric, so no classifier can change it", constraint)
             for node in walk(constraint):
                 if isinstance(node, Call) and node.function == "min":
-                    raise self._error(
-                        "min cannot stand in a constraint: 'recall >= 0.3' already asks it of every class", node
-                    )
+                    raise self._error(f"min cannot stand in a constraint: {_without_min(constraint, node)}", node)
         self._check_references()
         _ = self.parts  # raises for a min that is not part of a max-min game
 
@@ -160,7 +164,9 @@ class Sentence(Objective):
 
     def __str__(self) -> str:
         constraints = ", ".join(map(render, self.constraints))
-        return f"max {render(self.expression)}" + (f" s.t. {constraints}" if constraints else "")
+        bounds = f" s.t. {constraints}" if constraints else ""
+        promise = "" if self.confidence is None else f" with confidence {self.confidence!r}"
+        return f"max {render(self.expression)}{bounds}{promise}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sentence) and self._key == other._key
@@ -170,7 +176,8 @@ class Sentence(Objective):
 
     @property
     def _key(self) -> tuple[object, ...]:
-        return (self.expression, self.constraints, self.binding, self.epsilon, self.floor, self.metric_prior)
+        meaning = (self.expression, self.constraints, self.confidence)
+        return (*meaning, self.binding, self.epsilon, self.floor, self.metric_prior)
 
     def _size(self, worst: Worst) -> int:
         self._need_classes()
@@ -186,6 +193,17 @@ class Sentence(Objective):
     def _binding_for(self, c: Confusion) -> Binding:
         return self.binding.extended(c.classes, None, None)
 
+    def _check_confidence(self) -> None:
+        if self.confidence is None:
+            return
+        if not 0 < self.confidence < 1:
+            raise InputError(f"a confidence lies between 0 and 1, such as 0.95; found {self.confidence!r}")
+        if not self.constraints:
+            raise InputError(
+                f"a confidence is for bounds, and 'max {render(self.expression)}' has none: add s.t. and a bound, "
+                "or leave it out"
+            )
+
     def _check_references(self) -> None:
         for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
             index = node.index if isinstance(node, Metric) else Group(node.group) if isinstance(node, Each) else None
@@ -196,6 +214,17 @@ class Sentence(Objective):
 
     def _error(self, sentence: str, node: Node) -> ObjectiveError:
         return ObjectiveError(sentence, self.text, node.start, node.end)
+
+
+def _without_min(constraint: Constraint, worst: Call) -> str:
+    """Return what to write instead of a constraint on a minimum."""
+    bounds_from_below = (constraint.left, constraint.sign) == (worst, ">=")
+    if not bounds_from_below and (constraint.sign, constraint.right) != ("<=", worst):
+        return "only 'min(...) >= bound' has an equivalent, which is the same bound for every class without min"
+    ways = [
+        replace(constraint, left=arg) if bounds_from_below else replace(constraint, right=arg) for arg in worst.args
+    ]
+    return f"write {', '.join(map(render, ways))!r}, which asks it of every one"
 
 
 def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> MetricPrior:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,19 @@ def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Constraint):
         return (node.left, node.right)
     return (node.of,) if isinstance(node, Negative) else ()
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return the node with `change` applied to each of its children."""
+    if isinstance(node, Call):
+        return replace(node, args=tuple(map(change, node.args)))
+    if isinstance(node, Sum):
+        return replace(node, terms=tuple((sign, change(n)) for sign, n in node.terms))
+    if isinstance(node, Term):
+        return replace(node, factors=tuple((sign, change(n)) for sign, n in node.factors))
+    if isinstance(node, Constraint):
+        return replace(node, left=change(node.left), right=change(node.right))
+    return replace(node, of=change(node.of)) if isinstance(node, Negative) else node
 
 
 def walk(node: Node) -> Iterator[Node]:

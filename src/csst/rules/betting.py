@@ -1,0 +1,281 @@
+"""Evidence that grows label by label: bets against "the bound is untrue", which may be looked at after every label.
+
+    E_t = mean over b of  prod_{i <= t} (1 + b Z_i),     E[Z_i] <= 0 where the bound is untrue,  Z_i >= -c,  0 < b < 1/c
+
+E_t is the wealth of who bets on the bound, with a stake that follows from the rows before: the mean over fixed stakes b
+equals betting  b_i = sum_b b W_b / sum_b W_b,  W_b the wealth of stake b. While the bound is untrue, wealth does not
+grow on average, and P(max_t E_t >= 1 / delta) <= delta (Ville, 1939): 1 / max_t E_t is a p-value whenever one looks.
+
+Z is `Claim.payoff` of a row's truth and prediction; what the model expects of Z may be taken out of it (`Bets.adjust`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from csst.rules.certificates import POWER
+from csst.rules.claims import Claim
+
+#: stakes as fractions of the largest that cannot go broke
+STAKES = np.concatenate([np.linspace(0.02, 0.2, 6), np.linspace(0.3, 0.98, 10)])
+#: sequences that are drawn to find how many labels decide, and the most labels that are tried
+DRAWS, MOST_LABELS = 200, 8192
+
+Verdict = Literal["certified", "refuted", "undecided"]
+
+
+def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
+    """log E_t after every row.
+
+    Args:
+        gains: Z in order of arrival, (..., n).
+        largest_loss: c, with Z >= -c always.
+
+    Returns:
+        log E_1 .. log E_n, (..., n).
+    """
+    stakes = STAKES / largest_loss
+    wealth = np.log1p(np.asarray(gains, dtype=float)[..., None] * stakes).cumsum(-2)
+    top = wealth.max(-1, keepdims=True)
+    return top[..., 0] + np.log(np.exp(wealth - top).mean(-1))
+
+
+def betting_p_value(gains: np.ndarray, largest_loss: float) -> np.ndarray:
+    """1 / max_t E_t, at most 1.
+
+    Args:
+        gains: Z in order of arrival, (..., n).
+        largest_loss: c, with Z >= -c always.
+
+    Returns:
+        p-values, (...); 1 without a row.
+    """
+    if np.shape(gains)[-1] == 0:
+        return np.ones(np.shape(gains)[:-1])
+    return np.exp(-np.maximum(0.0, log_wealth(gains, largest_loss).max(-1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Bets:
+    """The bets on one bound.
+
+    Args:
+        bound: that is bet on.
+        gains: Z, one for every bet, (m,).
+        ends: the number of labels after which each is known, rising, (m,).
+        largest_loss: of a bet on the bound.
+        largest_gain: of it, which is the largest loss of a bet against the bound.
+        is_within: whether a bet takes a row of each of several classes.
+    """
+
+    bound: Claim
+    gains: np.ndarray
+    ends: np.ndarray
+    largest_loss: float
+    largest_gain: float
+    is_within: bool = False
+
+    @property
+    def informative(self) -> np.ndarray:
+        """The gains that are not 0: of rows that bear on the bound."""
+        return self.gains[self.gains != 0]
+
+    def adjust(self, expected: np.ndarray, batch_means: np.ndarray, share: float) -> Bets:
+        """Take out what the model expects:  Z_i - eta (g(x_i) - mean of g over batch i).
+
+        The mean stays the same whatever g is, so that a wrong model costs power and never validity. It holds only if
+        the rows are a random sample of the population of the unlabeled rows, each row having a batch of its own.
+
+        Args:
+            expected: g, what the model expects of every Z, (m,).
+            batch_means: the mean of g over each row's own batch of unlabeled rows, (m,).
+            share: eta, from 0 to 1, chosen before any of the labels was seen.
+
+        Returns:
+            The adjusted bets, which can lose more.
+        """
+        span = self.largest_gain + self.largest_loss
+        inside = (np.clip(values, -self.largest_loss, self.largest_gain) for values in (expected, batch_means))
+        gains = self.gains - share * np.subtract(*inside)
+        return replace(
+            self,
+            gains=gains,
+            largest_loss=self.largest_loss + share * span,
+            largest_gain=self.largest_gain + share * span,
+        )
+
+    def first_crossing(self, limit: float, is_against: bool = False) -> int | None:
+        """Return after how many labels the wealth first reaches a limit; None if it has not.
+
+        Args:
+            limit: such as 1 / delta.
+            is_against: whether one bets that the bound is untrue.
+
+        Returns:
+            A number of labels.
+        """
+        if not len(self.gains):
+            return None
+        gains, loss = (-self.gains, self.largest_gain) if is_against else (self.gains, self.largest_loss)
+        crossed = log_wealth(gains, loss) >= np.log(limit)
+        return int(self.ends[crossed.argmax()]) if crossed.any() else None
+
+
+def place_bets(
+    bound: Claim, labels: np.ndarray, predictions: np.ndarray, prior: np.ndarray | None, classes: int
+) -> Bets:
+    """The bets on a bound that labels in order of arrival allow.
+
+    A random sample of the rows where the rule is used gives a bet for every row, Z = c[y, F]. For recalls, and under a
+    stated prior, rows count within their class: the j-th rows of all classes are one bet, Z = sum_i pi_i c[i, F].
+
+    Args:
+        bound: that is bet on.
+        labels: true classes in order of arrival, (n,).
+        predictions: the rule's, (n,).
+        prior: the stated class balance, (K,); None for a random sample.
+        classes: K.
+
+    Returns:
+        The bets.
+    """
+    payoff = bound.payoff(classes)
+    if bound.metric != "recall" and prior is None:
+        gains = payoff[labels, predictions]
+        return Bets(bound, gains, np.arange(1, len(labels) + 1), -float(payoff.min()), float(payoff.max()))
+    if bound.metric == "recall":
+        shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
+    else:
+        shares = np.asarray(prior, dtype=float)
+    counted = np.flatnonzero(shares > 0)
+    places = [np.flatnonzero(labels == k) for k in counted]
+    number = min(len(rows) for rows in places)
+    gains = np.zeros(number)
+    ends = np.zeros(number, dtype=np.int64)
+    for k, rows in zip(counted, places, strict=True):
+        gains += shares[k] * payoff[k, predictions[rows[:number]]]
+        ends = np.maximum(ends, rows[:number] + 1)
+    loss = -float(shares @ payoff.min(1))
+    return Bets(bound, gains, ends, loss, float(shares @ payoff.max(1)), len(counted) > 1)
+
+
+def choose_share(gains: np.ndarray, expected: np.ndarray, largest_loss: float, largest_gain: float) -> float:
+    """eta of the fastest growth on rows that are not bet on, such as the labels of the fit out of fold.
+
+    Args:
+        gains: Z of these rows, (n,).
+        expected: g of them, (n,).
+        largest_loss: c, with Z >= -c always.
+        largest_gain: with Z <= it always.
+
+    Returns:
+        0, 1/4, 1/2, 3/4 or 1.
+    """
+    shares = np.linspace(0, 1, 5)
+    centered = expected - expected.mean()
+    growth = []
+    for share in shares:
+        loss = largest_loss + share * (largest_gain + largest_loss)
+        growth.append(np.log1p((gains - share * centered)[:, None] * STAKES / loss).mean(0).max())
+    return float(shares[int(np.argmax(growth))])
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What labels in order of arrival say about the bounds of a sentence.
+
+    Args:
+        verdict: certified (all bounds hold), refuted (one does not) or undecided.
+        labels: after how many labels, or how many there were.
+        more: about how many more would decide in four cases of five, if things are as they look; None once decided,
+            or where nothing bears on the bounds yet.
+        bound: the bound that `more` or the refutation is about; "" for all.
+        wealth: the largest E_t of every bound.
+    """
+
+    verdict: Verdict
+    labels: int
+    more: int | None = None
+    bound: str = ""
+    wealth: tuple[float, ...] = ()
+
+
+def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> Decision:
+    """Return whether all bounds are proved, one is disproved, or how many more labels would tell.
+
+    All bounds must be proved, each at delta. Any of m may be disproved, so that each is at delta / m.
+
+    Args:
+        bets: one for every bound.
+        delta: 1 - confidence.
+        labels: how many there are.
+        seed: of the draws behind the number of further labels.
+
+    Returns:
+        The decision at the first label that allowed it.
+    """
+    wealth = tuple(float(1 / betting_p_value(each.gains, each.largest_loss)) for each in bets)
+    proofs = [each.first_crossing(1 / delta) for each in bets]
+    refuted = [
+        (end, each.bound.text) for each in bets if (end := each.first_crossing(len(bets) / delta, True)) is not None
+    ]
+    certified = max(end for end in proofs if end is not None) if all(end is not None for end in proofs) else None
+    if certified is not None and (not refuted or certified <= min(refuted)[0]):
+        return Decision("certified", certified, wealth=wealth)
+    if refuted:
+        end, bound = min(refuted)
+        return Decision("refuted", end, bound=bound, wealth=wealth)
+    prices = [
+        (price_bets(each, delta, len(bets), seed), each) for each, end in zip(bets, proofs, strict=True) if end is None
+    ]
+    known = [(price, each) for price, each in prices if price is not None]
+    if not known:
+        return Decision("undecided", labels, wealth=wealth, bound=prices[0][1].bound.text)
+    price, each = max(known, key=lambda pair: pair[0])
+    return Decision("undecided", labels, price, each.bound.text, wealth)
+
+
+def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int | None:
+    """About how many more bets decide a bound in four cases of five, if their gains go on as they were.
+
+    Args:
+        bets: on the bound so far.
+        delta: 1 - confidence.
+        bounds: of the sentence, any of which may be disproved.
+        seed: of the draws.
+
+    Returns:
+        A number of further bets that bear on the bound, at most `MOST_LABELS`; None if none did so far.
+    """
+    gains = bets.informative
+    if not len(gains):
+        return None
+    # The Jeffreys half: neither a perfect record nor a hopeless one is taken for certain.
+    values = np.concatenate([gains, [-bets.largest_loss, bets.largest_gain]])
+    chances = np.concatenate([np.ones(len(gains)), [0.5, 0.5]]) / (len(gains) + 1)
+    is_against = float(chances @ values) < 0
+    loss = bets.largest_gain if is_against else bets.largest_loss
+    limit = np.log(bounds / delta) if is_against else np.log(1 / delta)
+    stakes = STAKES / loss
+    rng = np.random.default_rng(seed)
+    # Each draw goes on from the wealth that is there.
+    sign = -1.0 if is_against else 1.0
+    wealth = np.log1p(sign * gains[:, None] * stakes).sum(0) + np.zeros((DRAWS, 1))
+    ends = np.full(DRAWS, MOST_LABELS)
+    done = 0
+    while done < MOST_LABELS and (ends < MOST_LABELS).mean() < POWER:
+        number = max(64, done)
+        drawn = sign * rng.choice(values, p=chances, size=(DRAWS, number))
+        path = wealth[:, None, :] + np.log1p(drawn[..., None] * stakes).cumsum(1)
+        top = path.max(-1, keepdims=True)
+        total = top[..., 0] + np.log(np.exp(path - top).mean(-1))
+        crossed = total >= limit
+        new = crossed.any(1) & (ends == MOST_LABELS)
+        ends[new] = done + crossed.argmax(1)[new] + 1
+        wealth = path[:, -1]
+        done += number
+    return int(np.sort(ends)[int(np.ceil(POWER * DRAWS)) - 1])

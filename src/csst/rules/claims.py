@@ -1,0 +1,137 @@
+"""The bounds of a sentence in the form that labels can prove: one metric against one number.
+
+precision['fraud'] >= 0.9,    recall >= 0.5 (one bound for every class),    mean(recall) >= 0.8,    accuracy >= 0.9
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from csst.errors import InputError
+from csst.maths.language import Sentence
+from csst.maths.language.binding import Binding
+from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
+from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, render
+from csst.maths.objectives import Objective
+
+#: metrics of one class that are a ratio of rates: proved for one class at a time
+RATIOS = ("precision", "f1", "jaccard")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """metric >= value or metric <= value.
+
+    Args:
+        metric: recall, precision, f1, jaccard, coverage or accuracy.
+        classes: the class, or the classes whose mean it is; empty for accuracy.
+        is_lower: whether it is metric >= value.
+        value: the number.
+        text: the bound as a user reads it.
+    """
+
+    metric: str
+    classes: tuple[int, ...]
+    is_lower: bool
+    value: float
+    text: str
+
+    @property
+    def reads_balance(self) -> bool:
+        """Whether the metric depends on the class balance where the rule is used."""
+        return self.metric != "recall"
+
+    def payoff(self, classes: int) -> np.ndarray:
+        """c (K, K) with  bound <=> sum_i pi_i sum_j R_ij c_ij >= 0,  pi uniform over `classes` for recall.
+
+            recall      1[y = k] (1[F = k] - r)
+            precision   1[F = k] (1[y = k] - r)
+            jaccard     1[F = k or y = k] (1[F = y = k] - r);    f1 >= r  <=>  jaccard >= r / (2 - r)
+            coverage    1[F = k] - r;                            accuracy  1[F = y] - r
+
+        Args:
+            classes: K.
+
+        Returns:
+            Row = truth y, column = prediction F; the sign is turned for metric <= value.
+        """
+        truth = np.arange(classes)[:, None]
+        predicted = np.arange(classes)[None, :]
+        if self.metric == "accuracy":
+            payoff = (truth == predicted) - self.value
+        elif self.metric == "recall":
+            payoff = np.isin(truth, self.classes) * ((truth == predicted) - self.value)
+        elif self.metric == "coverage":
+            payoff = np.isin(predicted, self.classes) / len(self.classes) - self.value + 0.0 * truth
+        else:
+            k = self.classes[0]
+            is_right = (truth == k) & (predicted == k)
+            counts = predicted == k if self.metric == "precision" else (truth == k) | (predicted == k)
+            payoff = counts * (is_right - self.ratio)
+        return payoff if self.is_lower else -payoff
+
+    @property
+    def ratio(self) -> float:
+        """The value as a fraction of rows: f1 = 2 j / (1 + j) for the Jaccard index j."""
+        return self.value / (2 - self.value) if self.metric == "f1" else self.value
+
+
+def read_claims(objective: Objective) -> tuple[Claim, ...]:
+    """Return the bounds of a sentence, one for every class that each is about.
+
+    Args:
+        objective: a sentence that is bound to its classes.
+
+    Returns:
+        The bounds; one that labels cannot prove is an error.
+    """
+    if not isinstance(objective, Sentence):
+        raise InputError(f"only the bounds of a sentence can be certified; found {type(objective).__name__}")
+    if not objective.constraints:
+        raise InputError(
+            f"a confidence is for bounds, and '{objective}' has none: add s.t. and a bound, or leave it out"
+        )
+    return tuple(bound for constraint in objective.constraints for bound in _split(constraint, objective))
+
+
+def _split(constraint: Constraint, sentence: Sentence) -> Iterator[Claim]:
+    for k in range(entries(constraint, sentence.binding, sentence.text)):
+        single = at_class(constraint, k, sentence.binding)
+        assert isinstance(single, Constraint)
+        yield _read(single, sentence.binding, sentence.text)
+
+
+def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
+    left, right, is_lower = constraint.left, constraint.right, constraint.sign == ">="
+    if is_constant(left):
+        left, right, is_lower = right, left, not is_lower
+    name, classes = _read_metric(left, binding, text)
+    if not name or not is_constant(right) or (name in RATIOS and len(classes) > 1):
+        raise InputError(
+            f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "
+            "of a class, a mean of recalls, or accuracy, each against a number"
+        )
+    return Claim(name, classes, is_lower, float(evaluate(right, None, binding, text)), render(constraint))
+
+
+def _read_metric(node: Node, binding: Binding, text: str) -> tuple[str, tuple[int, ...]]:
+    """The name of a metric and its classes; "" for anything else."""
+    if isinstance(node, Metric):
+        if node.name == "accuracy":
+            return node.name, ()
+        if node.index is not None:
+            return node.name, tuple(members(node.index, node, binding, text))
+        return node.name, tuple(range(binding.classes or 0))
+    if isinstance(node, Each):
+        return node.metric, tuple(members(Group(node.group), node, binding, text))
+    if not isinstance(node, Call) or node.function != "mean":
+        return "", ()
+    parts = [_read_metric(part, binding, text) for part in node.args]
+    indices = tuple(k for _, classes in parts for k in classes)
+    # A mean of groups of several classes each is no plain mean of their classes.
+    is_plain = len(parts) == 1 or all(len(classes) == 1 for _, classes in parts)
+    is_recall = {name for name, _ in parts} == {"recall"}
+    return ("recall", indices) if is_recall and is_plain and len(set(indices)) == len(indices) else ("", ())

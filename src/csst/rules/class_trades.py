@@ -1,0 +1,113 @@
+"""What one class can trade: its recall against its precision, by a sweep of its own bias."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from csst.maths.language import objective as read_objective
+from csst.maths.language.tree import Metric, render
+from csst.rules.candidates import MARGIN, MARGIN_PARTS, SWEPT_ROWS, Candidate, hard_rates, sharpness, weigh_argmax
+from csst.rules.search import WeightedRows
+from csst.rules.smooth import SmoothObjective
+from csst.rules.sweeps import Sweep
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import UNLABELED_WORTH, estimate_rates
+
+#: precisions that are asked for
+ASKED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+#: more classes than this are not traced
+MOST_CLASSES = 20
+#: a recall below this is no trade but a class given up
+LEAST_RECALL = 0.05
+
+
+class ClassPoint(NamedTuple):
+    """What `max recall[k] s.t. precision[k] >= asked` comes to for class k."""
+
+    asked: float
+    recall: float
+    precision: float
+    coverage: float
+
+
+def write_sentence(asked: float, class_reference: int | str) -> str:
+    """The sentence of a point, about a class by its index or its name."""
+    recall, precision = (render(Metric(name, class_reference)) for name in ("recall", "precision"))
+    return f"max {recall} s.t. {precision} >= {asked:g}"
+
+
+def trace_classes(evidence: Evidence, prior: np.ndarray) -> dict[int, tuple[ClassPoint, ...]]:
+    """The trade of every class that has one, under a deployment prior (K,); of none where classes are many.
+
+    Only the class's own bias moves, from the argmax of calibrated probabilities, and it keeps the distance from its
+    bound that rules keep. This forecasts the rule of the sentence, which moves all biases and mostly attains this
+    recall or a higher one, now and then a lower one. Searching for every point would take fifty times as long.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        prior: the deployment prior, (K,).
+
+    Returns:
+        The points of each class, from high recall down and low precision up.
+    """
+    if evidence.classes > MOST_CLASSES:
+        return {}
+    rows = WeightedRows.pool(evidence.thin(SWEPT_ROWS))
+    traced = {k: trace_class(evidence, prior, rows, k) for k in range(evidence.classes)}
+    return {k: points for k, points in traced.items() if len(points) > 1}
+
+
+def trace_class(
+    evidence: Evidence, prior: np.ndarray, rows: WeightedRows, class_index: int, asked: Sequence[float] = ASKED
+) -> tuple[ClassPoint, ...]:
+    """The trade of one class; rows: the evidence pooled, prior: (K,)."""
+    start = weigh_argmax(prior, evidence.calibration)
+    sweep = Sweep.of_class(rows, rows.scores + start, rows.fractions @ prior, class_index)
+    ranks = sweep.snap_ranks(sweep.spread_ranks())
+    recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
+    precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
+    sentence = write_sentence(0.5, class_index)
+    smooth = SmoothObjective(read_objective(sentence).bind(evidence.classes), prior, sharpness(evidence))
+    worth = evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0))
+
+    def find_bias(least: float) -> np.ndarray | None:
+        """The bias with the highest recall at this precision."""
+        places = np.flatnonzero(precision >= least)
+        if not len(places):
+            return None
+        bias = start.copy()
+        bias[class_index] = sweep.bias_at(int(ranks[places[recall[places].argmax()]]))
+        return bias
+
+    points: list[ClassPoint] = []
+    for bound in asked:
+        bias = find_bias(bound)
+        if bias is None:
+            break
+        rates = hard_rates(rows, (rows.scores + bias).argmax(1))
+        error = float(smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0])
+        biases = (find_bias(bound + part * MARGIN * error) for part in MARGIN_PARTS)
+        safer = next((found for found in biases if found is not None), None)
+        if safer is None:
+            break
+        candidate = Candidate("pooled", evidence.calibration, prior, bias=safer)
+        decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
+        confusion = estimate_rates(evidence, *decisions, prior).confusion
+        numbers = (float(values[class_index]) for values in (confusion.recall, confusion.precision, confusion.coverage))
+        point = ClassPoint(bound, *numbers)
+        if point.recall < LEAST_RECALL:
+            break
+        points.append(point)
+    return keep_falling(points)
+
+
+def keep_falling(points: Sequence[ClassPoint]) -> tuple[ClassPoint, ...]:
+    """The points that no other is at least as good as in recall and precision, from high recall down."""
+    kept: list[ClassPoint] = []
+    for point in sorted(points, key=lambda point: (point.recall, point.precision), reverse=True):
+        if not kept or point.precision > kept[-1].precision + 1e-9:
+            kept.append(point)
+    return tuple(kept)

@@ -1,0 +1,209 @@
+"""Candidates judged by rows they were not fitted on, and the one to use.
+
+Each candidate is fitted again on folds of the labeled rows. Its decisions on the rows left out are counted, and pooled
+with its own decisions on the unlabeled rows (`csst.statistics.rates`): what is judged is what is deployed, as far as
+labels that have shaped it can tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from csst.maths.confusion import make_unchecked
+from csst.rules.candidates import Candidate, count_worth, fit_candidates
+from csst.rules.smooth import SmoothObjective
+from csst.statistics.evidence import Evidence
+from csst.statistics.folds import deal_folds
+from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates
+
+#: folds of the labeled rows on which candidates are judged; fewer do where labels are many
+FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
+#: added to the seed of those folds
+FOLD_SEED = 1000
+#: unlabeled rows that take part in judging
+JUDGING_ROWS = 2000
+#: a constraint that is expected to be met by so many standard errors is said to be met
+SAFE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A candidate as judged by rows it was not fitted on.
+
+    Args:
+        decisions: on the labeled rows, each by the rule of the folds without it, (n,).
+        soft_decisions: of the candidate itself on the soft rows that judge, (m,).
+        estimate: rates from both.
+        value: with soft minima.
+        miss: by how much the worst constraint is short of being safely met, by `SAFE` standard errors; of being met
+            where no margin is asked for.
+        clear_miss: by how much it is missed beyond a standard error.
+        is_unstable: whether the candidate is another rule than those of the folds.
+    """
+
+    decisions: np.ndarray
+    soft_decisions: np.ndarray
+    estimate: RateEstimate
+    value: float
+    miss: float
+    clear_miss: float
+    is_unstable: bool
+
+
+@dataclass(frozen=True)
+class Lead:
+    """By how much one candidate is ahead of another in misses and in value, with standard errors."""
+
+    miss: float
+    clear_miss: float
+    miss_error: float
+    value: float
+    value_error: float
+
+    def decides(self, errors: float) -> bool:
+        """Whether the one misses clearly less, or no more and has a value higher by so many standard errors.
+
+        A higher value never makes up for a miss that is larger, though it may be so by chance.
+        """
+        if self.clear_miss > self.miss_error:
+            return True
+        return self.miss >= 0 and self.value > errors * self.value_error
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """The objective, and the rows that judge candidates.
+
+    Args:
+        smooth: the objective.
+        evidence: all labeled rows, and those unlabeled rows that judge.
+    """
+
+    smooth: SmoothObjective
+    evidence: Evidence
+
+    def measure(self, one: Judged, other: Judged) -> Lead:
+        """The lead of one candidate over another, and its standard errors by the delta method.
+
+        A row of class k adds G_k,F(x) - G_k,F'(x) to the difference, G being the derivative by the rates between the
+        two; labels and posteriors of a class together are worth n_k + kappa rows.
+        """
+        middle = (one.estimate.confusion.rates + other.estimate.confusion.rates) / 2
+        by_value, by_slack = self.smooth.judge_slopes(make_unchecked(middle, self.smooth.prior))
+        return Lead(
+            other.miss - one.miss,
+            other.clear_miss - one.clear_miss,
+            self.spread(by_slack, one, other),
+            one.value - other.value,
+            self.spread(by_value, one, other),
+        )
+
+    def spread(self, slope: np.ndarray, one: Judged, other: Judged) -> float:
+        """The standard error of a difference whose derivative by the rates is this slope (K, K)."""
+        truth = self.evidence.labels
+        classes = self.evidence.classes
+        squares = (slope[truth, one.decisions] - slope[truth, other.decisions]) ** 2
+        labeled = np.bincount(truth, squares, minlength=classes)
+        posterior = self.evidence.soft_posterior
+        differing = np.flatnonzero(one.soft_decisions != other.soft_decisions)
+        steps = slope[:, one.soft_decisions[differing]] - slope[:, other.soft_decisions[differing]]
+        unlabeled = (posterior[differing].T * steps**2).sum(1) / np.maximum(posterior.sum(0), 1e-300)
+        worth = one.estimate.worth
+        variance = (labeled + worth * unlabeled) / (one.estimate.n + worth) ** 2
+        return float(variance.sum() ** 0.5)
+
+
+def judge(
+    smooth: SmoothObjective,
+    evidence: Evidence,
+    candidates: list[Candidate],
+    undo: torch.Tensor | None,
+    margin: float,
+    seed: int,
+) -> list[Judged]:
+    """Every candidate by rows it was not fitted on.
+
+    Args:
+        smooth: the objective.
+        evidence: scores of all rows.
+        candidates: fitted on them.
+        undo: see `fit_candidates`.
+        margin: standard errors by which constraints are to be met.
+        seed: of the folds.
+    """
+    few = evidence.thin(JUDGING_ROWS)
+    classes = evidence.classes
+    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
+    # Folds of their own: those of the learners would tie a rule to the models that scored its rows.
+    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
+    decisions = np.zeros((len(candidates), len(evidence.labels)), dtype=np.int64)
+    soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
+    soft_labels = np.zeros((len(candidates), classes, classes))
+    for fold in np.unique(folds):
+        held = np.flatnonzero(folds == fold)
+        part = few.part(np.flatnonzero(folds != fold))
+        for k, candidate in enumerate(fit_candidates(smooth, part, undo, margin, candidates[-1].margins)):
+            decisions[k][held] = candidate.decide(evidence.scores[held])
+            soft_decisions[k].append(candidate.decide(few.soft_scores))
+            soft_labels[k] += decide_rates(evidence.labeled_posterior[held], decisions[k][held], classes)
+    judged = []
+    for k, candidate in enumerate(candidates):
+        own_decisions = candidate.decide(few.soft_scores)
+        is_unstable = differs_from(own_decisions, soft_decisions[k])
+        mass = decide_rates(evidence.posterior, candidate.decide(evidence.unlabeled_scores), classes)
+        if not evidence.has_unlabeled:
+            own_decisions = decisions[k]  # its own would be of the rows it was fitted on
+            mass = soft_labels[k]
+        counts = count_labels(evidence.labels, decisions[k], classes)
+        estimate = combine_rates(evidence, counts, mass, smooth.prior.numpy())
+        errors = measure_errors(smooth, estimate)
+        value, slack = smooth.with_margins(min(margin, SAFE) * errors).judge(estimate.confusion)
+        _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
+        miss = max(0.0, -float(slack))
+        clear_miss = max(0.0, -float(clear_slack))
+        judged.append(Judged(decisions[k], own_decisions, estimate, float(value), miss, clear_miss, is_unstable))
+    return judged
+
+
+def measure_errors(smooth: SmoothObjective, estimate: RateEstimate) -> np.ndarray:
+    """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
+
+    Unlabeled rows count for a class as far as its labels do: a model of three labels is not known from more rows.
+    """
+    rates = estimate.confusion.rates.numpy()
+    return smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
+
+
+def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> bool:
+    """Whether a rule decides otherwise (m,) than those of folds do, by more than these differ from each other.
+
+    More than twice the median share of rows on which two of them differ, and a hundredth.
+    """
+    pairs = [(one != other).mean() for one, other in combinations(fold_decisions, 2)]
+    shares = [(decisions != other).mean() for other in fold_decisions]
+    return bool(np.median(shares) > 2 * np.median(pairs) + 0.01)
+
+
+def choose(judges: Judges, judged: list[Judged], has_gain: bool = False) -> int:
+    """The index of the candidate to use.
+
+    The pooled rule, unless a simpler one is better by more than a standard error; and the argmax, which is the first,
+    where it is any better than that. The argmax of a network that was trained under a gain has to lead by a standard
+    error, too: its multipliers have seen the labels that judge it.
+
+    Args:
+        judges: measure leads.
+        judged: the argmax first, the pooled rule last.
+        has_gain: whether a gain was undone.
+    """
+    index = len(judged) - 1
+    for k in range(len(judged) - 1):
+        beats_pooled = judges.measure(judged[k], judged[-1]).decides(errors=1.0)
+        if beats_pooled and judges.measure(judged[k], judged[index]).decides(errors=0.0):
+            index = k
+    lead = judges.measure(judged[0], judged[index])
+    return 0 if lead.decides(errors=1.0 if has_gain else 0.0) else index

@@ -1,0 +1,129 @@
+"""Rules from cautious to bold: the sentence solved with every bound tightened by fewer and fewer standard errors.
+
+The path is fixed by the labels of the fit and the unlabeled rows, before a label that certifies is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from csst.maths.confusion import make_unchecked
+from csst.maths.objectives import Objective
+from csst.rules.candidates import Candidate, fit_pooled, hard_rates, sharpness
+from csst.rules.search import WeightedRows
+from csst.rules.smooth import SmoothObjective
+from csst.statistics.evidence import Evidence
+from csst.statistics.rates import UNLABELED_WORTH, RateEstimate, estimate_rates
+
+#: by how many standard errors every bound is tightened, rule by rule
+MARGINS = tuple(np.arange(4.0, -0.01, -0.25).tolist())
+#: unlabeled rows that the path is fitted on: there are up to 17 fits
+MOST_ROWS = 2000
+#: a bound is tightened at most to this part of the way to what a perfect classifier has
+LARGEST_PART = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class PathRule:
+    """A rule of the path.
+
+    Args:
+        candidate: what decides.
+        estimate: its rates by the rows that it was fitted on.
+        caution: by how many standard errors the bound that is nearest to being missed is met.
+        value: of the objective, as estimated.
+    """
+
+    candidate: Candidate
+    estimate: RateEstimate
+    caution: float
+    value: float
+
+
+def fit_tightened(evidence: Evidence, objective: Objective, prior: np.ndarray, margins: np.ndarray) -> Candidate:
+    """Return the rule that solves the objective with its bounds tightened.
+
+    Args:
+        evidence: what it is fitted on.
+        objective: bound to the classes.
+        prior: the deployment prior, (K,).
+        margins: by how much each payoff that is a constraint is to be met, (m,).
+
+    Returns:
+        The rule.
+    """
+    return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margins=margins)
+
+
+def measure_margin(evidence: Evidence, smooth: SmoothObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
+    """Return one standard error of every constraint under a rule, and the largest margin that makes sense.
+
+    Args:
+        evidence: labels of the fit and unlabeled rows.
+        smooth: the objective.
+        rule: that solves it.
+
+    Returns:
+        Standard errors, 0 for payoffs that are no constraint, (m,), and the largest margins, (m,).
+    """
+    rows = WeightedRows.pool(evidence)
+    rates = hard_rates(rows, rule.decide(rows.scores))
+    errors = smooth.measure_errors(rates, _worth(evidence), smooth.constraints)
+    perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), smooth.prior)
+    return errors, LARGEST_PART * np.maximum(smooth.objective.payoff(perfect).numpy(), 0)
+
+
+def make_path(evidence: Evidence, objective: Objective, prior: np.ndarray) -> list[PathRule]:
+    """Return at most 17 rules from cautious to bold.
+
+    Rules that decide alike are one, and a rule that is bolder than another without a higher value is left out.
+
+    Args:
+        evidence: of the labels of the fit and of unlabeled rows.
+        objective: bound to the classes.
+        prior: the deployment prior, (K,).
+
+    Returns:
+        The rules, the most cautious first.
+    """
+    evidence = evidence.thin(MOST_ROWS)
+    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    rules = []
+    decisions_before: list[np.ndarray] = []
+    boldest = fit_tightened(evidence, objective, prior, np.zeros(len(smooth.margins)))
+    errors, room = measure_margin(evidence, smooth, boldest)
+    for margin in MARGINS:
+        candidate = boldest
+        if margin > 0:
+            candidate = fit_tightened(evidence, objective, prior, np.minimum(margin * errors, room))
+        labeled = candidate.decide(evidence.scores)
+        soft = candidate.decide(evidence.soft_scores)
+        decisions = np.concatenate([labeled, soft])
+        if any(np.array_equal(decisions, others) for others in decisions_before):
+            continue
+        decisions_before.append(decisions)
+        rules.append(_measure(candidate, smooth, estimate_rates(evidence, labeled, soft, prior), _worth(evidence)))
+    ordered = sorted(rules, key=lambda rule: -rule.caution)
+    path: list[PathRule] = []
+    for rule in ordered:
+        if not path or rule.value > path[-1].value:
+            path.append(rule)
+    return path
+
+
+def _measure(candidate: Candidate, smooth: SmoothObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:
+    objective = smooth.objective
+    confusion = estimate.confusion
+    slack = objective.slack(confusion).numpy()
+    errors = smooth.measure_errors(confusion.rates.numpy(), worth, smooth.constraints)[smooth.constraints]
+    # A bound that is met without any spread in the labels is no surer than one label's worth.
+    caution = float((slack / np.maximum(errors, 1 / worth.sum())).min())
+    return PathRule(candidate, estimate, caution, float(objective.value(confusion)))
+
+
+def _worth(evidence: Evidence) -> np.ndarray:
+    """How many labels every class's rates are worth, (K,)."""
+    return np.maximum(1.0, evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))

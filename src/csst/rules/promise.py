@@ -1,0 +1,393 @@
+"""A rule whose bounds are promised: chosen from a path by labels that nothing else was fitted to.
+
+certified = promise(fitted, FreshLabels(probs, labels), "labels")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.errors import InputError
+from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
+from csst.maths.language import Sentence
+from csst.maths.objectives import Objective
+from csst.rules.certificates import draw_unluckily, joint_p_value, p_value, read_range
+from csst.rules.certified import BoundResult, Certificate
+from csst.rules.claims import RATIOS, Claim, read_claims
+from csst.rules.deployment import name_prior
+from csst.rules.fit import FittedRule, find_doubts, fit_rule
+from csst.rules.path import PathRule, make_path
+from csst.rules.price import measure_bound, price_in_labels
+from csst.statistics.evidence import check_labels, check_probs
+from csst.statistics.folds import CERTIFYING, deal_certification
+from csst.statistics.rates import combine_rates, count_labels, decide_rates
+
+#: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
+RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
+#: unlabeled rows that are kept apart to prove a coverage
+MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class FreshLabels:
+    """Rows that nothing was fitted to, with their labels.
+
+    Args:
+        probs: of the deployed model, (n, K).
+        labels: class indices, (n,).
+        unlabeled_probs: of unlabeled rows kept apart that are the rows where the rule is used, (m, K); None without.
+    """
+
+    probs: np.ndarray
+    labels: np.ndarray
+    unlabeled_probs: np.ndarray | None = None
+
+
+def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) -> np.ndarray | None:
+    """The class balance under which bounds are proved; None for labels that are a random sample.
+
+    Args:
+        deployment_prior: see `csst.rules.fit_rule`; None, or one of `RANDOM_SAMPLE`, declares the labels a random
+            sample of the rows where the rule is used.
+        bounds: of the sentence.
+        classes: K.
+
+    Returns:
+        pi, (K,), or None.
+    """
+    if deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE):
+        return None
+    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+        for bound in bounds:
+            if bound.metric in (*RATIOS, "accuracy"):
+                raise InputError(
+                    f"{bound.text} cannot be certified under a class balance that is only estimated from unlabeled "
+                    "rows: give deployment_prior as numbers, one per class"
+                )
+        return None
+    unknown = np.full(classes, 1 / classes)
+    return name_prior(deployment_prior, unknown, unknown, None)
+
+
+def needs_random_sample(objective: Objective, deployment_prior: Any) -> bool:
+    """Whether a bound is about the balance of labels that are declared a random sample.
+
+    Args:
+        objective: bound to the classes.
+        deployment_prior: see `state_prior`.
+
+    Returns:
+        Whether certification labels must be dealt without regard to their class.
+    """
+    bounds = read_claims(objective)
+    is_declared = deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE)
+    return is_declared and any(bound.reads_balance for bound in bounds)
+
+
+def check_certifiable(
+    objective: Objective,
+    labels: np.ndarray,
+    deployment_prior: Any,
+    class_names: Sequence[str],
+    fresh: int | None = None,
+) -> None:
+    """Refuse what labels cannot certify, before anything is fitted.
+
+    Args:
+        objective: bound to the classes, with a confidence.
+        labels: class indices of all labels, (n,).
+        deployment_prior: see `state_prior`.
+        class_names: K names.
+        fresh: how many labels of their own certify; None if they are dealt from `labels`.
+    """
+    bounds = read_claims(objective)
+    state_prior(deployment_prior, bounds, len(class_names))
+    if fresh is not None:
+        return
+    counts = np.bincount(labels, minlength=len(class_names))
+    for bound in bounds:
+        for k in bound.classes:
+            if counts[k] < 2:
+                raise InputError(
+                    f"{bound.text} cannot be certified: {class_names[k]!r} has {counts[k]} label"
+                    f"{'s' if counts[k] != 1 else ''}, and at least 2 are needed, one to learn from and one to "
+                    "certify: label more rows of it"
+                )
+
+
+def keeps_unlabeled(objective: Objective, deployment_prior: Any) -> bool:
+    """Whether a bound on coverage is proved by unlabeled rows, some of which are then kept apart.
+
+    Args:
+        objective: bound to the classes.
+        deployment_prior: see `state_prior`; "unlabeled" declares them the rows where the rule is used.
+
+    Returns:
+        Whether some are.
+    """
+    is_declared = isinstance(deployment_prior, str) and deployment_prior == "unlabeled"
+    return is_declared and any(bound.metric == "coverage" for bound in read_claims(objective))
+
+
+def keep_apart(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of unlabeled rows that are learned from, and of a fifth, at most 2,000, that are kept apart.
+
+    Args:
+        rows: how many there are.
+        seed: of the choice.
+
+    Returns:
+        Both parts, sorted.
+    """
+    order = np.random.default_rng(seed).permutation(rows)
+    number = min(MOST_KEPT, rows // 5)
+    return np.sort(order[number:]), np.sort(order[:number])
+
+
+def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class_names: Sequence[str]) -> FittedRule:
+    """Return the boldest rule of a path that fresh labels certify; the rule itself, not certified, if there is none.
+
+    Args:
+        fitted: the rule by the labels of the fit, whose objective states a confidence.
+        fresh: labels that nothing was fitted to.
+        deployment_prior: see `state_prior`.
+        class_names: for sentences.
+
+    Returns:
+        The rule with its certificate.
+    """
+    objective, evidence = fitted.objective, fitted.evidence
+    assert objective.confidence is not None
+    delta = 1 - objective.confidence
+    bounds = read_claims(objective)
+    prior = state_prior(deployment_prior, bounds, evidence.classes)
+    probs = check_probs(fresh.probs, evidence.classes)
+    labels = check_labels(fresh.labels, len(probs), evidence.classes)
+    rows = np.bincount(labels, minlength=evidence.classes)
+    measured = fitted.estimate.confusion.prior.numpy()
+    kept = 0 if fresh.unlabeled_probs is None else len(fresh.unlabeled_probs)
+    rules = make_path(evidence, objective, measured)
+    path = choose_start(drop_hopeless(rules, bounds, rows, prior, delta, kept), bounds, rows, prior, kept)
+    undo = fitted.rule.undo
+    passed = 0
+    result = fitted
+    counts = count_labels(labels, fitted.rule.predict(probs).numpy(), evidence.classes)
+    predicted = _count_predictions(fitted, fresh)
+    for rule in path:
+        trial = replace(fitted, rule=rule.candidate.as_rule(evidence.train_prior, undo), chosen=rule.candidate.name)
+        table = count_labels(labels, trial.rule.predict(probs).numpy(), evidence.classes)
+        columns = _count_predictions(trial, fresh)
+        if float(joint_p_value(bounds, table, prior, columns)) > delta:
+            break
+        passed += 1
+        soft = decide_rates(evidence.soft_posterior, rule.candidate.decide(evidence.soft_scores), evidence.classes)
+        # Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
+        # A class without a fresh label keeps the counts that it had.
+        known = np.where(rows[:, None] > 0, table, fitted.estimate.counts)
+        estimate = combine_rates(evidence, known, soft, measured)
+        result = replace(trial, estimate=estimate, notes=find_doubts(evidence))
+        counts, predicted = table, columns
+    price = ""
+    if not passed:
+        expectations = [_pool_fresh(fitted, rule, probs, labels) for rule in path or rules]
+        price = price_in_labels(bounds, expectations, rows, prior, delta, class_names)
+        result = replace(fitted, notes=(*fitted.notes, price))
+    results = tuple(
+        _report(bound, result, float(p_value(bound, counts, prior, predicted)), counts, prior, delta)
+        for bound in bounds
+    )
+    certificate = Certificate(
+        objective.confidence,
+        passed > 0,
+        results,
+        tuple(rows.tolist()),
+        len(path),
+        passed,
+        _describe_basis(rows, prior, bounds, kept),
+        price,
+    )
+    return replace(result, certificate=certificate)
+
+
+def fit_promised(
+    probs: Any,
+    labels: Any,
+    objective: Objective,
+    unlabeled_probs: Any = None,
+    *,
+    train_prior: Any,
+    deployment_prior: Any,
+    class_names: Sequence[str] | None,
+    seed: int,
+    **options: Any,
+) -> FittedRule:
+    """`csst.rules.fit_rule` with a confidence: labels are dealt into those that fit and those that certify.
+
+    Args:
+        probs: of labeled rows, by the model that is used, (n, K).
+        labels: class indices, (n,).
+        objective: a sentence with a confidence.
+        unlabeled_probs: of rows without a label, (m, K).
+        train_prior: see `fit_rule`.
+        deployment_prior: see `fit_rule`.
+        class_names: see `fit_rule`.
+        seed: see `fit_rule`.
+        **options: see `fit_rule`.
+
+    Returns:
+        The rule with its certificate.
+    """
+    values = check_probs(probs)
+    classes = values.shape[1]
+    truth = check_labels(labels, len(values), classes)
+    names = [str(k) for k in range(classes)] if class_names is None else list(class_names)
+    counts = np.bincount(truth, minlength=classes)
+    refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
+    bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    check_certifiable(bound, truth, deployment_prior, names)
+    certifying = deal_certification(truth, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
+    fitting = np.setdiff1d(np.arange(len(truth)), certifying)
+    if isinstance(train_prior, str) and train_prior == "labels":
+        train_prior = counts / counts.sum()
+    kept = None
+    if unlabeled_probs is not None and keeps_unlabeled(bound, deployment_prior):
+        seen, apart = keep_apart(len(unlabeled_probs), seed)
+        unlabeled = check_probs(unlabeled_probs, classes)
+        unlabeled_probs, kept = unlabeled[seen], unlabeled[apart]
+    assert isinstance(bound, Sentence)  # only sentences have a confidence
+    plain = replace(bound, confidence=None)
+    fitted = fit_rule(
+        values[fitting],
+        truth[fitting],
+        plain,
+        unlabeled_probs,
+        train_prior=train_prior,
+        deployment_prior=deployment_prior,
+        class_names=class_names,
+        seed=seed,
+        **options,
+    )
+    promised = replace(fitted, objective=bound)
+    fresh = FreshLabels(values[certifying], truth[certifying], kept)
+    return promise(promised, fresh, deployment_prior, names)
+
+
+def drop_hopeless(
+    path: list[PathRule],
+    bounds: Sequence[Claim],
+    rows: np.ndarray,
+    prior: np.ndarray | None,
+    delta: float,
+    kept: int = 0,
+) -> list[PathRule]:
+    """The path without the rules at its cautious end that could not pass even if they made no mistake.
+
+    A rule of which few predictions are expected cannot prove a precision, however right they are; nor can any rule a
+    recall of a class with few labels.
+
+    Args:
+        path: from cautious to bold.
+        bounds: of the sentence.
+        rows: fresh labels of every class, (K,), which is all that may be known of them.
+        prior: see `csst.rules.certificates.p_value`.
+        delta: 1 - confidence.
+        kept: unlabeled rows kept apart.
+
+    Returns:
+        The rest of the path.
+    """
+    for place, rule in enumerate(path):
+        confusion = rule.estimate.confusion
+        expected = rows[:, None] * confusion.rates.numpy()
+        predicted = kept * confusion.coverage.numpy() if kept else None
+        perfect = [p_value(bound, _without_mistakes(bound, expected), prior, predicted) for bound in bounds]
+        if max(map(float, perfect)) <= delta:
+            return path[place:]
+    return []
+
+
+def choose_start(
+    path: list[PathRule], bounds: Sequence[Claim], rows: np.ndarray, prior: np.ndarray | None, kept: int = 0
+) -> list[PathRule]:
+    """The path from the rule on that is most likely to pass, by what is expected of it.
+
+    The most cautious rule is not: with few predictions, one mistake ends the path at its first rule.
+
+    Args:
+        path: from cautious to bold.
+        bounds: of the sentence.
+        rows: fresh labels of every class, (K,).
+        prior: see `csst.rules.certificates.p_value`.
+        kept: unlabeled rows kept apart.
+
+    Returns:
+        The rest of the path.
+    """
+    if not path:
+        return []
+    there = np.maximum(rows, 1)
+    chances = []
+    for rule in path:
+        confusion = rule.estimate.confusion
+        predicted = kept * confusion.coverage.numpy() if kept else None
+        rates = confusion.rates.numpy()
+        tables = [draw_unluckily(bound, rates, there, prior) for bound in bounds]
+        chances.append(
+            max(float(p_value(bound, table, prior, predicted)) for bound, table in zip(bounds, tables, strict=True))
+        )
+    return path[int(np.argmin(chances)) :]
+
+
+def _without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
+    """The expected counts as they would be if no label spoke against the bound, (K, K)."""
+    if bound.metric in ("recall", "accuracy"):
+        return np.diag(expected.sum(1)) if bound.is_lower else expected * (1 - np.eye(len(expected)))
+    if bound.metric == "coverage" or not bound.is_lower:
+        return expected
+    perfect = expected.copy()
+    k = bound.classes[0]
+    wrong = np.arange(len(expected)) != k
+    other = int(np.flatnonzero(wrong)[0])
+    perfect[wrong, other] += perfect[wrong, k]
+    perfect[wrong, k] = 0
+    return perfect
+
+
+def _pool_fresh(fitted: FittedRule, rule: PathRule, probs: np.ndarray, labels: np.ndarray) -> Confusion:
+    """What is expected of a rule once the fresh labels have been looked at, too: for a price, not for a test."""
+    trial = rule.candidate.as_rule(fitted.evidence.train_prior, fitted.rule.undo)
+    counts = count_labels(labels, trial.predict(probs).numpy(), fitted.evidence.classes)
+    before = rule.estimate.confusion
+    known = rule.estimate.n[:, None] * before.rates.numpy() + counts
+    return Confusion(torch.from_numpy(known / known.sum(1, keepdims=True)), before.prior)
+
+
+def _count_predictions(fitted: FittedRule, fresh: FreshLabels) -> np.ndarray | None:
+    if fresh.unlabeled_probs is None:
+        return None
+    decisions = fitted.rule.predict(fresh.unlabeled_probs).numpy()
+    return np.bincount(decisions, minlength=fitted.rule.classes).astype(float)
+
+
+def _report(
+    bound: Claim, fitted: FittedRule, p: float, counts: np.ndarray, prior: np.ndarray | None, delta: float
+) -> BoundResult:
+    balance = None
+    if prior is not None and bound.metric in RATIOS:
+        low, high = read_range(bound, counts, prior, delta)
+        balance = None if np.isnan(low) else (low, high)
+    return BoundResult(bound.text, bound.value, measure_bound(bound, fitted.estimate.confusion), p, balance)
+
+
+def _describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
+    drawn = "each a random row of its class"
+    if any(bound.reads_balance for bound in bounds):
+        drawn = "a random sample of the rows where it is used" if prior is None else f"{drawn}, at the stated balance"
+    if kept:
+        return f"by {int(rows.sum()):,} labels and {kept:,} unlabeled rows that nothing was fitted to, {drawn}"
+    return f"by {int(rows.sum()):,} labels that nothing was fitted to, {drawn}"

@@ -1,0 +1,230 @@
+"""Sweeps of single biases over weighted rows, for sentences that soft decisions cannot follow.
+
+A row goes to class j once its bias passes the row's threshold, b_j > max_{l != j} (z_l + b_l) - z_j. Along the sorted
+thresholds the recall and the coverage of every class are cumulative sums, so that one sort shows the sentence's value
+for every b_j there is. Sweeping one class after the other raises
+
+    value - cost (largest miss of a constraint)
+
+until no class helps: first at a cost that lets classes move past each other, then at one that puts misses first.
+It needs no gradient: goals on one class, precision and bounds, whose soft versions are flat far from the best
+threshold, are found exactly for two classes and closely for more. The result never scores lower than the bias it began
+with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from csst.rules.search import WeightedRows
+from csst.rules.smooth import SmoothObjective
+
+#: what a miss costs, from sweeps that may trade it for value to sweeps that put it first
+MISS_COSTS = (10.0, 1000.0)
+#: passes over all classes at each cost, at most; a pass that gains less than this is the last
+PASSES = 4
+SMALL_GAIN = 5e-4
+#: thresholds that a sweep looks at first, and again between the neighbors of the best one
+POSITIONS = 128
+#: classes that a pass sweeps, at most: those on which the score depends most
+MOST_CLASSES = 12
+#: how far beyond all rows a bias goes that wins none or all of them: new rows may lie outside
+FAR = 10.0
+#: thresholds that differ by no more than this are one
+TIED = 1e-9
+#: sums below this are 0
+ROUNDING = 1e-12
+#: scores within this of the best are a plateau, of which the middle is taken
+PLATEAU = 5e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """One class against the best of the others, row by row in the order in which the class wins them.
+
+    Args:
+        thresholds: what the bias has to exceed, ascending, (N,).
+        rivals: the class that loses the row, (N,).
+        won: W_ij of the row for the class itself, (N,).
+        lost: W_il of the row for its rival l, (N,).
+        pulls: how much the row counts for coverage, (N,).
+        recall: of all classes while the class is never predicted, (K,).
+        coverage: likewise, (K,).
+        class_index: j.
+    """
+
+    thresholds: np.ndarray
+    rivals: np.ndarray
+    won: np.ndarray
+    lost: np.ndarray
+    pulls: np.ndarray
+    recall: np.ndarray
+    coverage: np.ndarray
+    class_index: int
+
+    @classmethod
+    def of_class(cls, rows: WeightedRows, shifted: np.ndarray, pulls: np.ndarray, class_index: int) -> Sweep:
+        """Sort the rows (N,) by the bias at which a class wins them.
+
+        Args:
+            rows: scores and fractions.
+            shifted: z + b, (N, K); its column of the class is lost.
+            pulls: sum_k pi_k W_ik, (N,).
+            class_index: j.
+
+        Returns:
+            The sweep.
+        """
+        classes = shifted.shape[1]
+        shifted[:, class_index] = -np.inf
+        rivals = shifted.argmax(1)
+        index = np.arange(len(shifted))
+        thresholds = shifted[index, rivals] - rows.scores[:, class_index]
+        lost = rows.fractions[index, rivals]
+        recall = np.bincount(rivals, lost, minlength=classes)
+        coverage = np.bincount(rivals, pulls, minlength=classes)
+        order = np.argsort(thresholds)
+        won = rows.fractions[order, class_index]
+        return cls(thresholds[order], rivals[order], won, lost[order], pulls[order], recall, coverage, class_index)
+
+    def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return recall and coverage, both (B, K), after the class has won so many rows, ascending ranks (B,)."""
+        classes = len(self.recall)
+        segments = np.searchsorted(ranks, np.arange(len(self.rivals)), side="right")
+        cells = segments * classes + self.rivals
+        size = (len(ranks) + 1) * classes
+
+        def add_up(weights: np.ndarray) -> np.ndarray:
+            return np.bincount(cells, weights, minlength=size).reshape(-1, classes)[:-1].cumsum(0)
+
+        recall = self.recall - add_up(self.lost)
+        recall[:, self.class_index] = np.bincount(segments, self.won, minlength=len(ranks) + 1)[:-1].cumsum()
+        moved = add_up(self.pulls)
+        coverage = self.coverage - moved
+        coverage[:, self.class_index] = moved.sum(1)
+        # What rounding leaves of a class that has lost all its rows would be divided by itself.
+        recall[recall < ROUNDING] = 0.0
+        coverage[coverage < ROUNDING] = 0.0
+        return recall, coverage
+
+    def spread_ranks(self) -> np.ndarray:
+        """Return ranks at equal steps of the class's own rows and of all rows, with both ends."""
+        size = len(self.won)
+        if size <= 2 * POSITIONS:
+            return np.arange(size + 1)
+        steps = np.linspace(0, 1, POSITIONS // 2)
+        own = self.won.cumsum()
+        covered = self.pulls.cumsum()
+        by_class = np.searchsorted(own, steps * own[-1]) + 1
+        by_rows = np.searchsorted(covered, steps * covered[-1]) + 1
+        return np.unique(np.concatenate([[0], np.minimum(by_class, size), np.minimum(by_rows, size), [size]]))
+
+    def snap_ranks(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the next ranks at which thresholds differ: rows with one threshold are won together."""
+        inner = ranks[(ranks > 0) & (ranks < len(self.thresholds))]
+        ends = np.searchsorted(self.thresholds, self.thresholds[inner - 1] + TIED, side="right")
+        return np.unique(np.concatenate([ends, ranks[(ranks == 0) | (ranks == len(self.thresholds))]]))
+
+    def bias_at(self, rank: int) -> float:
+        """Return a bias between the last row that is won and the first that is not, or far from all."""
+        if rank == 0:
+            return float(self.thresholds[0]) - FAR
+        if rank == len(self.thresholds):
+            return float(self.thresholds[-1]) + FAR
+        return float(self.thresholds[rank - 1] + self.thresholds[rank]) / 2
+
+
+def sweep_biases(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
+    """Raise the score of a bias by sweeping one class after the other.
+
+    Args:
+        objective: with the margins by which constraints are to be met.
+        rows: scores and fractions.
+        bias: where to begin, (K,).
+
+    Returns:
+        A bias (K,) whose score is at least that of the beginning.
+    """
+    swept = bias
+    for cost in MISS_COSTS if objective.has_constraints else MISS_COSTS[:1]:
+        swept = sweep_at_cost(objective, rows, swept, cost)
+    return max([bias, swept], key=lambda candidate: score_bias(objective, rows, candidate))
+
+
+def sweep_at_cost(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray, cost: float) -> np.ndarray:
+    """Return the bias (K,) that sweeps lead to when a miss costs so much."""
+    pulls = rows.fractions @ objective.prior.numpy()
+    bias = bias.copy()
+    shifted = rows.scores + bias
+    score = score_bias(objective, rows, bias, cost)
+    for _ in range(PASSES):
+        before = score
+        for class_index in order_classes(objective, rows, bias):
+            sweep = Sweep.of_class(rows, shifted, pulls, class_index)
+            rank, reached = find_rank(objective, sweep, cost)
+            if reached > score + ROUNDING:
+                bias[class_index] = sweep.bias_at(rank)
+                score = reached
+            shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
+        if score < before + SMALL_GAIN:
+            break
+    return bias
+
+
+def find_rank(objective: SmoothObjective, sweep: Sweep, cost: float) -> tuple[int, float]:
+    """Return how many rows the class should win, and the score then."""
+    ranks = sweep.snap_ranks(sweep.spread_ranks())
+    scores = score_margins(objective, *sweep.margins_after(ranks), cost)
+    top = int(scores.argmax())
+    low = ranks[max(0, top - 1)]
+    high = ranks[min(len(ranks) - 1, top + 1)]
+    if high - low > 2:
+        ranks = sweep.snap_ranks(np.linspace(low, high, min(high - low + 1, 2 * POSITIONS)).astype(np.int64))
+        scores = score_margins(objective, *sweep.margins_after(ranks), cost)
+        top = int(scores.argmax())
+    level = scores >= scores[top] - PLATEAU
+    end = top + int(np.argmin(np.append(level[top:], False)))
+    begin = top - int(np.argmin(np.append(level[top::-1], False)))
+    middle = (begin + end) // 2
+    return int(ranks[middle]), float(scores[middle])
+
+
+def score_margins(
+    objective: SmoothObjective, recall: np.ndarray, coverage: np.ndarray, cost: float = MISS_COSTS[-1]
+) -> np.ndarray:
+    """Return value - cost (largest miss) for recalls and coverages (B, K), (B,)."""
+    value, miss = objective.measure_margins(recall, coverage)
+    return value - cost * miss
+
+
+def score_bias(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray, cost: float = MISS_COSTS[-1]) -> float:
+    """Return the score of argmax_j z_j + b_j on the rows."""
+    recall, coverage = measure_bias(objective, rows, bias)
+    return float(score_margins(objective, recall[None], coverage[None], cost)[0])
+
+
+def measure_bias(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return recall and coverage, both (K,), of argmax_j z_j + b_j on the rows."""
+    decisions = (rows.scores + bias).argmax(1)
+    hits = rows.fractions[np.arange(len(decisions)), decisions]
+    recall = np.bincount(decisions, hits, minlength=len(bias))
+    coverage = np.bincount(decisions, rows.fractions @ objective.prior.numpy(), minlength=len(bias))
+    return recall, coverage
+
+
+def order_classes(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
+    """Return the classes to sweep: all of them, or those on whose recall and coverage the score depends most."""
+    classes = len(bias)
+    if classes <= MOST_CLASSES:
+        return np.arange(classes)
+    recall, coverage = measure_bias(objective, rows, bias)
+    step = 1e-4
+    points_recall = recall + step * np.eye(classes)
+    points_coverage = coverage + step * np.eye(classes)
+    constant = np.broadcast_to(coverage, (classes, classes))
+    base = score_margins(objective, recall[None], coverage[None])
+    by_recall = score_margins(objective, points_recall, constant) - base
+    by_coverage = score_margins(objective, np.broadcast_to(recall, (classes, classes)), points_coverage) - base
+    return np.argsort(-(np.abs(by_recall) + np.abs(by_coverage)), kind="stable")[:MOST_CLASSES]
