@@ -10,6 +10,16 @@ from csst.errors import InputError, nearest
 
 #: of cross-fitting, at most
 MOST_FOLDS = 20
+#: the part of the steps that an averaged model remembers unless told otherwise, and the most steps
+MEMORY, LONGEST_MEMORY = 0.1, 1000
+#: an average that remembers a larger part of the run measures a model of the past
+MOST_MEMORY = 0.2
+#: multiplier updates of a run unless told otherwise
+UPDATES = 50
+#: the fewest and most steps between two of them
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 5, 500
+#: the part of the steps before a solved gain first moves
+WARMUP = 0.05
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,8 @@ class Training:
         warmup: steps at the start in which the learning rate grows linearly to its value.
         momentum: of sgd.
         weight_decay: of either optimizer.
-        ema: decay of the averaged model that is measured and kept; 0 measures the model itself.
+        ema: decay of the averaged model that is measured and kept; 0 measures the model itself; None remembers a tenth
+            of the steps, and at most 1,000.
         evaluation_batch: examples per forward pass when measuring.
         batchnorm: whether weak views of unlabeled examples are normalized in a batch of their own (separate: faster,
             they need no gradient) or in one batch with all others (joint: as the published codes do).
@@ -41,7 +52,7 @@ class Training:
     warmup: int = 0
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    ema: float = 0.99
+    ema: float | None = None
     evaluation_batch: int = 1024
     batchnorm: Literal["separate", "joint"] = "separate"
 
@@ -63,6 +74,9 @@ class SelfTrainingSettings:
         temperature: sharpening of the soft targets of uda methods.
         unlabeled_prior: class balance of the unlabeled examples, which pseudo-labels and their selection follow:
             labeled (that of the labels), or estimated at every multiplier update from validation and unlabeled rows.
+        teacher: pseudo-labels of csst methods are those of the softmax, in which the gain is (tilted, as in the paper),
+            or of the class probabilities behind it (untilted): a classifier that is tilted to rare classes mislabels
+            examples that mostly are of frequent ones. An estimated unlabeled_prior makes it untilted.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
@@ -78,6 +92,7 @@ class SelfTrainingSettings:
     temperature: float = 0.4
     unlabeled_prior: Literal["labeled", "estimated"] = "labeled"
     annealing: Literal["off", "linear", "log", "exp"] = "off"
+    teacher: Literal["tilted", "untilted"] = "tilted"
     darp_warmup: float = 0.4
     darp_every: int = 10
     darp_delta: float = 2.0
@@ -97,27 +112,42 @@ class Dual:
     """How the multipliers move.
 
     Args:
-        steps_per_update: optimizer steps between two multiplier updates.
-        step_size: the dual step (the paper's omega) at the start.
-        schedule: constant, or linear or cosine decay of the step size to 0.
+        update: how they move: gradient (Algorithms 1 and 2 of the paper), solve (at every update part of the way to the
+            gain of the decision rule that is best for the present scores, as far as the labels carry it), or fixed
+            (as they start).
+        steps_per_update: optimizer steps between two multiplier updates; None for a fiftieth of all steps, 5 to 500.
+        step_size: the dual step (the paper's omega) at the start, of gradient.
+        share: the part of the way at the start, of solve.
+        farthest: how far the logarithm of a class's weight may go from where it starts, of solve.
+        schedule: constant, or linear or cosine decay of the step size or share to 0.
+        warmup: steps before the multipliers first move; None for none by gradient, as in the paper, and a twentieth of
+            all steps by solve.
+        windup: of gradient: free (as in the paper), or wait: the multiplier of a class that the network has not begun
+            to learn, whose recall is low whatever it is, stands still.
         initial: uniform (classes weigh alike), prior (start as accuracy does, G = I), zero (constraints start at 0).
         metric_prior: prior under which the gain is derived; default: the objective's own.
         rates: what the multipliers follow: validation (confusion counts, the paper's way) or pooled (counts together
             with unlabeled rows by their calibrated posterior, for few validation labels; at most 2,000 unlabeled rows,
-            and a fifth of them, are then measured instead of learned from).
+            and a fifth of them, are then measured instead of learned from); solve always pools.
     """
 
-    steps_per_update: int = 20
+    steps_per_update: int | None = None
     step_size: float = 0.25
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     initial: Literal["uniform", "prior", "zero"] = "uniform"
     metric_prior: Literal["default", "train", "evaluation"] = "default"
     rates: Literal["validation", "pooled"] = "validation"
+    update: Literal["gradient", "solve", "fixed"] = "gradient"
+    share: float = 0.3
+    farthest: float = 2.0
+    warmup: int | None = None
+    windup: Literal["free", "wait"] = "free"
 
     def __post_init__(self) -> None:
         check_choices(self)
         _positive(self, "steps_per_update")
-        _within(self, 0, float("inf"), "step_size")
+        _within(self, 0, float("inf"), "step_size", "farthest", "warmup")
+        _within(self, 0, 1, "share")
 
 
 @dataclass(frozen=True)
@@ -125,12 +155,13 @@ class Selection:
     """Which of the models met on the way is kept.
 
     Args:
-        keep: best (on the objective itself, measured on validation) or last (few labels would choose by noise).
+        keep: best (on the objective itself, measured on validation), last (few labels would choose by noise), or auto:
+            best where multipliers move by gradient, which may overshoot, and last where they are solved for or fixed.
         tolerance: a constraint missed by no more than this counts as met.
         patience: stop after this many multiplier updates without a better model; 0 never stops early.
     """
 
-    keep: Literal["best", "last"] = "best"
+    keep: Literal["auto", "best", "last"] = "auto"
     tolerance: float = 1e-3
     patience: int = 0
 
@@ -183,15 +214,19 @@ class TableNetwork:
     Args:
         hidden: width of the hidden layers.
         depth: how many there are; 0 is linear.
-        views: auto (those of embeddings where there is an encoder, else those of tables), table, embedding, or a weak
-            and a strong view, functions (batch, generator) -> batch.
+        views: auto (those of embeddings where there is an encoder or one common scale, else those of tables), table,
+            embedding, or a weak and a strong view, functions (batch, generator) -> batch.
+        scale: how columns of numbers are standardized: each by its own deviation (column), all by a common one
+            (common: for embeddings and pixels, whose small columns are noise), or as suits the labels better (auto).
     """
 
     hidden: int = 128
     depth: int = 2
     views: Any = "auto"
+    scale: Literal["auto", "column", "common"] = "auto"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         _positive(self, "hidden")
         _within(self, 0, float("inf"), "depth")
 
@@ -206,6 +241,7 @@ class Fitting:
         rounds: of self-training for learners other than a network, which uses `selftraining.tau`.
         warm_start: fitting a network again goes on from where the last fit ended, for `training.steps` more steps.
         cache: folder of embeddings; empty for the user's cache folder.
+        certifying: share of the labels that certify bounds with a stated confidence, where no validation rows do.
     """
 
     rule: Literal["none", "fit"] = "none"
@@ -213,16 +249,18 @@ class Fitting:
     rounds: int = 0
     warm_start: bool = False
     cache: str = ""
+    certifying: float = 0.5
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "folds")
+        _positive(self, "folds", "certifying")
+        _within(self, 0, 0.99, "certifying")
         _within(self, 0, 20, "rounds")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting of a training, in groups.
+    """Every setting of a training, in groups; what is left open (None) follows from the length of the run.
 
     Args:
         training: how long and with which optimizer a network learns.
@@ -241,6 +279,41 @@ class Settings:
     hardware: Hardware = field(default_factory=Hardware)
     network: TableNetwork = field(default_factory=TableNetwork)
     fitting: Fitting = field(default_factory=Fitting)
+
+    @property
+    def ema(self) -> float:
+        """The decay of the averaged model."""
+        if self.training.ema is not None:
+            return self.training.ema
+        memory = min(LONGEST_MEMORY, MEMORY * self.training.steps)
+        return 1 - 1 / memory if memory > 1 else 0.0
+
+    @property
+    def remembers_too_much(self) -> bool:
+        """Whether the averaged model remembers so much of the run that what is measured is a model of the past."""
+        is_longer = MOST_MEMORY * self.training.steps * (1 - self.ema) < 1 - 1e-9
+        return self.training.ema is not None and self.ema > 0 and is_longer
+
+    @property
+    def steps_per_update(self) -> int:
+        """Optimizer steps between two multiplier updates."""
+        if self.dual.steps_per_update is not None:
+            return self.dual.steps_per_update
+        return max(SHORTEST_INTERVAL, min(LONGEST_INTERVAL, self.training.steps // UPDATES))
+
+    @property
+    def dual_warmup(self) -> int:
+        """Steps before the multipliers first move."""
+        if self.dual.warmup is not None:
+            return self.dual.warmup
+        return int(WARMUP * self.training.steps) if self.dual.update == "solve" else 0
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last model is kept, instead of the best on validation."""
+        if self.selection.keep == "auto":
+            return self.dual.update != "gradient"
+        return self.selection.keep == "last"
 
 
 def override(old: Any, values: dict[str, Any], where: str = "") -> Any:
@@ -274,12 +347,16 @@ def _fits(value: Any, kind: Any) -> bool:
 
 def _positive(settings: Any, *names: str) -> None:
     for name in names:
+        if getattr(settings, name) is None:  # left open, where the type allows it
+            continue
         if not 0 < getattr(settings, name) < float("inf"):
             raise InputError(f"{_path(settings, name)} must be positive; found {getattr(settings, name)!r}")
 
 
 def _within(settings: Any, low: float, high: float, *names: str) -> None:
     for name in names:
+        if getattr(settings, name) is None:
+            continue
         if not low <= getattr(settings, name) <= high or getattr(settings, name) == float("inf"):
             raise InputError(
                 f"{_path(settings, name)} must be a number from {low} to {high}; found {getattr(settings, name)!r}"
@@ -307,7 +384,7 @@ def _path(settings: Any, name: str) -> str:
 
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
-    dual=Dual(steps_per_update=20, step_size=0.5, schedule="linear", rates="pooled"),
+    dual=Dual(step_size=0.5, schedule="linear", rates="pooled"),
     selection=Selection("last"),
     hardware=Hardware(threads=1),
 )

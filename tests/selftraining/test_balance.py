@@ -243,3 +243,29 @@ def test_the_method_is_behind_every_door(tmp_path, monkeypatch):
     model.fit(x, y, X_unlabeled=task.unlabeled.numpy())
     assert model.fit_.learner_name == "network, csst-balanced"
     assert sum(model.history_[-1]["unlabeled_prior"]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name.startswith("csst")])
+@pytest.mark.parametrize("gain", GAINS)
+def test_an_untilted_teacher_labels_by_the_class_probabilities_behind_the_softmax(name, gain):
+    """At the labels' own balance: the gain shapes the loss and the selection, not the label."""
+    matrix, rows = GAINS[gain], posteriors()
+    setup = Setup(K, 60, torch.tensor(LABELED, dtype=torch.float64), 10)
+    settings = SelfTrainingSettings(tau=TAU, teacher="untilted")
+    untilted, tilted = (METHODS[name].selftraining(each, setup) for each in (settings, SelfTrainingSettings(tau=TAU)))
+    logits = torch.tensor([under(matrix, p) for p in rows], dtype=torch.float64).log()
+    asked = (logits, torch.arange(60), csst.Gain(torch.tensor(matrix, dtype=torch.float64)))
+    target = untilted.pseudo_labels(*asked)[0]
+    labels = target.argmax(1) if target.is_floating_point() else target
+    assert labels.tolist() == [max(range(K), key=lambda k, p=p: p[k]) for p in rows]
+    assert (untilted.estimated_balance is None) == (name != "csst-balanced")
+    other = tilted.pseudo_labels(*asked)[0]
+    moved = (other.argmax(1) if other.is_floating_point() else other) != labels
+    assert bool(moved.any()) == (gain != "identity" and name != "csst-balanced")
+
+
+def test_an_untilted_teacher_estimates_no_balance():
+    settings = Settings(Training(20, 16, 32), SelfTrainingSettings(teacher="untilted"), Dual(10))
+    made = Trainer(reversed_task(), build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", "csst", settings)
+    assert made.balance_rows is None
+    assert [record.unlabeled_prior for record in made.run()] == [None] * 3

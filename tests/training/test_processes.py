@@ -26,10 +26,10 @@ from csst.settings import Dual, Hardware, Settings, Training
 from csst.training.trainer import Trainer
 from plugin_for_processes import task
 
-def play(name, parts, strategy):
+def play(name, parts, strategy, update="gradient"):
     settings = Settings(
-        training=Training(steps=40, labeled_batch=16, unlabeled_batch=32, ema=0.9),
-        dual=Dual(steps_per_update=10, step_size=0.5),
+        training=Training(steps=40, labeled_batch=16, unlabeled_batch=32, ema=0.8),
+        dual=Dual(steps_per_update=10, step_size=0.5, update=update),
         hardware=Hardware(threads=1, accumulate=int(parts), strategy=strategy),
     )
     network = build(Model(hidden=8, depth=1), (2,), 3, 0)
@@ -43,7 +43,7 @@ def play(name, parts, strategy):
     trainer.batches.draw = spy
     for record in trainer.run():
         seen.append({"multipliers": record.multipliers, "gain": trainer.multipliers.gain.matrix.tolist(),
-                     "recall": record.recall, "loss": record.labeled_loss, "used": record.used})
+                     "recall": record.recall, "trust": record.trust, "loss": record.labeled_loss, "used": record.used})
     weights = [p.tolist() for p in trainer.engine.weights(trainer.model).values()]
     best, kept = trainer.best_model().state_dict(), trainer.selected_weights()
     assert all(torch.equal(best[key], kept[key]) for key in kept)
@@ -76,13 +76,23 @@ def write_programs(folder):
 def folder(tmp_path_factory):
     """Where two processes, and this one, have left what they saw."""
     folder = write_programs(tmp_path_factory.mktemp("processes"))
-    printed = go([sys.executable, "fork.py", "script.py", "two,1,ddp shards,1,fsdp", *TRAIN, "trained-by-two"], folder)
+    printed = go(
+        [
+            sys.executable,
+            "fork.py",
+            "script.py",
+            "two,1,ddp shards,1,fsdp solved-two,1,ddp,solve",
+            *TRAIN,
+            "trained-by-two",
+        ],
+        folder,
+    )
     assert "still there" not in printed  # gloo's threads may abort a process that ends with them
     (folder / "printed.txt").write_text(printed)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(folder)
-        patch.setattr(sys, "argv", ["script.py", "one,1,ddp parts,2,ddp"])
+        patch.setattr(sys, "argv", ["script.py", "one,1,ddp parts,2,ddp solved-one,1,ddp,solve"])
         runpy.run_path(str(folder / "script.py"))
         assert main([*TRAIN, "trained-by-one"]) == 0
     return folder
@@ -111,6 +121,16 @@ def test_two_processes_sharded_or_not_and_one_that_accumulates_follow_one_proces
         assert a["recall"] == b["recall"]
         assert a["multipliers"] == pytest.approx(b["multipliers"], abs=1e-9)
         assert a["used"] == pytest.approx(b["used"]) if a["used"] is not None else b["used"] is None
+
+
+def test_two_processes_solve_for_the_gain_that_one_solves_for(folder):
+    left, right, one = read(folder, "solved-two-0", "solved-two-1", "solved-one-0")
+    assert left["records"] == right["records"]
+    assert any(record["trust"] for record in one["records"]), "the gain has moved"
+    assert flat(left["weights"]) == pytest.approx(flat(one["weights"]), rel=1e-3, abs=1e-5)
+    for a, b in zip(left["records"], one["records"], strict=True):
+        assert flat(a["gain"]) == pytest.approx(flat(b["gain"]), rel=1e-3)
+        assert a["multipliers"] == pytest.approx(b["multipliers"], rel=1e-2, abs=1e-4)
 
 
 def test_the_best_model_is_whole_on_every_process(folder):

@@ -195,6 +195,16 @@ def test_the_best_model_is_the_one_that_was_measured_best():
     assert float(made.objective.value(c)) == max(r.value for r in records[1:]) == made.best.value
 
 
+def test_the_gain_of_the_best_model_is_the_one_it_was_trained_under():
+    """The update that measures a model also makes the next gain, which this model has not seen."""
+    made = trainer()
+    made.train_step()
+    gain_of_training = made.multipliers.gain.entries.clone()
+    made.update_multipliers()
+    assert not torch.equal(made.multipliers.gain.entries, gain_of_training), "a gain that stays would show nothing"
+    assert torch.equal(made.best.gain, gain_of_training.cpu())
+
+
 def test_the_best_model_is_a_copy_and_leaves_the_averaged_model_alone():
     made = trainer()
     for _ in made.run():

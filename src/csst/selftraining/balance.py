@@ -23,13 +23,15 @@ class UnlabeledBalance(nn.Module):
 
     Args:
         labeled: pi_L, (K,).
+        is_estimated: whether something else is to be learned; if not, only the gain is taken out of pseudo-labels.
     """
 
     prior: Tensor
     labeled: Tensor
 
-    def __init__(self, labeled: Tensor) -> None:
+    def __init__(self, labeled: Tensor, is_estimated: bool = True) -> None:
         super().__init__()
+        self.is_estimated = is_estimated
         start = labeled.detach().cpu().float()
         self.register_buffer("prior", start)
         self.register_buffer("labeled", start.clone())

@@ -37,7 +37,8 @@ class SelfTraining(nn.Module):
         label: makes pseudo-labels of probabilities.
         select: the weight in [0, 1] of each pseudo-label.
         refine: changes probabilities before they are labeled and selected; None changes nothing.
-        balance: the class balance of unlabeled examples; None takes that of the labeled ones.
+        balance: the class balance of unlabeled examples, under which they are labeled with the gain taken out; None
+            labels them by the softmax.
     """
 
     def __init__(
@@ -49,6 +50,11 @@ class SelfTraining(nn.Module):
     ) -> None:
         super().__init__()
         self.label, self.select, self.refine, self.balance = label, select, refine, balance
+
+    @property
+    def estimated_balance(self) -> UnlabeledBalance | None:
+        """The class balance of unlabeled examples where it is to be estimated."""
+        return self.balance if self.balance is not None and self.balance.is_estimated else None
 
     def forward(self, weak: Tensor, strong: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
         """The loss of a batch. No gradient flows through the weak views.

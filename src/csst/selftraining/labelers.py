@@ -16,6 +16,8 @@ from csst.errors import InputError
 
 
 class Labeler(Protocol):
+    """(probs (B, K), index (B,)) -> target, class indices (B,) or distributions (B, K)."""
+
     def __call__(self, probs: Tensor, index: Tensor) -> Tensor: ...
 
 

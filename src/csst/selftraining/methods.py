@@ -72,7 +72,9 @@ class Method:
         if self.estimates_balance:
             settings = replace(settings, unlabeled_prior="estimated")
         refine = self.refine(settings) if self.refine is not None else None
-        balance = UnlabeledBalance(setup.prior) if settings.unlabeled_prior == "estimated" else None
+        balance = None
+        if _undoes_gain(settings):
+            balance = UnlabeledBalance(setup.prior, settings.unlabeled_prior == "estimated")
         parts = self.label(settings), self.select(settings), refine, balance
         return SelfTraining(*parts).bind(replace(setup, balance=balance))
 
@@ -96,8 +98,13 @@ def _sharpened(settings: SelfTrainingSettings) -> Labeler:
     return Sharpened(settings.temperature)
 
 
+def _undoes_gain(settings: SelfTrainingSettings) -> bool:
+    """Whether pseudo-labels are of the class probabilities behind the softmax."""
+    return settings.teacher == "untilted" or settings.unlabeled_prior == "estimated"
+
+
 def _confidence(settings: SelfTrainingSettings) -> Threshold:
-    return Confidence(settings.confidence, undoes_gain=settings.unlabeled_prior == "estimated")
+    return Confidence(settings.confidence, undoes_gain=_undoes_gain(settings))
 
 
 def _kl(settings: SelfTrainingSettings) -> Selector:

@@ -18,6 +18,8 @@ from csst.maths.losses import kl_to_optimal
 
 
 class Selector(Protocol):
+    """(target, probs (B, K), gain, index (B,)) -> weight in [0, 1] of every pseudo-label, (B,)."""
+
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor: ...
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import Confusion
+from csst.maths.gain import Gain
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
@@ -86,7 +87,7 @@ class CrossFit:
 
     def run(self) -> Iterator[Record]:
         """Train all to the end; the records are those of the trainer that is kept."""
-        every, kept = self.trainer.settings.dual.steps_per_update, self.trainer
+        every, kept = self.trainer.settings.steps_per_update, self.trainer
         while True:
             # The trainer that is kept moves last, so that wherever this is stopped it knows how far all must go.
             if kept.updated_at != kept.step and (kept.step % every == 0 or kept.is_complete):
@@ -94,9 +95,10 @@ class CrossFit:
                 measurement = join(parts, kept.watched_logits(), kept.balance_logits())
                 balance = kept.estimate_balance(measurement)
                 confusion = Confusion(kept.estimate_confusion(measurement).rates, self.task.validation_prior)
+                solution = kept.solve_multipliers(measurement)
                 for trainer in self.trainers:
                     trainer.learn_balance(balance)
-                yield [trainer.update_multipliers(confusion) for trainer in self.trainers][-1]
+                yield [trainer.update_multipliers(confusion, solution) for trainer in self.trainers][-1]
             if kept.is_complete:
                 return
             until = min(kept.step - kept.step % every + every, self.settings.training.steps)
@@ -125,6 +127,11 @@ class CrossFit:
     @property
     def multipliers(self) -> Multipliers:
         return self.trainer.multipliers
+
+    @property
+    def measured_gain(self) -> Gain:
+        """The gain in the softmax of the averaged model of all examples."""
+        return self.trainer.measured_gain
 
     @property
     def best(self) -> Best:

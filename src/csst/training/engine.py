@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from csst.errors import InputError
 from csst.settings import Hardware
+
+#: what one process sends to the others
+Values = TypeVar("Values")
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
@@ -174,7 +177,7 @@ class Engine:
         if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
             raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
 
-    def broadcast(self, values: Tensor) -> Tensor:
+    def broadcast(self, values: Values) -> Values:
         """The first process's values, on all of them."""
         return self.fabric.broadcast(values) if self.processes > 1 else values
 

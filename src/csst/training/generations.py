@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.data.task import Examples, Labeled, Task
+from csst.maths.gain import Gain
 from csst.maths.multipliers import Multipliers
 from csst.selftraining import Method, Setup
 from csst.settings import Settings
@@ -63,7 +64,7 @@ class Generations:
     def _consider(self) -> bool:
         """Keep the model that this generation has just selected, if it is at least as good as those before."""
         candidate = self.trainer.best
-        if self.settings.selection.keep == "best" and candidate.rank < self.best.rank:
+        if not self.settings.keeps_last and candidate.rank < self.best.rank:
             return False
         self.best = replace(candidate, step=self.before + candidate.step)
         return True
@@ -98,6 +99,11 @@ class Generations:
     @property
     def multipliers(self) -> Multipliers:
         return self.trainer.multipliers
+
+    @property
+    def measured_gain(self) -> Gain:
+        """The gain in the softmax of the last generation's averaged model."""
+        return self.trainer.measured_gain
 
     def best_model(self) -> nn.Module:
         """A new model with the weights selected among all generations, in evaluation mode."""

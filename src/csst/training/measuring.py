@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -98,12 +98,20 @@ def measured_balance(
     measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
 ) -> Tensor:
     """The class balance of the unlabeled rows as far as it is believed, (K,), float64."""
+    on_balance_rows = replace(measurement, unlabeled=measurement.balance)
+    evidence = measured_evidence(on_balance_rows, gain, train_prior, class_names)
+    return torch.from_numpy(estimate_balance(evidence).prior)
+
+
+def measured_evidence(
+    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
+) -> Evidence:
+    """The measured scores with the gain and the class prior taken out that the network was trained under."""
     assert measurement.logits is not None
     assert measurement.labels is not None
-    evidence = evidence_from_logits(
-        measurement.logits, measurement.labels, measurement.balance, gain, train_prior, class_names
+    return evidence_from_logits(
+        measurement.logits, measurement.labels, measurement.unlabeled, gain, train_prior, class_names
     )
-    return torch.from_numpy(estimate_balance(evidence).prior)
 
 
 def measured_confusion(

@@ -45,7 +45,7 @@ class ReachCheck:
         """What to say of the network so far: the constraints missed, each with the nearest; "" if none is."""
         runner, kept = self.runner, self.runner.trainer
         parts = runner.folds if isinstance(runner, CrossFit) else [kept]
-        task, gain = kept.task, runner.multipliers.gain
+        task, gain = kept.task, runner.measured_gain
         held = [part.task.validation for part in parts]
         logits = [
             part.all_logits(labeled.inputs, torch.arange(len(labeled)))

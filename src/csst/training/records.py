@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
+from csst.maths.gain import Gain
+from csst.maths.losses import BrokenLoss
 
 #: fields of a record that depend on the machine and the moment, not on the run
 TIMINGS = ("examples_per_second",)
@@ -39,11 +41,13 @@ class Record:
         selected: whether this model is the best so far.
         multipliers: lambda of the objective that the method's gain follows, m of them.
         payoff: phi of that objective, m of them.
-        step_size: omega of this update.
+        step_size: omega of this update, or the part of the way to the solved gain; 0 where the multipliers are fixed.
         lr: the learning rate.
         examples_per_second: labeled and unlabeled.
         unlabeled_prior: the class balance of unlabeled examples that is believed from now on, K of them; None where it
             is not estimated.
+        trust: how much of the solved rule its error leaves, 0 to 1; None where the gain is not solved for.
+        hold: why a solved gain stood still, as a phrase; "" where it moved.
     """
 
     step: int
@@ -63,6 +67,8 @@ class Record:
     lr: float
     examples_per_second: float | None
     unlabeled_prior: list[float] | None = None
+    trust: float | None = None
+    hold: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, a line of journal.jsonl."""
@@ -70,15 +76,19 @@ class Record:
 
 
 class RunningMeans:
-    """Sums since the last multiplier update, kept on the device so that no step waits for them."""
+    """Sums since the last multiplier update, kept on the device so that no step waits for them.
 
-    def __init__(self) -> None:
+    class_names: for the sentence about a gain that pays mistakes more than hits.
+    """
+
+    def __init__(self, class_names: Sequence[str] = ()) -> None:
+        self.class_names = class_names
         self.restart()
 
     def restart(self) -> None:
         self.start, self.examples = time.perf_counter(), 0
         self.sums: dict[str, Tensor] = {}
-        self.drawn: list[tuple[int, Tensor, Tensor | None]] = []
+        self.drawn: list[Drawn] = []
         self.watched: list[tuple[int, Tensor]] = []
 
     def add(self, examples: int, **values: Tensor) -> None:
@@ -89,13 +99,17 @@ class RunningMeans:
             self.sums[name] = before + value.detach()
 
     @contextmanager
-    def track_batch(self, step: int, labeled: Tensor, unlabeled: Tensor | None) -> Iterator[None]:
-        """A step on these examples, which are named if its loss turns out not to be a number."""
-        self.drawn.append((step, labeled, unlabeled))
+    def track_batch(
+        self, step: int, labeled: Tensor, unlabeled: Tensor | None, gain: Gain | None = None
+    ) -> Iterator[None]:
+        """A step on these examples under this gain, which are named if its loss turns out not to be a number."""
+        self.drawn.append(Drawn(step, labeled, unlabeled, gain))
         try:
             yield
+        except BrokenLoss as error:
+            raise Diverged(self._explain(self.drawn[-1], error.what)) from None
         except InputError as error:
-            raise Diverged(f"training failed {self._where(-1)}: {error}") from None
+            raise Diverged(f"training failed {self.drawn[-1].place}: {error}") from None
 
     def track_loss(self, loss: Tensor) -> None:
         """Remember a loss of the present batch; looking at it now would make the device wait."""
@@ -140,16 +154,40 @@ class RunningMeans:
         self.start -= state["seconds"]
 
     def _diverged(self, sums: dict[str, float]) -> str:
-        advice = "lower training.lr or selftraining.unlabeled_weight, or look at these examples"
         for number, loss in self.watched:
             if not torch.isfinite(loss):
-                return f"training diverged {self._where(number)}: the loss became {float(loss)}; {advice}"
-        return f"training diverged: {sums}; {advice}"
+                return self._explain(self.drawn[number], f"the loss became {float(loss)}")
+        return f"training diverged: {sums}; lower training.lr or selftraining.unlabeled_weight"
 
-    def _where(self, number: int) -> str:
-        step, labeled, unlabeled = self.drawn[number]
-        rest = "" if unlabeled is None else f" and unlabeled {_shown(unlabeled)}"
-        return f"at step {step}, on labeled examples {_shown(labeled)}{rest}"
+    def _explain(self, drawn: Drawn, what: str) -> str:
+        """Return why training ends at a step, and what to do; examples are named only where they may be the cause."""
+        reversed_rows = "" if drawn.gain is None else drawn.gain.describe_reversed(self.class_names)
+        if reversed_rows:
+            return (
+                f"training failed at step {drawn.step}: {what}. The metric's gain pays mistakes more than hits "
+                f"({reversed_rows}), which makes steps long: limit them with --hardware.clip 1, or change the metric "
+                "so that no class is worth more when it is missed"
+            )
+        return (
+            f"training failed {drawn.place}: {what}; lower training.lr or selftraining.unlabeled_weight, limit the "
+            "steps with --hardware.clip 1, or look at these examples"
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a step learned from: labeled and unlabeled examples by their indices, under which gain."""
+
+    step: int
+    labeled: Tensor
+    unlabeled: Tensor | None
+    gain: Gain | None
+
+    @property
+    def place(self) -> str:
+        """The step and its examples, in words."""
+        rest = "" if self.unlabeled is None else f" and unlabeled {_shown(self.unlabeled)}"
+        return f"at step {self.step}, on labeled examples {_shown(self.labeled)}{rest}"
 
 
 def _shown(indices: Tensor) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from csst.settings import Settings
 
 
 def learning_rate(schedule: str, lr: float, progress: float) -> float:
@@ -53,3 +56,13 @@ def moving_average(decay: float) -> Callable[[Sequence[Tensor], Sequence[Tensor]
             old.copy_(other)
 
     return update
+
+
+def describe_long_memory(settings: Settings) -> str:
+    """What to say of an averaged model that remembers too much of the run."""
+    memory = "all" if settings.ema == 1 else f"about {1 / (1 - settings.ema):,.0f}"
+    derived = replace(settings, training=replace(settings.training, ema=None)).ema
+    return (
+        f"training.ema = {settings.ema:g} remembers {memory} of the run's {settings.training.steps:,} steps, so that a "
+        f"model of the past is measured and kept: lower it to {derived:.4g}, or leave it out"
+    )

@@ -2,7 +2,7 @@
 
 One step: a labeled and an unlabeled batch → weak and strong views → logits → L_s + unlabeled_weight · L_u → SGD, EMA.
 One multiplier update (every `steps_per_update` steps, first before step 0): EMA model on validation → confusion, summed
-over processes → payoff → λ → G. These are Algorithms 1 and 2 of the paper, which differ in the objective only.
+over processes → payoff → λ → G, Algorithms 1 and 2; or the gain of the present decision rule (`solved_multipliers`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from csst.data.task import Examples, Task
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_counts
+from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.losses import cost_sensitive_loss
-from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
 from csst.selftraining import Method, Setup
@@ -32,10 +32,12 @@ from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
 from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_balance, measured_confusion
+from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
 from csst.training.optimizers import make_optimizer
 from csst.training.records import Record, RunningMeans
-from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
+from csst.training.schedules import describe_long_memory, learning_rate, moving_average, training_signal, warmup_factor
 from csst.training.selection import Best
+from csst.training.solved_multipliers import Solution
 
 
 class Trainer:
@@ -68,21 +70,17 @@ class Trainer:
     ) -> None:
         self.task, self.settings, self.seed = task, settings or Settings(), seed
         self.method = read_method(method, task.kind)
-        prior, dual, training = task.train_prior, self.settings.dual, self.settings.training
+        prior, training = task.train_prior, self.settings.training
         self.objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
         followed = self.method.objective(self.objective)
         if isinstance(followed, str):
             followed = read_objective(followed).bind(task.classes, task.class_names)
-        self.multipliers = Multipliers(
-            followed,
-            prior,
-            dual.step_size,
-            dual.initial,
-            None if dual.metric_prior == "default" else dual.metric_prior,
-        )
+        self.multipliers = make_multipliers(followed, prior, self.settings.dual)
         if setup is None and self.method.generation_schedule(self.settings.selftraining).generations > 1:
             name = self.method.name
             warnings.warn(f"this trains one generation of {name}; csst.runs.execute trains all", stacklevel=2)
+        if self.settings.remembers_too_much:
+            warnings.warn(describe_long_memory(self.settings), stacklevel=2)
         setup = setup or Setup(task.classes, len(task.unlabeled), prior, training.steps)
         self.selftraining = self.method.selftraining(self.settings.selftraining, setup)
         if self.selftraining is not None and not len(task.unlabeled):
@@ -91,22 +89,29 @@ class Trainer:
         if self.selftraining is not None:
             self.selftraining.to(self.engine.device)
         ours, encode = (self.engine.rank, self.engine.processes), getattr(model, "encode", None)
-        pools = dual.rates == "pooled" and len(task.unlabeled) > 0
+        follows = self.method.gain_follows == "objective"
+        self.updates = MultiplierUpdates(self.multipliers, self.settings, follows, task.validation_prior)
+        pools = self.updates.pools_rates and len(task.unlabeled) > 0
         self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
-        self.balance = None if self.selftraining is None else self.selftraining.balance
+        self.balance = None if self.selftraining is None else self.selftraining.estimated_balance
         self.balance_rows = choose_rows(len(task.unlabeled), seed) if self.balance is not None else None
         self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
         self.model = self.engine.place(model).train()
-        self.ema = self.engine.make_average(self.model, moving_average(training.ema))
+        self.ema = self.engine.make_average(self.model, moving_average(self.settings.ema))
         self.template = self.engine.make_template(self.ema.module)
         self.engine.shard(self.model, self.ema.module)
         self.forward, self.optimizer = self.engine.prepare(self.model, make_optimizer(self.model, training))
-        self.best, self.running_means = Best(), RunningMeans()
+        self.best, self.running_means = Best(), RunningMeans(task.class_names)
         self.step, self.updated_at = 0, -1
+
+    @property
+    def measured_gain(self) -> Gain:
+        """The gain behind the averaged model."""
+        return self.updates.measured_gain
 
     def run(self) -> Iterator[Record]:
         """Train to the end, yielding a record at every multiplier update. Resumes where a loaded state left off."""
-        every = self.settings.dual.steps_per_update
+        every = self.settings.steps_per_update
         while True:
             if self.updated_at != self.step and (self.step % every == 0 or self.is_complete):
                 yield self.update_multipliers()
@@ -135,7 +140,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         # Dropout, too, depends on seed, step and rank only.
         seed = self.batches.randomness(self.step, DROPOUT).initial_seed()
-        with self.engine.seeded(seed), self.running_means.track_batch(self.step, labeled, batch.index):
+        tracked = self.running_means.track_batch(self.step, labeled, batch.index, self.multipliers.gain)
+        with self.engine.seeded(seed), tracked:
             for number in range(parts):
                 with self.engine.without_sync(self.forward, number < parts - 1):
                     loss = self._loss(batch.part(number, parts) if parts > 1 else batch) / parts
@@ -146,6 +152,7 @@ class Trainer:
         if self.selftraining is not None:
             self.selftraining.commit()
         self.ema.update_parameters(self.model)
+        self.updates.end_step()
         self.step += 1
 
     def _loss(self, batch: Batch) -> Tensor:
@@ -199,7 +206,7 @@ class Trainer:
     def measure_validation(self) -> Measurement:
         """What the averaged model does on validation, over all processes: counts, and logits where they are needed."""
         validation, classes = self.task.validation, self.task.classes
-        if self.settings.dual.rates == "pooled" or self.balance_rows is not None:
+        if self.updates.pools_rates or self.balance_rows is not None:
             scores = self.all_logits(validation.inputs, torch.arange(len(validation)))
             counted = confusion_counts(validation.labels, scores.argmax(1), classes)
             return Measurement(counted, scores, validation.labels)
@@ -238,7 +245,7 @@ class Trainer:
         if self.balance_rows is None:
             return None
         names, prior = self.task.class_names, self.task.train_prior
-        return self.engine.broadcast(measured_balance(measurement, self.multipliers.gain, prior, names))
+        return self.engine.broadcast(measured_balance(measurement, self.measured_gain, prior, names))
 
     def learn_balance(self, prior: Tensor | None) -> None:
         """Let pseudo-labels and their loss follow a class balance from now on.
@@ -258,17 +265,31 @@ class Trainer:
         Returns:
             The confusion, K classes.
         """
-        gain, names = self.multipliers.gain, self.task.class_names
-        if self.settings.dual.rates == "validation":
+        if not self.updates.pools_rates:
             measurement = Measurement(measurement.counts)
-        confusion = measured_confusion(measurement, gain, self.task.train_prior, names)
+        confusion = measured_confusion(measurement, self.measured_gain, self.task.train_prior, self.task.class_names)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
-    def update_multipliers(self, confusion: Confusion | None = None) -> Record:
-        """Take one dual step from a confusion, and remember the model if it is the one to keep (Algorithms 1 and 2).
+    def solve_multipliers(self, measurement: Measurement) -> Solution | None:
+        """The gain that the present scores ask for, the same on all processes; None where it is not solved for.
+
+        Args:
+            measurement: what `measure` gave.
+
+        Returns:
+            The solution of the first process.
+        """
+        solution = None
+        if self.engine.is_main:
+            solution = self.updates.solve(measurement, self.task.train_prior, self.task.class_names)
+        return self.engine.broadcast(solution)
+
+    def update_multipliers(self, confusion: Confusion | None = None, solution: Solution | None = None) -> Record:
+        """Move the multipliers, and remember the model if it is the one to keep (Algorithms 1 and 2).
 
         Args:
             confusion: if it is to be another than that of `measure`.
+            solution: that of `solve_multipliers`, to be given with a confusion.
 
         Returns:
             The record of the update.
@@ -277,15 +298,12 @@ class Trainer:
             measurement = self.measure()
             self.learn_balance(self.estimate_balance(measurement))
             confusion = self.estimate_confusion(measurement)
-        dual, gain = self.settings.dual, self.multipliers.gain
-        step_size = dual_step(dual.schedule, dual.step_size, self.progress)
-        if self.progress < 1:
-            self.multipliers.update(confusion, step_size)
+            solution = self.solve_multipliers(measurement)
+        gain, step_size = self.measured_gain, self.updates.move(confusion, solution, self.step)
         self.engine.require_same(self.multipliers.value, "multipliers")
         self.engine.require_same(self.multipliers.entries, "gains")
-        selection = self.settings.selection
-        score = score_on(self.objective, confusion, selection.tolerance)
-        selected = self.best.consider(score, self.step, self.last_weights, gain.entries, selection.keep == "last")
+        score = score_on(self.objective, confusion, self.settings.selection.tolerance)
+        selected = self.best.consider(score, self.step, self.last_weights, gain.entries, self.settings.keeps_last)
         self.updated_at = self.step
         return Record(
             step=self.step,
@@ -300,6 +318,8 @@ class Trainer:
             step_size=step_size,
             lr=self.lr,
             unlabeled_prior=None if self.balance is None else self.balance.prior.tolist(),
+            trust=None if solution is None else solution.trust,
+            hold="" if solution is None else solution.hold,
             **self.running_means.read_and_restart(self.engine.total),
         )
 
@@ -353,6 +373,7 @@ class Trainer:
             "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
             "running_means": self.running_means.state_dict(self.engine.total),
             "selftraining": self.selftraining.state_dict() if self.selftraining is not None else {},
+            "averaged_gain": self.updates.state_dict(),
             **{name: getattr(self, name).state_dict() for name in self._PARTS},
         }
 
@@ -374,5 +395,6 @@ class Trainer:
         self.running_means.load_state_dict(state["running_means"], self.engine.is_main)
         if self.selftraining is not None:
             self.selftraining.load_state_dict(state["selftraining"])
+        self.updates.load_state_dict(state.get("averaged_gain", {}))
 
     _PARTS = ("multipliers", "batches", "engine", "best")
