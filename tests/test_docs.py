@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import re
 import runpy
 import shlex
@@ -17,7 +18,7 @@ from tests.helpers.programs import shorten
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
+TUTORIALS = [page for page in sorted((ROOT / "docs/tutorials").glob("*.md")) if page.stem != "index"]
 
 
 def load(name: str):
@@ -86,6 +87,31 @@ def test_other_words_and_far_numbers_are_a_difference():
     table = "┃ n ┃ seconds ┃\n│ 1 │ {} │\n└──┘\n"
     assert run_pages.differ(table.format(2), table.format(70)) == ""
     assert run_pages.differ(table.format(2), table.format(70).replace("1", "5"))
+    assert run_pages.differ("  Hardware: A, 1 thread.\nend\n", " Hardware: B C, 2 threads.\nend\n") == ""
+
+
+def test_pages_show_what_goes_to_stderr_but_for_progress(tmp_path):
+    page = """
+```python
+import sys, warnings
+print("one")
+warnings.warn("careful")
+print("step  10/200  worst recall 0.3", file=sys.stderr)
+print("two", file=sys.stderr)
+```
+```text
+```
+```console
+$ echo one; echo two >&2; echo "3/20 erm-0  about 8 s left" >&2
+$ csst train toy --method la --data.validation 10 --training.steps 60 --out run
+```
+"""
+    first, second = run_pages.run_page(page, tmp_path)
+    assert first.actual == "one\nUserWarning: careful\ntwo\n"
+    assert "$ echo one; echo two >&2" in second.actual
+    assert "\none\ntwo\n$ csst" in second.actual
+    assert not any(line.startswith(("step", "3/20")) for line in second.actual.splitlines())
+    assert "csst: the lowest class recall is expected to be" in second.actual, "what the command warns of"
 
 
 def find_commands(page: Path) -> list[str]:
@@ -213,6 +239,41 @@ def test_files_that_are_named_exist(page):
             place.is_relative_to(ROOT / "docs") and place.relative_to(ROOT / "docs").as_posix() in site_hooks.GENERATED
         )
         assert place.exists() or made, target
+
+
+@pytest.mark.parametrize("name", ["Labeler", "Selector", "Threshold", "Refiner"])
+def test_the_signatures_of_the_parts_of_a_method_are_those_of_the_code(name):
+    from csst import selftraining
+    from csst.selftraining import core
+
+    kind = getattr(core, name) if name == "Refiner" else getattr(selftraining, name)
+    text = (ROOT / "docs/reference/methods.md").read_text(encoding="utf-8")
+    signature = str(inspect.signature(kind.__call__)).replace("(self, ", "(").replace("'", "")
+    assert re.search(rf"^    {name} +{re.escape(signature)}$", text, re.MULTILINE), signature
+
+
+def test_every_group_of_the_site_begins_with_a_page_that_links_the_others():
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """mkdocs.yml as it is, without the tags of its extensions."""
+
+    navigation = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)["nav"]
+    groups = {name: part for entry in navigation for name, part in entry.items() if isinstance(part, list)}
+    assert len(groups) == 6
+    for name, part in groups.items():
+        start, *others = re.findall(r"[\w/-]+\.md", str(part))
+        assert start == f"{name.lower()}/index.md"
+        written = ROOT / "docs" / start
+        turned = site_hooks.turn_links(written.read_text(encoding="utf-8"), start)
+        links = {f"{name.lower()}/{target}" for target in re.findall(r"\]\(([\w-]+\.md)\)", turned)}
+        assert set(others) <= links, name
+
+
+def test_measured_tables_that_nobody_named_come_last():
+    every = [page for page in site_hooks.COPIES if page.startswith("measured/")]
+    named = ["measured/index.md", {"a group": every[:-2]}]
+    assert site_hooks.find_unnamed(named) == every[-2:]
 
 
 def test_every_sentence_of_the_language_reference_parses():

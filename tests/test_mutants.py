@@ -30,12 +30,21 @@ def test_every_fault_that_is_written_down_still_applies(mutants):
         assert mutant.place
 
 
-def test_there_are_at_least_a_hundred_and_they_stay_the_same(mutants):
+def test_there_are_at_least_two_hundred_and_they_stay_the_same(mutants):
     rooms = list(mutants.ROOMS)
-    first, second = ([m.key for m in mutants.draw(rooms, 28)] for _ in range(2))
+    first, second = ([m.key for m in mutants.draw(rooms)] for _ in range(2))
     assert first == second
-    assert len(set(first)) == len(first) >= 100
-    assert {m.split("/")[0] for m in first} == {"training", "selftraining", "maths", "rules"}
+    assert len(set(first)) == len(first) >= 200
+    assert {room.room for room in mutants.draw(rooms)} == set(rooms)
+    assert len(mutants.draw(["learners"], each=3)) == 3
+
+
+def test_every_room_has_modules_and_tests(mutants):
+    for room in mutants.ROOMS.values():
+        for pattern in room.modules:
+            assert list((mutants.SOURCE / "csst").glob(pattern)), pattern
+        for tests in room.tests:
+            assert (mutants.ROOT / tests).exists(), tests
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from csst.settings import Settings
     from csst.sklearn.classifier import CSSTClassifier
     from csst.sklearn.posthoc import PostHocClassifier
+    from csst.sklearn.scoring import scorer
     from csst.training.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -62,6 +63,7 @@ _HOMES = {
     "kl_to_optimal": "csst.maths.losses",
     "objective": "csst.maths.language",
     "recipe": "csst.recipes",
+    "scorer": "csst.sklearn.scoring",
     "weighted_consistency": "csst.maths.losses",
 }
 __all__ = [
@@ -94,6 +96,7 @@ __all__ = [
     "kl_to_optimal",
     "objective",
     "recipe",
+    "scorer",
     "weighted_consistency",
 ]
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -125,6 +128,7 @@ def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
     return {
         "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics.get('recipe', 'none')}",
         "data_hash": metrics.get("split_hash", "unknown"),
+        "columns": metrics.get("facts", {}).get("columns"),
         "measured": {
             part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
             for part, shown in parts
@@ -175,6 +179,15 @@ def _dynamic(example: Tensor) -> dict[int, Any]:
     return {**sizes, 1: torch.export.Dim("length")} if example.dtype == torch.int64 else sizes
 
 
+@contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Inside, what torch warns of its own code that is to change is not shown: nobody who exports can act on it."""
+    with warnings.catch_warnings():
+        for category in (FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
 def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     for package in ("onnx", "onnxscript"):
         try:
@@ -185,27 +198,34 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     level = registration.level
     registration.setLevel(logging.ERROR)  # it warns that torchvision, which nothing here uses, is not installed
     try:
-        program = torch.onnx.export(
-            decision,
-            (what.example,),
-            input_names=["x"],
-            output_names=["probabilities", "label"],
-            dynamic_shapes=(_dynamic(what.example),),
-            dynamo=True,
-            verbose=False,
-        )
+        with _quiet_torch():
+            program = torch.onnx.export(
+                decision,
+                (what.example,),
+                input_names=["x"],
+                output_names=["probabilities", "label"],
+                dynamic_shapes=(_dynamic(what.example),),
+                dynamo=True,
+                verbose=False,
+            )
     except Exception as error:  # whatever the exporter cannot translate
         raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
     finally:
         registration.setLevel(level)
     assert program is not None
     onnx_model = program.model_proto
-    properties = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
-    for key, value in properties.items():
+    for key, value in describe_properties(what).items():
         entry = onnx_model.metadata_props.add()
         entry.key, entry.value = key, value
     path.write_bytes(onnx_model.SerializeToString())
     _compare_onnx(decision, what, path)
+
+
+def describe_properties(what: Exportable) -> dict[str, str]:
+    """What the file itself says, beside its card: classes and objective, and the columns where they have names."""
+    known = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
+    columns = what.card.get("columns")
+    return {**known, **({"columns": json.dumps(list(columns))} if columns else {})}
 
 
 def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
@@ -224,24 +244,26 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
 
 def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
     try:
-        program = torch.export.export(decision, (what.example,), dynamic_shapes=(_dynamic(what.example),))
+        with _quiet_torch():
+            program = torch.export.export(decision, (what.example,), dynamic_shapes=(_dynamic(what.example),))
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise InputError(f"this model cannot be written by torch.export: {reason}") from error
-    torch.export.save(program, path)
+    with _quiet_torch():
+        torch.export.save(program, path)
 
 
 def _safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
     from safetensors.torch import save_file
 
     tensors = {name: value.contiguous().clone() for name, value in decision.state_dict().items()}
-    known = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
-    save_file(tensors, path, metadata=known)
+    save_file(tensors, path, metadata=describe_properties(what))
 
 
 def model_card(what: Exportable, file: str, to: str) -> str:
     """What the model is for, what it takes, how well it does and how sure that is."""
     card, shape = what.card, tuple(what.example.shape[1:])
+    columns = card.get("columns")
     rule = (
         "argmax_j m_j softmax(T log p + d)_j + c_j, fitted after training" if what.rule else "the most probable class"
     )
@@ -251,6 +273,7 @@ def model_card(what: Exportable, file: str, to: str) -> str:
         f"- format: {to}; inputs `x` {what.example.dtype} (N, {', '.join(map(str, shape))}); outputs `probabilities` "
         f"(N, {len(what.class_names)}) and `label` (N,)",
         f"- classes, in order: {', '.join(json.dumps(name, ensure_ascii=False) for name in what.class_names)}",
+        *([f"- columns in this order: {json.dumps(list(columns), ensure_ascii=False)}"] if columns else []),
         f"- objective: {card.get('objective', 'unknown')}; decision rule: {rule}",
         f"- preprocessing: {card.get('preprocessing', 'none: standardization is part of the graph')}",
         f"- method: {card.get('method', 'unknown')}; data hash: {card.get('data_hash', 'unknown')}",

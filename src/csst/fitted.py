@@ -19,6 +19,8 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from csst.data.embeddings import Embedder
+from csst.data.input_spec import InputSpec
+from csst.data.row_hashes import hash_rows, pack_hashes, read_hashes
 from csst.data.tabular.rows import as_examples, as_rows
 from csst.data.tabular.tables import is_sparse
 from csst.data.task import Examples, Labeled
@@ -27,74 +29,24 @@ from csst.export import Exportable, Format, describe_card, describe_inputs, desc
 from csst.learners.portfolio import Portfolio
 from csst.learners.store import pack, unpack
 from csst.maths.confusion import confusion_counts
-from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, FittedRule, fit_point, rule_from_dict
+from csst.rules import DecisionRule, fit_point, rule_from_dict
+from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
+from csst.rules.certified import Certificate, certificate_from_dict
 from csst.runs.folder import Run
-from csst.runs.results import KeptEvidence, Outputs, describe_fit, pack_outputs
+from csst.runs.results import FitDetails, KeptEvidence, describe_fit, pack_outputs
+from csst.runs.rows import refuse_numbers_only
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import compute_logits, summarize_counts
 
-#: the model's file in a run's folder
-MODEL = "model.safetensors"
+#: files in a run's folder: the model, and hashes of the rows it was fitted on
+MODEL, ROWS = "model.safetensors", "rows.npz"
 
 Weights = Literal["selected", "last"]
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """What a fitted model takes.
-
-    Args:
-        kind: array, image or text.
-        shape: of one input, after the encoder; () for texts.
-        preprocessing: how raw examples become inputs, in words; derived from kind and shape if empty.
-        embed: turns raw examples into vectors, where a frozen encoder does.
-        is_embedded: whether inputs are embeddings, whoever makes them.
-    """
-
-    kind: str
-    shape: tuple[int, ...]
-    preprocessing: str = ""
-    embed: Callable[[Examples], Examples] | None = None
-    is_embedded: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class FitDetails:
-    """What is known right after fitting and not stored as such.
-
-    Args:
-        outputs: scores of the model as trained: the selected network, or the learners.
-        estimate: the rates to expect of its plain argmax.
-        adjusted: the decision rule with its estimate, if one was fitted.
-        adjusted_outputs: scores of the model that the rule is for.
-        about: of the learner, for metrics.json.
-        train_prior: the class fractions of the labels that were learned from, (K,).
-        unlabeled: how many unlabeled examples there were.
-        notes: what to be wary of, in sentences.
-        history: the records of training, one per multiplier update.
-        weights: what is stored of a network.
-        state: of the training, to go on from.
-        gain: in force at the end of a network's training.
-    """
-
-    outputs: Outputs
-    estimate: RateEstimate
-    adjusted: FittedRule | None
-    adjusted_outputs: Outputs | None
-    about: dict[str, Any]
-    train_prior: Tensor
-    unlabeled: int
-    notes: tuple[str, ...] = ()
-    history: list[dict[str, Any]] = field(default_factory=list)
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    state: dict[str, Any] = field(default_factory=dict)
-    gain: Gain | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +62,7 @@ class FittedModel:
         batch: examples at a time.
         metrics: what metrics.json holds, after loading.
         details: what is known right after fitting; None after loading.
+        row_hashes: of the rows of the fit, which cannot certify, (N,); None if they are not known.
     """
 
     model: nn.Module | Portfolio
@@ -120,6 +73,7 @@ class FittedModel:
     batch: int = 8192
     metrics: dict[str, Any] = field(default_factory=dict)
     details: FitDetails | None = None
+    row_hashes: np.ndarray | None = None
 
     def logits(self, inputs: Any) -> Tensor:
         """Scores of raw examples; the rule looks at their softmax.
@@ -189,6 +143,36 @@ class FittedModel:
         )
 
     @property
+    def certificate(self) -> Certificate | None:
+        """Whether the bounds are promised; None where no confidence was stated."""
+        if self.details is not None and self.details.adjusted is not None:
+            return self.details.adjusted.certificate
+        stored = self.metrics.get("adjusted", {}).get("certificate")
+        return None if stored is None else certificate_from_dict(stored)
+
+    def certify(
+        self, objective: Objective | str, inputs: Any, labels: Any, confidence: float | None = None
+    ) -> Certification:
+        """Return whether fresh labels prove or disprove the bounds of a sentence for this model as it is.
+
+        Labels may come one by one: pass all in the order of their arrival, as often as you like.
+
+        Args:
+            objective: a sentence, or only its bounds, such as "precision['fraud'] >= 0.9".
+            inputs: N fresh examples, a random sample of the rows where it is used; for recall, of their class.
+            labels: class indices, (N,).
+            confidence: how sure one must be; None for what the sentence says, or else 0.95.
+
+        Returns:
+            certified, refuted or undecided, and how many labels would decide.
+        """
+        wanted = read_certified(objective, confidence, self.objective, self.class_names)
+        refuse_seen(hash_rows(inputs), self.row_hashes)
+        prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
+        predictions = self.predict(inputs).cpu().numpy()
+        return certify_labels(wanted, np.asarray(labels), predictions, prior, self.class_names)
+
+    @property
     def expected(self) -> RateEstimate:
         """The rates to expect of what is used in the end: cross-fitted, where a rule was fitted."""
         details = self.full_details
@@ -247,6 +231,8 @@ class FittedModel:
         outputs = pack_outputs(details.adjusted_outputs or details.outputs)
         if outputs is not None:
             run.write("outputs.npz", outputs)
+        if self.row_hashes is not None:
+            run.write(ROWS, pack_hashes(self.row_hashes))
         run.write("metrics.json", json.dumps(metrics, indent=2))
         return metrics
 
@@ -270,6 +256,7 @@ class FittedModel:
         run = Run(folder)
         recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
         metrics = run.metrics()
+        refuse_numbers_only(folder, metrics)
         names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
         counts = torch.tensor(metrics["labeled_counts"]).double()
         if recipe is None:
@@ -296,12 +283,14 @@ class FittedModel:
                 reason = " ".join(str(error).split())[:200]
                 raise InputError(f"the weights of the run {folder} no longer fit its network: {reason}") from None
             model.eval()
+        hashes = read_hashes(run.path(ROWS))
         if recipe is None:
             spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
-            return cls(model, rule, objective, names, spec, metrics=metrics)
+            return cls(model, rule, objective, names, spec, metrics=metrics, row_hashes=hashes)
         embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
         spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
-        return cls(model, rule, objective, names, spec, recipe.training.evaluation_batch, metrics)
+        batch = recipe.training.evaluation_batch
+        return cls(model, rule, objective, names, spec, batch, metrics, row_hashes=hashes)
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
         """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
@@ -313,6 +302,8 @@ class FittedModel:
         Returns:
             The model with the other rule and objective.
         """
+        if read_objective(objective).confidence is not None:
+            raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
         kept = KeptEvidence.read(folder)
         wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective), self.class_names)
         return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)

@@ -16,18 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from csst.data.input_spec import InputSpec
 from csst.data.sampling import stream
 from csst.data.tabular.rows import RowParts
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitted import FitDetails, FittedModel, InputSpec, Weights
+from csst.fitted import FittedModel, Weights
+from csst.learners.dealing import deal_rows, deal_task
 from csst.learners.fit import fit_members
 from csst.learners.network import Network
 from csst.maths.gain import Gain
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules import fit_evidence
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
-from csst.runs.results import Outputs
+from csst.rules.promise import FreshLabels, promise
+from csst.runs.results import FitDetails, Outputs
+from csst.statistics.folds import CERTIFYING
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
@@ -58,6 +63,7 @@ def fit(
     n_jobs: int | None = 1,
     state: dict[str, Any] | None = None,
     on_record: OnRecord | None = None,
+    certifying: float = CERTIFYING,
 ) -> FittedModel:
     """From data to a fitted model.
 
@@ -74,15 +80,19 @@ def fit(
         n_jobs: learners other than a network that are fitted at a time.
         state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
         on_record: is called at every multiplier update of a network.
+        certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
 
     Returns:
         The model with its decision rule, and the details of its fit.
     """
     if isinstance(task, RowParts):
+        task = deal_rows(task, objective, deployment_prior, seed, certifying)
         options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
         return fit_learners(task, learner, objective, inputs=inputs, **options)
     if not isinstance(learner, Network):
         raise InputError(f"only a Network learns from a task of views; found the learner {learner!r}: pass rows")
+    task = deal_task(task, objective, deployment_prior, seed, certifying)
+    fits_rule = fits_rule or read_objective(objective).confidence is not None
     threads, history = torch.get_num_threads(), []
     try:
         runner = start(task, learner, objective, seed, deployment_prior)
@@ -130,6 +140,12 @@ def fit_learners(
     is_embedded = inputs is not None and inputs.is_embedded
     members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
     rule, portfolio = members.fitted, members.portfolio
+    notes = members.notes
+    if rows.certifying is not None:
+        kept = None if rows.kept_apart is None else portfolio.probs(rows.kept_apart)
+        fresh = FreshLabels(portfolio.probs(rows.certifying[0]), rows.certifying[1], kept)
+        rule = promise(members.fitted, fresh, options.get("deployment_prior"), rows.class_names)
+        notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
     if rows.test is not None:
@@ -144,6 +160,7 @@ def fit_learners(
         "left_out": list(portfolio.left_out),
         "labeled_counts": np.bincount(rows.labels, minlength=len(rows.class_names)).tolist(),
         "multipliers": {},
+        "deployment_prior": describe_prior(options.get("deployment_prior")),
     }
     details = FitDetails(
         outputs,
@@ -153,10 +170,19 @@ def fit_learners(
         about,
         torch.from_numpy(portfolio.prior),
         rows.unlabeled.shape[0],
-        tuple(members.notes),
+        tuple(notes),
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
-    return FittedModel(portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details)
+    return FittedModel(
+        portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details, row_hashes=rows.hash_rows()
+    )
+
+
+def describe_prior(deployment_prior: Any) -> Any:
+    """A deployment prior as it was stated, for metrics.json: a word, or one number per class."""
+    if deployment_prior is None or isinstance(deployment_prior, str):
+        return deployment_prior
+    return np.asarray(deployment_prior, dtype=float).tolist()
 
 
 def conclude(
@@ -181,7 +207,7 @@ def conclude(
     batch, device = runner.settings.training.evaluation_batch, runner.engine.device
     most = UNLABELED_ROWS if isinstance(task.unlabeled, Tensor) else UNLABELED_RAW_ROWS
     some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:most].sort().values
-    gain, names, train_prior = runner.multipliers.gain, task.class_names, task.train_prior
+    gain, names, train_prior = runner.measured_gain, task.class_names, task.train_prior
 
     def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
         if isinstance(runner, CrossFit):
@@ -216,6 +242,8 @@ def conclude(
         evidence = adjusted_outputs.evidence(train_prior, names)
         prior = read_deployment_prior(wanted, evidence)
         adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)
+        if task.certifying is not None:
+            adjusted = promise(adjusted, score_fresh(used, task, batch, device), deployment_prior, names)
         weights |= {f"last.{k}": v for k, v in last.items()} | {"gain.last": gain.entries}
     about = {
         "method": runner.method.name,
@@ -224,6 +252,7 @@ def conclude(
         "labeled_counts": task.train_counts.tolist(),
         "multipliers": dict(zip(runner.multipliers.labels, runner.multipliers.value.tolist(), strict=True)),
         "pseudo_labeled_counts": torch.bincount(runner.labels, minlength=task.classes).tolist(),
+        "deployment_prior": describe_prior(deployment_prior),
     }
     details = FitDetails(
         outputs,
@@ -235,11 +264,22 @@ def conclude(
         len(task.unlabeled),
         () if adjusted is None else adjusted.notes,
         weights={name: value.detach().cpu().clone().contiguous() for name, value in weights.items()},
-        gain=Gain(gain.entries.cpu()),
+        gain=Gain(runner.multipliers.gain.entries.cpu()),
     )
     rule = None if adjusted is None else adjusted.rule
     spec = inputs or InputSpec(task.kind, task.input_shape)
-    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details)
+    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details, row_hashes=task.row_hashes)
+
+
+def score_fresh(model: nn.Module, task: Task, batch: int, device: Any) -> FreshLabels:
+    """What a network says of the examples that certify."""
+    assert task.certifying is not None
+
+    def score(inputs: Any) -> np.ndarray:
+        return torch.softmax(compute_logits(model, inputs, batch, device).double(), 1).cpu().numpy()
+
+    kept = None if task.kept_apart is None else score(task.kept_apart)
+    return FreshLabels(score(task.certifying.inputs), task.certifying.labels.numpy(), kept)
 
 
 def model_of(trainer: Trainer, weights: Weights) -> nn.Module:

@@ -9,6 +9,7 @@ import importlib
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from csst.errors import InputError
@@ -53,6 +54,23 @@ def load_from_hub(name: str, load: Callable[[bool], Loaded], what: str) -> Loade
         raise InputError(
             f"hf:{name} is neither a folder nor {what} that the Hugging Face hub gives: {first_line(error)}"
         ) from error
+
+
+def read_datasets_folder(datasets: Any, folder: Path) -> Any:
+    """The data sets in a folder: what `save_to_disk` wrote, else its files as `load_dataset` reads them.
+
+    Args:
+        datasets: the package.
+        folder: that of hf:FOLDER, for texts and images alike.
+    """
+    is_saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    try:
+        return datasets.load_from_disk(str(folder)) if is_saved else datasets.load_dataset(str(folder))
+    except Exception as error:  # of any kind, where a file is missing, empty or damaged
+        raise InputError(
+            f"{folder} is not a folder of rows that datasets' save_to_disk wrote, nor of files that its load_dataset "
+            f"reads, such as train.csv and test.csv: {type(error).__name__}"
+        ) from None
 
 
 def find_obstacle() -> str:

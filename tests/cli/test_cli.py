@@ -174,6 +174,27 @@ def test_mistakes_are_one_sentence_and_exit_2(words, says, tmp_path, capsys, mon
     assert not (tmp_path / "runs").exists()  # nothing is begun that cannot be carried out
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"training": {"step": 60}}, "unknown setting 'training.step'; did you mean 'training.steps'?"),
+        ({"objectiv": "min-recall"}, "unknown setting 'objectiv'; did you mean 'objective'?"),
+        ({"trainin": {"lr": 0.1}}, "unknown setting 'trainin.lr'; did you mean 'training.lr'?"),
+        ({"steps": 60}, "unknown setting 'steps'; did you mean 'training.steps'?"),
+        ({"zebra": 60}, "unknown setting 'zebra'; --help lists all"),
+    ],
+)
+def test_a_mistyped_setting_gets_a_suggestion(settings, says, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(json.dumps({"name": "digits", **settings}))
+    out = ["--out", str(tmp_path / "run")]
+    assert main(["train", "--config", str(tmp_path / "mine.yaml"), *out]) == 2
+    assert says in capsys.readouterr().err
+    (group, value), *_ = settings.items()
+    word = f"--{group}.{next(iter(value))}" if isinstance(value, dict) else f"--{group}"
+    assert main(["train", "digits", word, "1", *out]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_explaining_an_objective(capsys):
     assert (
         main(["objective", "max min(recall) s.t. coverage >= 0.95/K", "--prior", "7,2,1", "--class-names", "a,b,c"])
@@ -181,6 +202,8 @@ def test_explaining_an_objective(capsys):
     )
     shown = capsys.readouterr().out
     for words in (
+        "in words    make the lowest recall as high as possible, with coverage at least 0.95/K for every class\n",
+        "(recall: the fraction of a class's examples that are predicted as it)",
         "maximizes   min(recall)",
         "subject to  coverage >= 0.95/K",
         "simplex",
@@ -189,6 +212,15 @@ def test_explaining_an_objective(capsys):
         "G at the start",
     ):
         assert words in shown
+    for sentence, words in (
+        ("max gmean(f1)", "make the geometric mean of f1 as high as possible"),
+        ("max min(recall[head], recall[tail])", "the lowest of the average recall in head and the average recall in"),
+        ("max recall[1] s.t. 0.1 <= coverage[2]", "recall of class 1 as high as possible, with coverage of class 2 at"),
+        ("max accuracy s.t. 0.3 >= coverage", "with coverage at most 0.3 for every class"),
+        ("max min(each(recall, tail))", "make the lowest recall in tail as high as possible"),
+    ):
+        assert main(["objective", sentence]) == 0
+        assert words in capsys.readouterr().out
     assert main(["recipes"]) == 0
     assert "toy-overlap" in capsys.readouterr().out
 
@@ -213,6 +245,9 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     warned = [line for line in said.splitlines() if "differently balanced" in line]
     assert len(warned) == 1
     assert warned[0].startswith("csst: the unlabeled data looks differently balanced")
+    assert "add --deployment_prior unlabeled" in warned[0]
+    for word in ("total variation", "unlabeled_estimate", "selftraining"):  # which mean nothing to a newcomer
+        assert word not in said
     assert "UserWarning" not in said
     assert "results(" not in said
 

@@ -381,6 +381,20 @@ def test_hugging_face_for_real(tmp_path, way):
     assert agree(task.test)
 
 
+def test_a_folder_without_splits_or_rows_gets_a_sentence(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(img=datasets.Image(), label=datasets.ClassLabel(names=["ant", "bee", "cat"]))
+    labels = np.arange(3)
+    images = [Image.fromarray(x) for x in pixels(labels, side=12)]
+    one = datasets.Dataset.from_dict({"img": images, "label": labels.tolist()}, features=features)
+    one.save_to_disk(tmp_path / "one")
+    with pytest.raises(InputError, match="holds one data set without splits, and images need train and test"):
+        ImageArrays(f"hf:{tmp_path / 'one'}").load(0)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="other is not a folder of rows that datasets' save_to_disk wrote, nor of"):
+        ImageArrays(f"hf:{tmp_path / 'other'}").load(0)
+
+
 def test_arrays_alone_import_no_pillow_and_no_datasets(tmp_path):
     path = npz(tmp_path / "a.npz")
     code = (

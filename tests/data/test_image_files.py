@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from csst.data.images.files import ImageFiles, ImageFolder
+from csst.data.images.listing import from_table
 from csst.data.images.reading import AHEAD, Readers, decode
 from csst.errors import InputError
 
@@ -63,6 +64,15 @@ def square(image, size):
     small = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
     left, top = (small.width - size) // 2, (small.height - size) // 2
     return np.asarray(small.crop((left, top, left + size, top + size)))
+
+
+def test_a_table_may_have_semicolons(tmp_path):
+    class_folders(tmp_path / "photos")
+    rows = [
+        f"photos/{file.parent.name}/{file.name};{file.parent.name}" for file in (tmp_path / "photos").rglob("*.jpg")
+    ]
+    (tmp_path / "list.csv").write_text("\n".join(["path;label", *rows]))
+    assert from_table(str(tmp_path / "list.csv"))[1] == ("ant", "bee", "cat")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".webp", ".jpg", ".gif"])
@@ -440,7 +450,9 @@ def test_bad_images_are_listed_or_skipped(tmp_path, memory, workers):
     assert "good" not in message
     assert "lying" not in message
     assert "\n" not in message
-    task = ImageFolder(root, skip_bad=True, **options).load(0)
+    assert "leave them out with --data.skip_bad true (in Python skip_bad=True)" in message
+    with pytest.warns(UserWarning, match=rf"{bad} of \d+ images cannot be read and were left out, such as .* \(.+\)"):
+        task = ImageFolder(root, skip_bad=True, **options).load(0)
     assert task.facts == {"bad images skipped": bad}
     counts = sum(torch.bincount(part.labels, minlength=3) for part in (task.labeled, task.validation, task.test))
     assert counts.tolist() == [6, 6 + 7, 6]
@@ -531,7 +543,7 @@ def test_prefetch_reads_ahead(tmp_path):
     for path in ahead.paths:
         os.unlink(path)
     assert torch.equal(ahead[index], expected[index])  # from memory: the files are gone
-    with pytest.raises(InputError, match=r"7\.png can no longer be read \(.*No such file.*\): restore it"):
+    with pytest.raises(InputError, match=r"7\.png cannot be read \(.*No such file.*\): restore it"):
         ahead[index]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 import time
 
 import pytest
 
+from csst.data.tabular.number_tables import read_labeled_table
 from csst.data.text.files import class_names_of, column, labels_of, read_table, texts_of
 from csst.errors import InputError
 
@@ -114,6 +116,34 @@ def test_broken_files_are_told_in_one_sentence(tmp_path, arrow, name, content, s
     with pytest.raises(InputError, match=sentence) as caught:
         read_table(path)
     assert "\n" not in str(caught.value)
+    # As for images: the files of a data set, as the hub has them.
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "train.csv").write_text("text,label\na,x\nb,y\n")
+    (tmp_path / "files" / "test.csv").write_text("text,label\nc,y\n")
+    assert read_table(f"hf:{tmp_path}/files") == {"text": ["a", "b"], "label": ["x", "y"]}
+    assert read_table(f"hf:{tmp_path}/files", "test") == {"text": ["c"], "label": ["y"]}
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(",", "commas"), (";", "semicolons"), ("\t", "tabs")])
+def test_the_delimiter_of_a_csv_is_that_of_its_first_line(tmp_path, delimiter, name):
+    rows = [["text", "label"], ["well, good; \tfine", "x"], ["bad", ""]]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    assert read_table(str(tmp_path / "a.csv")) == {"text": [rows[1][0], "bad"], "label": ["x", ""]}
+    (tmp_path / "a.csv").write_text(f"text{delimiter}label\na{delimiter}b{delimiter}c\n")
+    with pytest.raises(InputError, match=f"has 3 fields, but the first line names 2 columns: a text with {name} needs"):
+        read_table(str(tmp_path / "a.csv"))
+
+
+def test_a_single_column_has_no_delimiter(tmp_path):
+    (tmp_path / "a.csv").write_text("text\na; b\n")
+    assert read_table(str(tmp_path / "a.csv")) == {"text": ["a; b"]}
+
+
+def test_a_decimal_comma_gets_a_sentence(tmp_path):
+    (tmp_path / "a.csv").write_text("size;label\n1;x\n3,14;y\n")
+    with pytest.raises(InputError, match=r"row 1 has '3,14': write it with a decimal point, 3\.14"):
+        read_labeled_table(str(tmp_path / "a.csv"), "label")
 
 
 def test_two_parquet_columns_of_one_name_are_refused(tmp_path, arrow):

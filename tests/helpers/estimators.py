@@ -9,7 +9,7 @@ import numpy as np
 from csst import CSSTClassifier
 from csst.settings import Settings
 
-QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.9}
+QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.8}
 GROUPS = {field.name: group.name for group in fields(Settings) for field in fields(getattr(Settings(), group.name))}
 
 

@@ -11,7 +11,7 @@ from csst.training.records import TIMINGS
 from csst.training.trainer import Trainer
 
 SMALL = Settings(
-    training=Training(steps=30, labeled_batch=16, unlabeled_batch=32, lr=0.05, ema=0.9),
+    training=Training(steps=30, labeled_batch=16, unlabeled_batch=32, lr=0.05, ema=0.8),
     dual=Dual(steps_per_update=10, step_size=0.5),
 )
 DIGITS = Digits(labeled=20, unlabeled=40, imbalance=4, validation=10, test=10)

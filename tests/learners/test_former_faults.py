@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -36,21 +35,6 @@ def test_a_network_in_a_list_gets_a_sentence_of_its_own():
     with pytest.raises(InputError, match="network") as said:
         read_learner(["linear", "network"], problem_of(X))
     assert "did you mean 'network'" not in str(said.value)
-
-
-def test_dense_rows_after_sparse_ones_get_the_same_scores():
-    X, y = gaussians(90)
-    X = np.where(X > 0.5, X + 3, 0)
-    model = Linear(table_of(X)).fit(csr_matrix(X), y)
-    np.testing.assert_allclose(model.log_probs(X), model.log_probs(csr_matrix(X)), atol=1e-5)
-
-
-def test_the_graph_of_a_model_of_sparse_rows():
-    X, y = gaussians(90)
-    X = np.where(X > 0.5, X + 3, 0).astype(np.float32)
-    portfolio = portfolio_of(Linear(table_of(X)).fit(csr_matrix(X), y))
-    found = torch.softmax(PortfolioScores(portfolio)(torch.from_numpy(X)), 1)
-    np.testing.assert_allclose(found, portfolio.probs(csr_matrix(X)), atol=1e-4)
 
 
 def test_the_graph_of_a_column_far_from_zero():

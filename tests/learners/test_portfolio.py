@@ -30,11 +30,11 @@ def noisy(strength, seed=0):
 
 
 def answers(spy, ids):
-    """Out-of-fold log-probabilities as the spy's fits gave them, one fit per row: those before the last."""
+    """Out-of-fold scores as the spy's fits gave them, one fit per row, without the prior of what that fit learned."""
     out = np.zeros((len(ids), 4))
-    for at, row in enumerate(ids):
+    for position, row in enumerate(ids):
         (model,) = spy.scored_by([row])[:1]
-        out[at] = soften(model.answer(np.array([row])))[0]
+        out[position] = soften(model.answer(np.array([row])))[0] - np.log(fractions(model.labels))
     return out
 
 
@@ -73,7 +73,7 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     spy, n = Spy(noisy(1.0)), len(LABELS)
     portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     prior = fractions(LABELS)
-    scores = answers(spy, range(n)) - np.log(prior)
+    scores = answers(spy, range(n))
     calibration = fit_calibration(scores, LABELS)
     (member,) = portfolio.members
     assert member.model is spy.fits[-1]
@@ -113,7 +113,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     assert portfolio.left_out == ()
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
     for spy in spies:
-        scores = answers(spy, range(n)) - np.log(prior)
+        scores = answers(spy, range(n))
         calibration = fit_calibration(scores, LABELS)
         new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
         for k in range(4):
@@ -198,9 +198,9 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     assert [(one.name, one.weight) for one in portfolio.members] == [("two", 0.25), ("two", 0.25), ("alone", 0.5)]
     assert portfolio.names == ("two", "alone")
     assert portfolio.left_out == ()
-    prior, wanted = fractions(LABELS), np.zeros((n, 4))
+    wanted = np.zeros((n, 4))
     for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
-        scores = answers(spy, range(n)) - np.log(prior)
+        scores = answers(spy, range(n))
         calibration = fit_calibration(scores, LABELS)
         for i in range(n):
             for k in range(4):

@@ -138,7 +138,16 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max 1/min(recall)", "not a max-min game", "min(recall)"),
         ("max min(min(recall), 0.5)", "not a max-min game", "min(recall)"),
         ("max accuracy - 2*min(recall)", "negative factor", "min(recall)"),
-        ("max accuracy s.t. min(recall) >= 0.1", "already asks it of every class", "min(recall)"),
+        ("max accuracy s.t. min(recall) >= 0.1", "write 'recall >= 0.1', which asks it of every one", "min(recall)"),
+        ("max accuracy s.t. min(precision) >= 0.1", "write 'precision >= 0.1'", "min(precision)"),
+        ("max accuracy s.t. 0.1 <= min(f1, recall)", "write '0.1 <= f1, 0.1 <= recall'", "min(f1, recall)"),
+        ("max accuracy s.t. min(recall) <= 0.1", "only 'min(...) >= bound' has an equivalent", "min(recall)"),
+        ("max accuracy s.t. 2*min(recall) >= 0.1", "only 'min(...) >= bound' has an equivalent", "min(recall)"),
+        ("max accuracy, recall >= 0.1", "an operator or 's.t.' may follow; constraints come after 's.t.'", ","),
+        ("max accuracy s.t. recall >= 0.1 recall", "an operator or ',' may follow", "recall"),
+        ("max balanced_accuracy", "write mean(recall)", "balanced_accuracy"),
+        ("balanced_accuracy", "for instance 'max mean(recall)'", "balanced_accuracy"),
+        ("max zebra", "metrics are recall, precision, f1, jaccard, coverage, accuracy; functions are mean,", "zebra"),
         ("max accuracy s.t. recall > 0.1", ">= or <=", ">"),
         ("max accuracy s.t. recall = 0.1", ">= or <=", "="),
         ("max accuracy s.t. 1 >= 0.1", "no metric", "1 >= 0.1"),
@@ -174,6 +183,7 @@ def test_a_mistake_gets_a_caret_under_its_place(text, says, place):
         ("", "empty"),
         ("   ", "empty"),
         ("min-recal", "did you mean 'min-recall'"),
+        ("zebra-crossing", "write a sentence, or one of accuracy, mean-recall"),
         ("nosuchmodule:Thing", "cannot be imported"),
         ("csst.maths.language:Nothing", "has no 'Nothing'"),
         ("max " + "(" * 200 + "accuracy" + ")" * 200, "nested"),
@@ -188,8 +198,10 @@ def test_other_bad_sentences(text, says):
 def test_names_and_groups_are_checked_as_soon_as_they_are_known():
     with pytest.raises(ValueError, match="did you mean 'fraud'"):
         csst.objective("max recall['frad']", class_names=["ok", "fraud"])
-    with pytest.raises(ValueError, match="written in quotes"):
-        csst.objective("max recall[fraud]", class_names=["ok", "fraud"])
+    with pytest.raises(ValueError, match="did you mean 'fraud'"):
+        csst.objective("max recall[frad]", class_names=["ok", "fraud"])
+    with pytest.raises(ValueError, match="'fraud' is a class, not a group"):
+        csst.objective("max min(each(recall, fraud))", class_names=["ok", "fraud"])
     with pytest.raises(ValueError, match="did you mean 'young'"):
         csst.objective("max recall[yuong]", groups={"young": [0]})
     with pytest.raises(ValueError, match="no class 7"):
@@ -202,3 +214,14 @@ def test_names_and_groups_are_checked_as_soon_as_they_are_known():
         csst.objective("max recall[tail]").value(csst.Confusion.from_counts(torch.ones(3, 3)))
     with pytest.raises(ValueError, match="class_names"):
         csst.objective("max recall['a']").value(csst.Confusion.from_counts(torch.ones(3, 3)))
+
+
+def test_a_class_name_needs_no_quotes_where_no_group_has_it():
+    names = ["ok", "fraud", "head"]
+    text = "max mean(recall[fraud], precision) s.t. coverage[fraud] - recall[ok]*2 >= -precision[fraud]"
+    quoted = "max mean(recall['fraud'], precision) s.t. coverage['fraud'] - recall['ok']*2 >= -precision['fraud']"
+    assert csst.objective(text, class_names=names) == csst.objective(quoted, class_names=names)
+    assert str(csst.objective(text).bind(3, names)) == quoted
+    # A group wins over a class, and head and tail are groups.
+    assert str(csst.objective("max recall[ok]", class_names=names, groups={"ok": [0, 1]})) == "max recall[ok]"
+    assert str(csst.objective("max recall[head]", class_names=names)) == "max recall[head]"

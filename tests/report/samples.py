@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
 
 from csst.report.figures import svg
 
@@ -32,6 +33,20 @@ def draw_figures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(svg, "write_svg", WRITE_SVG)
         yield
+
+
+class Corner(NamedTuple):
+    """Where the axes of a panel begin."""
+
+    x: float
+    y: float
+
+
+def read_limits(paint: Callable[[Any], None], *about: Any) -> list[Corner]:
+    """Stands in for `draw`: paint, and return where the axes of every panel begin."""
+    figure = Figure()
+    paint(figure)
+    return [Corner(axes.get_xlim()[0], axes.get_ylim()[0]) for axes in figure.axes]
 
 
 def measured(counts: np.ndarray, bound: float | None) -> dict[str, Any]:
@@ -138,10 +153,18 @@ def write_run(
         "warnings": list(warnings),
     }
     if posthoc:
+        expected = measured(confusion(rng, classes, 0.93), bound)
         metrics["adjusted"] = {
+            "value": expected["objective_value"],
+            "bounds": [
+                {"constraint": row["constraint"], "slack": row["slack"], "error": 0.01, "status": "unsure"}
+                for row in expected["intervals"]["constraints"]
+            ],
+            "estimate": {"basis": "estimated from <i>7</i> labels"},
+            "unadjusted": {"validation": metrics["validation"], "test": metrics["test"]},
             "sentence": "Adjusted <b>on validation</b> by cross-fitting.",
             "frontier_sentence": "No rule meets <all> constraints.",
-            "validation": measured(confusion(rng, classes, 0.93), bound),
+            "validation": expected,
             "test": measured(confusion(rng, classes, 0.95), bound),
             "frontier": [
                 {"mean_recall": 0.6 + 0.02 * n, "min_recall": 0.6 - 0.003 * n * n, "min_coverage": 0.1 - 0.004 * n}

@@ -106,7 +106,7 @@ def page(tmp_path_factory):
 def test_the_page_is_drawn_fits_and_follows_the_colors(page, tmp_path, width, dark):
     found = told(page, LOOK, tmp_path, width, *([DARK] if dark else []))
     assert found["width"] == width
-    assert found["figures"] == found["drawn"] == 9
+    assert found["figures"] == found["drawn"] == 8
     assert found["clipped"] == 0
     assert found["overflow"] <= 0
     assert found["smallest"] > 9

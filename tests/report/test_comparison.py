@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from csst.report.figures import comparison
 from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
 from csst.report.figures.comparison import (
     FILLS,
@@ -18,9 +20,10 @@ from csst.report.figures.comparison import (
     draw_values,
     find_axes,
 )
-from csst.runs.outcomes import SeedResult
+from csst.runs.outcomes import SeedResult, sort_rows
 from csst.runs.rows import Setting
 from tests.helpers.comparisons import make_line
+from tests.report.samples import read_limits
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
@@ -34,7 +37,7 @@ def test_all_rows_are_drawn(count):
     table = [make_line(f"row {n}", [n / 40, n / 40 + 0.1]) for n in range(count)]
     styles = assign_styles(table)
     assert [word for word in words_of(draw_values(table, styles)) if word.startswith("row")] == [
-        line.name for line in table
+        line.name for line in reversed(table)
     ]
     keys = [key.label for key in draw_tradeoff(table, styles).legend]
     assert sorted(keys) == sorted(line.name for line in table)
@@ -55,6 +58,35 @@ def test_the_objective_is_an_axis_whatever_it_is():
     assert find_axes(bound)[1].label == "slack of the tightest constraint"
     assert find_axes(bound)[1].read(bound[0]) == [-0.2, 0.1]
     assert "constraints met to the right" in [key.label for key in draw_tradeoff(bound, assign_styles(bound)).legend]
+
+
+def test_values_are_drawn_from_high_to_low_and_missed_constraints_marked():
+    met, missed = [[0.1]], [[-0.2]]
+    trained = [make_line("low", [0.2], met), make_line("high", [0.9], missed), make_line("middle", [0.4], missed)]
+    ruled = [make_line("low", [0.6], met, "rule"), make_line("middle", [0.5], met, "rule")]
+    table = sort_rows([*trained, *ruled])
+    assert table[0].name == "low + rule"  # the table has those that meet the constraints first
+    drawing = draw_values(table, assign_styles(table))
+    names = [word for word in words_of(drawing) if word.rstrip("†") in ("low", "middle", "high")]
+    assert names == ["high†", "low", "middle"]
+    assert drawing.caption.startswith("Objective value, highest first")
+    assert "misses the constraints" in [key.label for key in drawing.legend]
+
+
+def test_no_axis_of_recalls_begins_below_zero(monkeypatch):
+    table = [make_line("a", [0.0, 0.0]), make_line("b", [0.0, 0.4])]
+    styles = assign_styles(table)
+    settings = [Setting("KL threshold", value) for value in (0.01, 0.1)]
+    varied = [make_line("a", [n / 10, 0.0], setting=setting) for n, setting in enumerate(settings)]
+    # What can be negative may be: a slack, and the value of a sentence that takes a difference.
+    bound = [make_line("a", [-0.5], [[-0.4]]), make_line("b", [0.6], [[0.4]])]
+    monkeypatch.setattr(comparison, "draw", read_limits)
+    assert draw_values(table, styles)[0].x == 0
+    assert draw_tradeoff(table, styles)[0].y == 0
+    assert [panel.y for panel in draw_settings(varied)][1] == 0
+    assert draw_values(bound, styles)[0].x < -0.5
+    assert draw_tradeoff(bound, styles)[0].x < -0.4
+    assert draw_tradeoff(bound, styles)[0].y < -0.5
 
 
 def test_rules_have_marks_of_their_own():
@@ -109,7 +141,7 @@ def test_the_class_distribution_has_labeled_and_unlabeled_examples(classes):
 def test_the_recall_of_many_classes_is_shades():
     result = SeedResult(0, {}, [], [n / 40 for n in range(40)], 1.0)
     line = make_line("a", [0.1])
-    table = [type(line)(line.row, "", [result])]
+    table = [replace(line, results=[result])]
     drawing = draw_recall_table(table, [f"c{n}" for n in range(40)], list(range(1, 41)))
     assert drawing.alt == "Recall of 40 classes in 1 rows; lowest 0.00: class c0 in a"
     assert "<image" in drawing.svg

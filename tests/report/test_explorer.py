@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import time
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ import pytest
 
 import csst
 from csst.report import report_page
-from csst.report.explorer import build_explorer, find_commands, keep_some
+from csst.report.explorer import add_own, build_explorer, find_commands, has_gain, keep_some
 from csst.report.render import render
 from csst.report.run_view import read_run
 from csst.rules.candidates import fit_pooled, sharpness
@@ -40,6 +41,8 @@ READ = """(() => {
     last: Number(section.querySelector("input[type=range]").max),
     numbers: Object.fromEntries(Array.from(section.querySelectorAll("dd"), dd => [dd.dataset.name, Number(text(dd))])),
     sentence: text(section.querySelector(".sentence-of-point")),
+    whose: text(section.querySelector(".whose")),
+    hidden: section.querySelector(".all-classes").offsetHeight === 0,
     commands: Array.from(section.querySelectorAll(".commands pre"), text),
     classes: rows.map(row => Array.from(row.cells, text)),
     confusion: Array.from(section.querySelectorAll(".confusion tbody tr"), row => Array.from(row.cells, text)),
@@ -117,28 +120,56 @@ class TestInABrowser:
 
     def test_keys_move_along_every_way_and_the_numbers_are_those_of_the_frontier(self, browser, evidence):
         browser.evaluate("document.querySelector('.explorer input[name=way]').focus()")
+        stored = json.loads(browser.evaluate("document.querySelector('.explorer').dataset.explorer"))
         ways, seen = [], []
-        for _ in range(3):
+        for _ in stored["ways"]:
             shown = browser.evaluate(READ)
             ways.append(shown["way"])
-            assert shown["at"] == 0
-            if shown["last"]:  # a slider of a single point is disabled
-                browser.press("Tab")
-                assert browser.evaluate("document.activeElement.type") == "range"
+            assert (shown["sentence"], shown["whose"]) == ("max min(recall)", "(this run's own)")
+            assert shown["last"] > 0
+            browser.press("Tab")
+            assert browser.evaluate("document.activeElement.type") == "range"
+            browser.press("Home")
             for at in range(shown["last"] + 1):
                 shown = browser.evaluate(READ)
                 assert (shown["at"], shown["here"], shown["dots"]) == (at, at, shown["last"] + 1)
+                assert bool(shown["whose"]) == (shown["sentence"] == "max min(recall)")
                 check(shown, evidence)
                 seen.append(tuple(shown["numbers"].values()))
                 browser.press("ArrowRight")
             browser.evaluate("document.querySelector('.explorer input[name=way]:checked').focus()")
             browser.press("ArrowDown")
-        assert ways == ["lowest recall", "coverage", "precision"]
+        assert ways == list(stored["ways"])
         assert len(set(seen)) > 6
+
+    def test_a_class_trades_its_recall_for_its_precision(self, browser, folder):
+        trades = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["adjusted"]["trades"]
+        browser.evaluate("document.querySelector('.explorer input[value=class]').click()")
+        browser.evaluate("document.querySelector('.explorer select').focus()")
+        browser.press("End")
+        shown = browser.evaluate(READ)
+        assert (shown["sentence"], shown["hidden"]) == ("max min(recall)", True)
+        own = {name: trades["best"][name][2] for name in ("recall", "precision", "coverage")}
+        assert shown["numbers"] == pytest.approx(own, abs=6e-4)
+        browser.evaluate("document.querySelector('.explorer input[type=range]').focus()")
+        browser.press("Home")
+        points = [point for point in trades["classes"]["2"] if point["recall"] >= own["recall"]]
+        for point in points:
+            shown = browser.evaluate(READ)
+            name = "'<b>last</b>, really'"
+            assert shown["sentence"] == f"max recall[{name}] s.t. precision[{name}] >= {point['asked']:g}"
+            assert shown["numbers"] == pytest.approx({name: point[name] for name in own}, abs=6e-4)
+            assert f"--objective {shlex.quote(shown['sentence'])}" in shown["commands"][0]
+            csst.objective(shown["sentence"]).bind(3, NAMES)
+            browser.press("ArrowRight")
+        assert len(points) > 2
+        browser.evaluate("document.querySelector('.explorer input[value=\"lowest recall\"]').click()")
+        assert browser.evaluate(READ)["hidden"] is False
 
     def test_each_way_gives_up_mean_recall_for_its_number(self, browser):
         browser.evaluate("document.querySelector('.explorer input[value=\"lowest recall\"]').click()")
         browser.evaluate("document.querySelector('.explorer input[type=range]').focus()")
+        browser.press("Home")
         first = browser.evaluate(READ)["numbers"]
         browser.press("End")
         last = browser.evaluate(READ)["numbers"]
@@ -248,6 +279,38 @@ def test_some_points_of_a_way_with_both_ends():
     assert keep_some(points, 11) == points
     assert [point["n"] for point in keep_some(points, 4)] == [0, 3, 7, 10]
     assert [point["n"] for point in keep_some(points, 2)] == [0, 10]
+
+
+def test_a_way_of_one_point_is_not_shown(folder):
+    run = read_run(folder)
+    ways, classes = run.trades["ways"], run.trades["classes"]
+    single = {**run.trades, "ways": {**ways, "coverage": ways["coverage"][:1]}, "classes": {"1": classes["1"][:1]}}
+    explorer = build_explorer(replace(run, trades=single))
+    assert explorer is not None
+    assert "coverage" not in explorer.ways
+    assert (explorer.classes, json.loads(explorer.content)["classes"]) == ([], {})
+    no_way = {**run.trades, "ways": {name: points[:1] for name, points in ways.items()}}
+    only_classes = build_explorer(replace(run, trades=no_way))
+    assert only_classes is not None
+    assert (only_classes.ways, [k for k, _ in only_classes.classes]) == ([], [int(k) for k in classes])
+    assert build_explorer(replace(run, trades={**no_way, "classes": {}})) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.6, 0.607], True), ([0.6, 0.602], False), ([0.5], False), ([0.0, 0.0], False), ([], False)],
+)
+def test_a_number_that_hardly_grows_has_no_slider(values, expected):
+    assert has_gain([{"min_recall": value} for value in values], "min_recall") is expected
+
+
+def test_the_own_point_stands_where_its_mean_recall_is():
+    points = [{"sentence": name, "numbers": [number]} for name, number in (("a", 0.9), ("b", 0.7))]
+    own = {"sentence": "mine", "numbers": [0.8]}
+    added = add_own(points, own)
+    assert ([point["sentence"] for point in added["points"]], added["start"]) == (["a", "mine", "b"], 1)
+    assert add_own(points, {**own, "sentence": "b"}) == {"points": points, "start": 1}
+    assert add_own(points, None) == {"points": points, "start": 0}
 
 
 def test_pages_without_a_frontier_have_no_explorer(tmp_path, folder):

@@ -45,7 +45,10 @@ def task(seed):
         (["--method=csst"], "no --method: use --methods"),
         (["--rule", "none"], "no --rule: use --rules"),
         (["--learner", "auto"], "no --learner: use --methods"),
-        (["--rules", "fitted"], "knows the rules fit, closed-form, calibrated, pooled, or none; found 'fitted'"),
+        (
+            ["--rules", "fitted"],
+            "knows the rules fit, argmax, closed-form, calibrated, pooled, or none; found 'fitted'",
+        ),
         (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
         (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),
     ],
@@ -246,8 +249,8 @@ def test_the_deployment_prior_can_be_changed_later(short, tmp_path):
 def test_the_last_model_without_a_rule_is_stored(short, tmp_path):
     found = execute(replace(short, rule="fit"), tmp_path)["adjusted"]
     assert set(found["unadjusted"]) == {"validation", "test"}
-    assert found["chosen"] in ("closed form", "calibrated", "pooled")
-    assert set(found["candidates"]) == {"closed form", "calibrated", "pooled"}
+    assert found["chosen"] in ("argmax", "closed form", "calibrated", "pooled")
+    assert set(found["candidates"]) == {"argmax", "closed form", "calibrated", "pooled"}
     assert math.isfinite(found["unadjusted"]["test"]["mean_recall"])
 
 

@@ -187,11 +187,15 @@ def test_a_run_of_a_version_that_lacked_a_setting_is_resumed(whole, tmp_path):
     stop_at(20, QUICK, tmp_path / "cut")
     settings = yaml.safe_load((tmp_path / "cut" / "recipe.yaml").read_text())
     del settings["folds"]
+    del settings["dual"]["update"]
+    settings["selection"]["keep"] = "best"  # what this run's length makes of "auto", as it was written once
     (tmp_path / "cut" / "recipe.yaml").write_text(yaml.safe_dump(settings))
     execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
     assert same(compared(whole), compared(tmp_path / "cut"))
     with pytest.raises(InputError, match="folds: 0 → 3"):
         execute(replace(QUICK, folds=3), tmp_path / "cut", resume=True)
+    with pytest.raises(InputError, match=r"dual\.update: gradient → fixed"):
+        execute(replace(QUICK, dual=replace(QUICK.dual, update="fixed")), tmp_path / "cut", resume=True)
 
 
 def test_loading_a_checkpoint_runs_no_code(tmp_path):

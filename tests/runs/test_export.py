@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
 from csst import CSSTClassifier
 from csst.cli import main
@@ -24,20 +26,9 @@ from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.exports import onnx, run_onnx
 from tests.helpers.tiny_models import reviews, save_text_model
 from tests.learners.samples import bent, table_of
-
-onnx = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
-    reason="needs csst-learn[export]",
-)
-
-
-def run_onnx(path, x):
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return dict(zip(("probabilities", "label"), session.run(["probabilities", "label"], {"x": x}), strict=True))
 
 
 def fitted(rule="fit"):
@@ -135,6 +126,31 @@ def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
     out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
     np.testing.assert_allclose(out["probabilities"], made.rule.posterior(probs), atol=1e-4)
     assert out["label"].tolist() == made.rule.predict(probs).tolist()
+
+
+@onnx
+def test_the_columns_of_a_table_are_named(tmp_path, capsys, monkeypatch):
+    """In the card and in the file, of a run as of an estimator; and nothing of torch's own is shown."""
+    import onnx as package
+
+    pd = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
+    rng, y = np.random.default_rng(0), np.arange(120) % 2
+    frame = pd.DataFrame({"größe": rng.normal(size=120) + 3 * y, "weight": rng.normal(size=120)})
+    frame.assign(label=y).to_csv("table.csv", index=False)
+    assert main(["train", "array", "--data.path", "table.csv", "--learner", "linear", "--out", "run"]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        assert main(["export", "run", "-o", "run.onnx"]) == 0
+        assert main(["export", "run", "--to", "safetensors", "-o", "run.safetensors"]) == 0
+        quick().fit(frame, y).export("made.onnx")
+    for name in ("run", "made"):
+        assert 'columns in this order: ["größe", "weight"]' in (tmp_path / f"{name}.card.md").read_text("utf-8")
+        known = {entry.key: entry.value for entry in package.load(f"{name}.onnx").metadata_props}
+        assert json.loads(known["columns"]) == ["größe", "weight"]
+    with safe_open("run.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["columns"]) == ["größe", "weight"]
 
 
 def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):

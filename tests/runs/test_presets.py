@@ -77,6 +77,21 @@ def test_every_preset_writes_its_table_and_its_pictures(name, shared):
         assert len(shown) == 2
 
 
+def test_a_recipe_whose_data_is_not_cut_by_counts_is_refused():
+    for name in ("protocol-1500-3000", "ablation-labeled"):
+        with pytest.raises(InputError, match=f"the preset {name} needs data cut by counts; recipe array has no data"):
+            PRESETS[name].make(recipe("array"))
+
+
+def test_the_values_of_an_ablation_are_those_of_the_figures():
+    """Fig. 5b and Fig. 5a."""
+    rows = PRESETS["ablation-tau"].make(recipe("toy"))
+    assert [row.setting.value for row in rows[:6]] == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
+    assert [row.changes["selftraining"]["tau"] for row in rows[:6]] == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
+    labeled = PRESETS["ablation-labeled"].make(recipe("digits"))
+    assert sorted({row.setting.value for row in labeled}) == [0.25, 0.5, 1.0, 2.0]
+
+
 def test_presets_mirror_the_paper():
     base = recipe("digits")
     found = {name: read_preset(name, base) for name in PRESETS}

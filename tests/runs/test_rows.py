@@ -86,10 +86,11 @@ def test_what_people_use_and_our_learners_are_methods_of_the_command(tmp_path, c
 
 def test_a_comparison_shows_the_rules_that_a_run_chose_among(short, tmp_path):
     outcomes = compare(short, [Row("erm", "erm", "min-recall")], [0, 1], tmp_path, 1)
-    table = tabulate(outcomes, ["fit", "closed-form", "calibrated", "pooled"])
+    table = tabulate(outcomes, ["fit", "argmax", "closed-form", "calibrated", "pooled"])
     assert [line.name for line in table] == [
         "erm",
         "erm + rule",
+        "erm + argmax",
         "erm + closed form",
         "erm + calibrated",
         "erm + pooled",
@@ -103,7 +104,7 @@ def test_a_comparison_shows_the_rules_that_a_run_chose_among(short, tmp_path):
         counts = rule.counts(torch.softmax(scores.double(), 1), labels)
         assert chosen.results[n].recall == pytest.approx((counts.diag() / counts.sum(1)).tolist())
     assert len({line.mean("mean_recall") for line in table[2:]}) > 1  # the candidates differ
-    with pytest.raises(InputError, match="knows the rules fit, closed-form"):
+    with pytest.raises(InputError, match="knows the rules fit, argmax, closed-form"):
         tabulate(outcomes, ["closed form"])
 
 

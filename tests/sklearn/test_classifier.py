@@ -38,6 +38,7 @@ def test_learns_and_predicts():
     probs = fitted.predict_proba(X)
     assert probs.shape == (240, 3)
     np.testing.assert_allclose(probs.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(np.exp(fitted.predict_log_proba(X)), probs, atol=1e-12)
     assert (fitted.decision_function(X).argmax(1) == probs.argmax(1)).all()
     assert len(fitted.multipliers_) == 3
     assert fitted.gain_.shape == (3, 3)
@@ -148,8 +149,8 @@ def test_warm_start_goes_on():
 
 def test_warm_start_goes_on_from_the_last_average_and_not_from_the_selected_one():
     X, y = blobs(120)
-    X = X + np.random.default_rng(1).normal(size=X.shape) * 3
-    fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best").fit(X, hidden(y))
+    X = X + np.random.default_rng(2).normal(size=X.shape) * 3
+    fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best", random_state=1).fit(X, hidden(y))
     (state,) = states_of(fitted)
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     assert any(not torch.equal(state["ema"][name], kept) for name, kept in state["best"]["state"].items())

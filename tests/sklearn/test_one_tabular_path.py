@@ -11,13 +11,15 @@ from csst import CSSTClassifier
 from csst.cli import main
 
 
-@pytest.mark.parametrize("rule", ["none", "fit"])
-def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule):
+@pytest.mark.parametrize(("rule", "noise"), [("none", 0), ("fit", 0), ("none", 200)])
+def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule, noise):
+    """Also where columns share a scale, as embeddings with many small components do."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [60, 40, 20])
     x = (np.eye(3)[y] * 2 + rng.normal(size=(120, 3))).astype(np.float32)
     labels = np.where(rng.random(120) < 0.5, y, -1)
+    x = np.hstack([x, 0.1 * rng.normal(size=(120, noise))]).astype(np.float32)
     np.savez("mine.npz", x=x, y=labels)
     np.savez("new.npz", x=x)
     words = ["--data.path", "mine.npz", "--learner", "network", "--training.steps", "40", "--out", "run"]

@@ -19,7 +19,7 @@ from tests.helpers.estimators import blobs, hidden
 
 def test_the_constructor_is_short():
     names = list(inspect.signature(CSSTClassifier).parameters)
-    wanted = ["objective", "learner", "method", "validation", "encoder", "deployment_prior", "settings"]
+    wanted = ["objective", "learner", "method", "validation", "encoder", "confidence", "deployment_prior", "settings"]
     assert names == [*wanted, "n_jobs", "random_state", "verbose"]
 
 

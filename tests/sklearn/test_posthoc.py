@@ -93,6 +93,7 @@ def test_decision_function_and_probabilities(cancer):
     model = PostHocClassifier(GaussianNB(), random_state=0).fit(x, y)
     probs = model.estimator_.predict_proba(unseen)
     assert np.array_equal(model.predict_proba(unseen), model.rule_.posterior(probs).numpy())
+    assert np.allclose(np.exp(model.predict_log_proba(unseen)), model.predict_proba(unseen))
     scores = model.decision_function(unseen)
     assert np.array_equal(model.classes_[(scores > 0).astype(int)], model.predict(unseen))
     ours = model.rule_.scores(probs).numpy()
@@ -176,7 +177,7 @@ def test_fewer_folds_than_asked_for_are_told(cancer):
         PostHocClassifier(GaussianNB(), random_state=0).fit(x[few], y[few])
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("error", message=".*lowered from")
         PostHocClassifier(GaussianNB(), cv=3, random_state=0).fit(x[few], y[few])
 
 
@@ -209,3 +210,16 @@ def test_bad_input_gets_a_sentence(cancer):
         model.score(unseen[truth == "benign"], truth[truth == "benign"])
     with pytest.raises(InputError, match="sample_weight is not supported"):
         model.score(unseen, truth, np.ones(len(truth)))
+
+
+def test_out_of_fold_probabilities_certify_nothing() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 2)) + 3 * np.repeat([[0, 0], [1, 1]], 100, axis=0)
+    labels = np.repeat([0, 1], 100)
+    sentence = "max accuracy s.t. recall >= 0.7 with confidence 0.9"
+    with pytest.raises(InputError, match="judge other models than the one that is used and certify nothing"):
+        PostHocClassifier(LogisticRegression(), sentence).fit(rows, labels)
+    model = LogisticRegression().fit(rows[::2], labels[::2])
+    promised = PostHocClassifier(model, sentence, cv="prefit", train_prior="uniform").fit(rows[1::2], labels[1::2])
+    assert promised.summary_.certificate is not None
+    assert promised.summary_.certificate.is_certified

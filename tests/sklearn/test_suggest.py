@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
-from csst import CSSTClassifier, InputError
+from csst import CSSTClassifier, Gain, InputError
+from csst.runs.results import Outputs
+from tests.helpers.estimators import quick
 from tests.learners.samples import gaussians
 
 
@@ -27,3 +32,31 @@ def test_rows_of_a_rare_hard_class_are_suggested():
             clf.suggest(X[pool], wrong)
     with pytest.raises(ValueError, match="not fitted"):
         CSSTClassifier().suggest(X, 3)
+
+
+class Tilted(torch.nn.Module):
+    """The logits of a network that was trained under a gain with another diagonal."""
+
+    def __init__(self, network, tilt):
+        super().__init__()
+        self.network, self.tilt = network, tilt
+
+    def forward(self, x):
+        return self.network(x) + self.tilt
+
+
+def test_the_gain_of_a_network_without_a_rule_is_undone():
+    """A softmax optimal under a gain with diagonal D g, D undone, suggests the rows that the same under D does."""
+    X, y = gaussians(200, np.array([0.5, 0.3, 0.2]), apart=1.5)
+    labels = np.where(np.arange(200) % 3 == 0, y, -1)
+    clf = quick().fit(X, labels)
+    plain = clf.suggest(X, 30)
+    details = clf.fit_.full_details
+    assert details.outputs.gain.is_diagonal
+    tilt = torch.tensor([1.0, 200.0, 0.05])
+    parts = {name: (logits + tilt.log(), truth) for name, (logits, truth) in details.outputs.parts.items()}
+    outputs = Outputs(parts, details.outputs.unlabeled + tilt.log(), Gain(details.outputs.gain.entries * tilt))
+    model = Tilted(clf.fit_.model, tilt.log())
+    clf.fit_ = replace(clf.fit_, model=model, details=replace(details, outputs=outputs))
+    assert (clf.predict_proba(X).argmax(1) == 1).mean() > 0.6, "the tilt must matter for this test"
+    np.testing.assert_array_equal(clf.suggest(X, 30), plain)

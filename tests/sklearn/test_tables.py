@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -180,3 +181,15 @@ def test_table_input_by_hand():
     out = layer(torch.tensor([[3.0, 2.0, 5.0], [1.0, -1.0, 6.0]]))
     assert layer.width == 5
     assert out.tolist() == [[1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0]]
+
+
+def test_a_column_with_a_category_per_row_is_warned_about():
+    pd = pytest.importorskip("pandas")
+    names = [f"n{i}" for i in range(100)]
+    for values in (names, [*names[:90], *["n0"] * 10]):
+        with pytest.warns(UserWarning, match=r"column 'who' has \d+ categories in 100 rows, so that nearly every row"):
+            learn_columns(pd.DataFrame({"size": range(100), "who": values}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learn_columns(pd.DataFrame({"who": [*names[:80], *["n0"] * 20]}))
+        learn_columns(pd.DataFrame({"who": names[:10]}))  # too few rows to tell

@@ -18,6 +18,7 @@ VERBS = {
     "compare": "methods side by side on the same splits: csst compare digits --methods fixmatch,csst --seeds 3",
     "report": "a page to look at, from finished or unfinished runs: csst report RUN ...",
     "evaluate": "measure a finished run again: csst evaluate RUN",
+    "certify": "whether fresh labels prove a run's bounds: csst certify RUN labeled.csv \"precision['fraud'] >= 0.9\"",
     "predict": "label new examples: csst predict RUN INPUT -o out.csv",
     "export": "a model for use elsewhere, with its card: csst export RUN --to onnx -o model.onnx",
     "frontier": "what a run's model could trade off by its decision rule: csst frontier RUN",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, NoReturn
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import yaml
 from jsonargparse import ActionYesNo, ArgumentParser, Namespace
 
-from csst.errors import InputError
+from csst.errors import InputError, nearest
 from csst.recipes import RECIPES, Recipe, recipe, with_overrides
 from csst.selftraining import METHODS
 
@@ -23,6 +24,8 @@ HELP = {
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
+    "confidence": "how sure one must be that all bounds of the objective hold, e.g. 0.95; default as it says",
+    "certifying": "with a confidence, the share of the labels that certify and that nothing is fitted to",
     "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
     "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
@@ -33,7 +36,32 @@ class Parser(ArgumentParser):
     """A parser whose errors are one sentence, like every other error of csst."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        raise InputError(" ".join(f"{ex or message}".split()))
+        sentence = " ".join(f"{ex or message}".split())
+        unknown = _find_unknown(sentence)
+        if unknown:
+            settings = [word.removeprefix("--") for action in self._actions for word in action.option_strings]
+            sentence = f"unknown setting {unknown!r}{_suggest(unknown, settings) or '; --help lists all'}"
+        raise InputError(sentence)
+
+
+def _find_unknown(sentence: str) -> str:
+    """The setting that a sentence of the parser calls unknown; empty where it says something else."""
+    for pattern, form in (
+        (r"Group '([\w.]+)' does not accept option '([\w.]+)'", r"\1.\2"),
+        (r"Option '([\w.]+)' is not accepted", r"\1"),
+        (r"unrecognized arguments: --([\w.-]+)", r"\1"),
+    ):
+        match = re.search(pattern, sentence, re.IGNORECASE)
+        if match:
+            return match.expand(form)
+    return ""
+
+
+def _suggest(unknown: str, settings: Sequence[str]) -> str:
+    """A hint that names the closest setting, or one of another group with the same name."""
+    close = nearest(unknown, settings)
+    same = [name for name in settings if name.rpartition(".")[2] == unknown.rpartition(".")[2]]
+    return close or (f"; did you mean {same[0]!r}?" if same else "")
 
 
 def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] = ()) -> tuple[Recipe, Namespace]:
@@ -65,6 +93,8 @@ def add_recipe(parser: Parser, base: Recipe, hidden: Sequence[str] = ()) -> None
             parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=helps[f.name])
         elif isinstance(value, dict):
             parser.add_argument(f"--{f.name}", type=dict[str, Any], default=value, help=helps[f.name])
+        elif value is None:
+            parser.add_argument(f"--{f.name}", type=float | None, default=None, help=helps[f.name])
         else:
             parser.add_argument(f"--{f.name}", type=type(value), default=value, help=helps[f.name])
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from csst.cli.tables import metrics_table, show
+from csst.data.task import RowTask, Task
 from csst.errors import InputError
 from csst.fitted import FittedModel, read_recipe
+from csst.learners.dealing import deal_task
 from csst.recipes import Recipe
 from csst.runs.learners import load_rows
 
@@ -41,7 +43,13 @@ def main(argv: Sequence[str]) -> int:
 
 def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
     """The examples that can be measured again: not those of validation, where they were predicted out of fold."""
-    task = recipe.data.load(recipe.seed) if recipe.uses_network else load_rows(recipe)
+    task: Task | RowTask
+    if recipe.uses_network:
+        task = recipe.data.load(recipe.seed)
+        objective = recipe.bind_objective(task.class_names)
+        task = deal_task(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying)
+    else:
+        task = load_rows(recipe)
     if task.split_hash != split_hash:
         raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
     parts = {"validation": None if recipe.judges_out_of_fold else task.validation, "test": task.test}

@@ -11,8 +11,26 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
 from csst.maths.language import ALIASES, Sentence, objective
-from csst.maths.language.tree import render
+from csst.maths.language.meaning import VECTOR, is_constant, shape
+from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, render, walk
 from csst.maths.multipliers import Multipliers
+
+MEANINGS = {
+    "recall": "the fraction of a class's examples that are predicted as it",
+    "precision": "the fraction of the predictions of a class that are right",
+    "f1": "the harmonic mean of a class's recall and precision",
+    "jaccard": "a class's hits divided by its hits and both kinds of mistakes",
+    "coverage": "the fraction of all examples that are predicted as a class",
+    "accuracy": "the fraction of all predictions that are right",
+}
+NEXT_LINE = "\n" + " " * 12
+MEAN_NAMES = {
+    "mean": "average",
+    "min": "lowest",
+    "gmean": "geometric mean",
+    "hmean": "harmonic mean",
+    "qmean": "quadratic mean",
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -20,9 +38,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
     parser.add_argument("--prior", help="class fractions of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
+    parser.add_argument("--confidence", type=float, help="how sure one must be that all bounds hold, e.g. 0.95")
     args = parser.parse_args(argv)
     names = args.class_names.split(",") if args.class_names else None
-    read = objective(args.sentence, class_names=names)
+    read = objective(args.sentence, class_names=names, confidence=args.confidence)
     print(f"objective   {read}")
     if isinstance(read, Sentence):
         print("\n".join(explain(read)))
@@ -50,8 +69,10 @@ def main(argv: Sequence[str]) -> int:
 def explain(read: Sentence) -> list[str]:
     """The objective, the constraints and where the multipliers live, one line each."""
     worst = read.parts[1]
-    lines = [f"maximizes   {render(read.expression)}"]
+    lines = [f"in words    {NEXT_LINE.join(say(read))}", f"maximizes   {render(read.expression)}"]
     lines += [f"subject to  {render(constraint)}" for constraint in read.constraints]
+    if read.confidence is not None:
+        lines.append(f"promised    all bounds with confidence {read.confidence!r}, on labels that nothing is fitted to")
     where = [f"the simplex over the entries of {render(w.call)}: a worst case" for w in worst]
     where += ["λ ≥ 0, the price of each constraint"] if read.constraints else []
     lines.append(
@@ -60,6 +81,42 @@ def explain(read: Sentence) -> list[str]:
     data = "training" if read.metric_prior == "train" else "evaluation"
     lines.append(f"derived at  the {data} data's class fractions")
     return lines
+
+
+def say(read: Sentence) -> list[str]:
+    """Return the objective in words, then what each of its metrics is, one line each."""
+    nodes = [node for tree in (read.expression, *read.constraints) for node in walk(tree)]
+    names = [node.name for node in nodes if isinstance(node, Metric)]
+    names += [node.metric for node in nodes if isinstance(node, Each)]
+    asked = f"make {_say(read.expression)} as high as possible"
+    if read.constraints:
+        asked += ", with " + " and ".join(map(_say_constraint, read.constraints))
+    return [asked, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
+
+
+def _say_constraint(constraint: Constraint) -> str:
+    sides = [constraint.left, constraint.right]
+    bounds = {">=": "at least", "<=": "at most"}
+    if is_constant(constraint.left):
+        sides.reverse()
+        bounds = {"<=": "at least", ">=": "at most"}
+    is_vector = any(shape(side, "") == VECTOR for side in sides)
+    scope = " for every class" if is_vector else ""
+    return f"{_say(sides[0])} {bounds[constraint.sign]} {_say(sides[1])}{scope}"
+
+
+def _say(node: Node) -> str:
+    if isinstance(node, Call):
+        is_metric = len(node.args) == 1 and isinstance(node.args[0], (Metric, Each))
+        joint = " " if is_metric and node.function in ("mean", "min") else " of "
+        return f"the {MEAN_NAMES[node.function]}{joint}{' and '.join(map(_say, node.args))}"
+    if isinstance(node, Each):
+        return f"{node.metric} in {node.group}"
+    if isinstance(node, Metric) and isinstance(node.index, Group):
+        return f"the average {node.name} in {node.index.name}"
+    if isinstance(node, Metric) and node.index is not None:
+        return f"{node.name} of class {node.index}"
+    return render(node)
 
 
 def _prior(text: str) -> torch.Tensor:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from csst.data.images.files import ImageFolder
-from csst.data.images.listing import unlabeled_files
+from csst.data.images.listing import SUFFIXES, unlabeled_files
 from csst.data.images.reading import ImageFiles
-from csst.data.tabular.arrays import KEYS, read_npz
+from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.number_tables import is_table, read_number_table
 from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
@@ -22,14 +22,22 @@ from csst.fitted import FittedModel, read_recipe
 from csst.recipes import Recipe
 from csst.report.tables import plain
 
+#: what a run of each kind of inputs takes
+WANTED = {
+    "text": "a .csv, .tsv, .jsonl or .parquet file",
+    "image": "image files, a folder of them, or one .npz or .npy file",
+    "array": "an .npz or .npy file or, where the columns have names, a table",
+}
+
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst predict", description="Label new examples with a finished run's model.")
     parser.add_argument("run", help="the run's folder")
     parser.add_argument(
         "input",
+        nargs="+",
         help="an .npz file with x or an .npy file, one row per example; for texts, and for a run that learned from a "
-        "table, a .csv, .tsv, .jsonl or .parquet file; for images also a folder",
+        "table, a .csv, .tsv, .jsonl or .parquet file; for images also a folder of them, or one or more image files",
     )
     parser.add_argument("-o", "--output", required=True, help="the CSV file to write")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
@@ -58,18 +66,20 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) -> tuple[Examples, list[str]]:
-    """New examples from a file or folder, and a name for each: its row, or an image's file name."""
+def read_examples(model: FittedModel, recipe: Recipe, paths: Sequence[str], column: str) -> tuple[Examples, list[str]]:
+    """New examples from a file or folder, or from image files, and a name for each: its row, or the image's name."""
     data, kind = recipe.data, model.inputs.kind
+    pictures = [path for path in paths if path.lower().endswith(SUFFIXES)]
+    if kind == "image" and all(path in pictures or Path(path).is_dir() for path in paths):
+        return read_images(model, recipe, paths)
+    if kind != "image" and pictures:
+        raise InputError(f"this run did not learn from images, and {pictures[0]} is one: pass {WANTED[kind]}")
+    if len(paths) > 1:
+        raise InputError(f"only images may be several files; found {len(paths)}: pass {WANTED[kind]}")
+    path = paths[0]
     if kind == "text":
         texts = texts_of(read_table(path), column or getattr(data, "text", "text"), path)
         return Texts(texts), [str(row) for row in range(len(texts))]
-    if kind == "image" and Path(path).is_dir():
-        files = unlabeled_files(path)
-        if recipe.frozen and not isinstance(data, ImageFolder):
-            raise InputError("this run learned from arrays: pass the images as an .npz file, not a folder")
-        size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
-        return ImageFiles(files.paths, size, data.workers if isinstance(data, ImageFolder) else 0), files.names
     columns = model.metrics.get("facts", {}).get("columns")
     if is_table(path) and columns is None:
         raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
@@ -81,6 +91,27 @@ def read_examples(model: FittedModel, recipe: Recipe, path: str, column: str) ->
     return inputs, [str(row) for row in range(len(inputs))]
 
 
+def read_images(model: FittedModel, recipe: Recipe, places: Sequence[str]) -> tuple[ImageFiles, list[str]]:
+    """The images of some files and folders; names are relative to the folder where there is only one place."""
+    data = recipe.data
+    if recipe.frozen and not isinstance(data, ImageFolder):
+        raise InputError("this run learned from arrays: pass the images as an .npz file, not as files or a folder")
+    paths: list[str] = []
+    names: list[str] = []
+    for place in places:
+        if Path(place).is_dir():
+            files = unlabeled_files(place)
+            paths += files.paths
+            names += files.names if len(places) == 1 else [(Path(place) / name).as_posix() for name in files.names]
+        elif not Path(place).is_file():
+            raise InputError(f"there is no image {place!r}")
+        else:
+            paths.append(place)
+            names.append(place)
+    size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
+    return ImageFiles(paths, size, data.workers if isinstance(data, ImageFolder) else 0), names
+
+
 def read_array(path: str) -> np.ndarray:
     """The inputs of an .npy file, or x of an .npz file."""
     if not path.endswith(".npy"):
@@ -90,4 +121,4 @@ def read_array(path: str) -> np.ndarray:
     try:
         return np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(f"{path} cannot be read as a plain array: {error}") from None
+        raise InputError(f"{path} cannot be read as a plain array: {explain_unreadable(error)}") from None

@@ -16,6 +16,7 @@ from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
 from csst.runs.execute import assemble
 from csst.runs.folder import Run
+from csst.runs.rows import refuse_numbers_only
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import Effort, diagnose
@@ -45,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     run = Run.open(args.run)
     metrics, recipe, journal = run.metrics(), read_recipe(args.run), run.journal()
+    refuse_numbers_only(args.run, metrics)
     if not recipe.uses_network:
         raise InputError(
             f"the run {args.run} was trained with {recipe.learner} learners, and this needs a network: train with "

@@ -17,6 +17,7 @@ from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
+from csst.rules.certified import certificate_from_dict
 from csst.runs.execute import execute
 from csst.training.interruption import is_main_process
 from csst.training.records import Record
@@ -72,6 +73,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:
         print(f"{metrics['adjusted']['sentence']}\nresults: {out}/metrics.json, {page}")
+    stored = metrics.get("adjusted", {}).get("certificate")
+    if stored is not None:
+        print("\n".join(certificate_from_dict(stored).lines()))
     if args.log:
         print(f"curves: tensorboard --logdir {shlex.quote(str(logs))}")
     return 0

@@ -225,6 +225,8 @@ def embedded(task: Task, embedder: Embedder) -> Task:
         unlabeled=unlabeled,
         validation=validation,
         test=test,
+        certifying=None if task.certifying is None else part(task.certifying, "certifying examples"),
+        kept_apart=None if task.kept_apart is None else embedder(task.kept_apart, "unlabeled examples kept apart"),
         weak=weak,
         strong=Prepared(torch.stack(draws or [unlabeled]), spread, settings.noise),
         facts={**task.facts, "encoder": embedder.fingerprint, "embedding_width": width},

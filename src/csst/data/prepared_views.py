@@ -126,6 +126,8 @@ def project(task: Task, components: int) -> Task:
         labeled=labeled,
         unlabeled=unlabeled,
         validation=part(task.validation),
+        certifying=None if task.certifying is None else part(task.certifying),
+        kept_apart=None if task.kept_apart is None else apply(task.kept_apart),  # type: ignore[arg-type]
         test=None if task.test is None else part(task.test),
         weak=WeakViews(plain, apply(weak.views)) if isinstance(weak, WeakViews) else weak,
         strong=Prepared(apply(strong.vectors), unlabeled.std(0, correction=0), strong.noise),

@@ -75,6 +75,9 @@ class Task:
         moments: mean and deviation of every feature, by which a network standardizes; None takes those of the labeled
             and unlabeled examples.
         projection: what embeddings were projected by: their mean (D,) and the directions (D, components) kept.
+        certifying: examples that certify bounds and that nothing else is fitted to; None without a confidence.
+        kept_apart: unlabeled examples that prove a coverage and that nothing else is fitted to.
+        row_hashes: of all examples as they were given, see `csst.data.row_hashes`; None if they are not known.
     """
 
     name: str
@@ -91,6 +94,9 @@ class Task:
     facts: dict[str, Any] = field(default_factory=dict)
     moments: tuple[np.ndarray, np.ndarray] | None = None
     projection: tuple[Tensor, Tensor] | None = None
+    certifying: Labeled | None = None
+    kept_apart: Examples | None = None
+    row_hashes: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)

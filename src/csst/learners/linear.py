@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,24 +48,30 @@ class Linear:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
-        # Sparse rows are not centered; what was learned from them is not centered either when dense rows are scored.
-        table = replace(self.table, mean=np.zeros_like(self.table.mean)) if is_sparse(rows) else self.table
+        table = self.table.centered_for(rows)
         model = LogisticRegression(C=self.penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough: it is calibrated afterwards
             model.fit(standardize(rows, table), labels, weights)
-        coefficients = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
+        # In the order in which they are stored: products of another order differ in the last bit.
+        coefficients = np.ascontiguousarray(model.coef_, dtype=np.float64), model.intercept_.astype(np.float64)
         if len(model.classes_) == 2:
             coefficients = tuple(np.stack([-c[0] / 2, c[0] / 2]) for c in coefficients)  # type: ignore[assignment]
         return FittedLinear(table, *coefficients)
 
 
 def standardize(rows: Any, table: Rows) -> Any:
-    """Columns with mean 0 and deviation 1, and an indicator for every category; sparse rows are only scaled."""
+    """Return (x - mean) / std for columns of numbers, and an indicator for every category.
+
+    Sparse rows stay sparse where the table has neither means nor categories (it was `centered_for` sparse rows); else
+    the model was fitted on dense rows, and sparse ones become dense too.
+    """
     if is_sparse(rows):
         from scipy.sparse import diags
 
-        return (rows.tocsr() @ diags(1 / table.std)).astype(np.float32)
+        if table.is_scale_only:
+            return (rows.tocsr() @ diags(1 / table.std)).astype(np.float32)
+        rows = rows.toarray()
     numbers = [at for at, size in enumerate(table.sizes) if not size]
     scaled = ((rows[:, numbers] - table.mean[numbers]) / table.std[numbers]).astype(np.float32)
     places = [(at, size) for at, size in enumerate(table.sizes) if size]

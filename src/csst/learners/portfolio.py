@@ -192,13 +192,16 @@ def _score(
         assert validation is not None
         logs = learner.fit(labeled.rows, labeled.labels, None, seed).log_probs(validation.rows)
         return _calibrate(learner, logs - np.log(prior), validation.labels)
-    logs = np.zeros((len(labeled.labels), len(prior)))
     alone = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
+    scores = np.zeros((len(labeled.labels), len(prior)))
     for fold in np.unique(deal):
         held, learned = np.flatnonzero(deal == fold), np.flatnonzero((deal != fold) | alone)
         model = learner.fit(labeled.rows[learned], labeled.labels[learned], None, seed)
-        logs[held] = model.log_probs(labeled.rows[held])
-    return _calibrate(learner, logs - np.log(prior), labeled.labels)
+        # A class is rarer among what a fold's model learned than in all labels where its own rows are held out: with
+        # the prior of all labels that would be taken for evidence against it.
+        fractions = np.bincount(labeled.labels[learned], minlength=len(prior)) / len(learned)
+        scores[held] = model.log_probs(labeled.rows[held]) - np.log(fractions)
+    return _calibrate(learner, scores, labeled.labels)
 
 
 def _calibrate(learner: Learner, scores: np.ndarray, labels: np.ndarray) -> _Scored:

@@ -57,6 +57,7 @@ def fit_projection(
     """
     from sklearn.utils.extmath import randomized_svd
 
+    table = table.centered_for(rows)
     chosen = np.random.default_rng(seed).permutation(rows.shape[0])[:MOST_ROWS]
     values = standardize(rows[np.sort(chosen)], table)
     width = values.shape[1]

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from csst.data.tabular.tables import is_sparse
+
 #: probabilities of a learner below this count as this
 SMALLEST_PROBABILITY = 1e-6
 
@@ -47,6 +49,18 @@ class Rows:
     mean: np.ndarray
     std: np.ndarray
     sizes: tuple[int, ...]
+
+    def centered_for(self, rows: Any) -> Rows:
+        """Return the standardization of a model that is fitted on these rows: sparse ones are scaled, not centered.
+
+        The model keeps it, so that dense rows, sparse rows and exports get the same scores later.
+        """
+        return replace(self, mean=np.zeros_like(self.mean)) if is_sparse(rows) else self
+
+    @property
+    def is_scale_only(self) -> bool:
+        """Whether standardizing leaves zeros zero: no mean is taken off, and no column becomes indicators."""
+        return not any(self.sizes) and not self.mean.any()
 
     @property
     def with_common_scale(self) -> Rows:

@@ -89,6 +89,6 @@ def folder() -> Recipe:
         "folder",
         ImageFolder(size=32),
         model=Model("wrn-10-2", batchnorm_momentum=_MOMENTUM),
-        training=Training(1000, 64, 256, lr=0.03, ema=0.99),
+        training=Training(1000, 64, 256, lr=0.03),
         dual=_DUAL,
     )

@@ -99,6 +99,9 @@ class Recipe:
             paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
+        confidence: how sure one must be that all bounds of the objective hold; None for what its sentence says.
+        certifying: share of the labels that then certify and that nothing is fitted to: of a network's those for
+            validation; validation examples of other learners certify all.
     """
 
     name: str
@@ -112,6 +115,8 @@ class Recipe:
     rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
     folds: int = 0
+    confidence: float | None = None
+    certifying: float = 0.5
     groups: dict[str, Any] = field(default_factory=dict)
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)
@@ -131,6 +136,8 @@ class Recipe:
             )
         if self.folds and self.hardware.strategy == "fsdp":
             raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
+        if not 0 < self.certifying < 1:
+            raise InputError(f"certifying is a share of the labels, between 0 and 1; found {self.certifying}")
         words = ("validation", "labeled", "unlabeled", "uniform")
         if self.deployment_prior not in words and "," not in self.deployment_prior:
             raise InputError(
@@ -165,7 +172,8 @@ class Recipe:
     def bind_objective(self, class_names: Sequence[str], text: str = "") -> Objective:
         """The objective for these classes and the recipe's groups of them; or another objective, in words."""
         groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
-        return read_objective(text or self.objective).bind(len(class_names), class_names, groups)
+        read = read_objective(text) if text else read_objective(self.objective, confidence=self.confidence)
+        return read.bind(len(class_names), class_names, groups)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for YAML."""

@@ -23,7 +23,7 @@ _PAPER = Recipe(
     encoder="hf:distilbert-base-uncased",
     model=Model(max_length=512),
     training=Training(
-        2000, 32, 128, "adamw", lr=1e-5, schedule="linear", warmup=100, weight_decay=1e-2, evaluation_batch=64
+        2000, 32, 128, "adamw", 1e-5, schedule="linear", warmup=100, weight_decay=1e-2, ema=0.99, evaluation_batch=64
     ),
     selftraining=SelfTrainingSettings(unlabeled_weight=0.1, tau=0.1, confidence=0.9),
     dual=Dual(steps_per_update=50, step_size=0.5),
@@ -43,9 +43,9 @@ def text() -> Recipe:
         encoder="words",
         frozen=True,
         model=Model("linear"),
-        training=Training(1000, 64, 256, lr=0.03, ema=0.99),
+        training=Training(1000, 64, 256, lr=0.03),
         selftraining=SelfTrainingSettings(tau=0.1, confidence=0.9),
-        dual=Dual(steps_per_update=20, step_size=0.5, schedule="linear"),
+        dual=Dual(step_size=0.5, schedule="linear"),
         hardware=Hardware(threads=1),
     )
 
@@ -84,9 +84,9 @@ _FROZEN = Recipe(
     frozen=True,
     embedding=Embedding(max_length=128, draws=1),
     model=Model("mlp", hidden=128, depth=1),
-    training=Training(1000, 32, 128, lr=0.03, ema=0.99),
+    training=Training(1000, 32, 128, lr=0.03),
     selftraining=SelfTrainingSettings(unlabeled_weight=1.0, tau=0.1, confidence=0.9),
-    dual=Dual(steps_per_update=20, step_size=0.5, schedule="linear"),
+    dual=Dual(step_size=0.5, schedule="linear"),
     hardware=Hardware(threads=1),
 )
 

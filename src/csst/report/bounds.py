@@ -1,18 +1,29 @@
-"""The bounds that an objective's sentence sets on the coverage, so that they can be drawn."""
+"""The bounds that an objective's sentence sets, so that they can be shown and, on the coverage, drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from csst.errors import InputError
 from csst.maths.language import ALIASES, Sentence, objective
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import Each, Group, Metric
+from csst.maths.language.tree import Constraint, Each, Group, Metric
 from csst.recipes.recipe import read_group
+
+
+class Limit(NamedTuple):
+    """A number that a metric is to be at least or at most."""
+
+    number: float
+    is_lower: bool
+
+    def find_value(self, slack: float) -> float:
+        """The metric that is so far inside."""
+        return self.number + slack if self.is_lower else self.number - slack
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,31 @@ def _collect_bounds(sentence: Sentence, class_names: Sequence[str]) -> list[Cove
             bound = bounds.get(classes, CoverageBound(label, classes))
             bounds[classes] = replace(bound, low=limit) if sign == ">=" else replace(bound, high=limit)
     return list(bounds.values())
+
+
+def find_limits(
+    text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
+) -> list[Limit | None]:
+    """What every constraint of an objective bounds a metric by, None where both sides are metrics; args as above."""
+    sentence = read_sentence(text, class_names, counts, groups)
+    if sentence is None:
+        return []
+    limits: list[Limit | None] = []
+    try:
+        for constraint in sentence.constraints:
+            limits += [_find_limit(constraint, sentence)] * entries(constraint, sentence.binding, sentence.text)
+    except InputError:  # groups that were named in Python only are not in the run's folder
+        return []
+    return limits
+
+
+def _find_limit(constraint: Constraint, sentence: Sentence) -> Limit | None:
+    left, right, is_lower = constraint.left, constraint.right, constraint.sign == ">="
+    if is_constant(left):
+        left, right, is_lower = right, left, not is_lower
+    if not is_constant(right):
+        return None
+    return Limit(float(evaluate(right, None, sentence.binding, sentence.text)), is_lower)
 
 
 def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:

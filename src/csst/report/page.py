@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from csst.report.bounds import find_coverage_bounds
+from csst.report.deployed import tabulate_deployed
 from csst.report.explorer import build_explorer
 from csst.report.figures.classes import TOGETHER, draw_coverage, draw_recall
 from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves, draw_used
@@ -98,6 +99,8 @@ def _render_page(
     elif drawn_together:
         drawings.append(draw_recall(alike))
     is_alone = len(runs) == 1 and not is_folded
+    deployed = tabulate_deployed(runs[0]) if is_alone else None
+    has_table = len(table) > 1 and (bool(complete) or not is_alone) and not is_folded and deployed is None
     return render(
         "page.html",
         title=shorten(head["title"], 200),
@@ -105,14 +108,15 @@ def _render_page(
         note=head.get("note", ""),
         runs=runs,
         complete=complete,
-        table=table if len(table) > 1 and (complete or not is_alone) and not is_folded else [],
+        deployed=deployed,
+        table=table if has_table else [],
         parts=parts,
         drawings=drawings,
         is_folded=is_folded,
         sections=[
             {
                 "run": run,
-                "drawings": _draw_run(run, is_alone, any(run is other for other in drawn_together), is_folded),
+                "drawings": _draw_run(run, any(run is other for other in drawn_together), is_folded),
                 "settings": yaml.safe_dump(run.settings, sort_keys=False, allow_unicode=True),
                 "environment": "\n".join(f"{key}: {_format(value)}" for key, value in run.environment.items()),
             }
@@ -123,7 +127,7 @@ def _render_page(
     )
 
 
-def _draw_run(run: RunView, is_alone: bool, has_recall: bool, is_folded: bool) -> list[Drawing]:
+def _draw_run(run: RunView, has_recall: bool, is_folded: bool) -> list[Drawing]:
     """The figures of one run.
 
     has_recall: whether its recall is in a figure of all runs already; is_folded: whether what it used is, too, and the
@@ -141,8 +145,6 @@ def _draw_run(run: RunView, is_alone: bool, has_recall: bool, is_folded: bool) -
     bounds = find_coverage_bounds(*about) if run.result.recall else []
     if bounds:
         drawings += [draw_coverage(run, bounds), draw_coverage_curves(run, bounds) if run.journal else None]
-    if is_alone and run.adjusted:
-        drawings.append(draw_tradeoff([run]))
     drawings.append(None if is_folded else draw_frontier(run))
     return [drawing for drawing in drawings if drawing is not None]
 

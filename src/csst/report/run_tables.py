@@ -7,15 +7,17 @@ from math import isnan
 from typing import Any
 
 from csst.report.figures.svg import shorten
-from csst.report.run_view import Result, RunView
+from csst.report.result import Result
+from csst.report.run_view import RunView
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
 
 
 def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
-    """The numbers of every run as trained and with the decision rule; of a single run on validation too.
+    """The numbers of every run as deployed and, with a rule, without it; of a single run on validation too.
 
-    Columns that say nothing, or the same of all runs, are left out.
+    Columns that say nothing, or the same of all runs, are left out, and of a single run the lowest recall, which the
+    sentence above says.
     """
     rows = [COLUMNS]
     for run in runs:
@@ -25,11 +27,14 @@ def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
             continue
         seconds = "–" if run.seconds is None else f"{run.seconds:,.1f}"
         parts = run.results if len(runs) == 1 else {run.part: run.result}
-        rows += [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
         if run.adjusted:
-            rows.append([f"{name} + rule", run.part, *_format_result(run.adjusted), "–"])
+            rows.append([f"{name} + rule", run.part, *_format_result(run.adjusted), seconds])
+            rows.append([f"{name}, without the rule", run.part, *_format_result(run.without_rule), "–"])
+            continue
+        rows += [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
     columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"–"}]
     columns = [column for column in columns if column[0] != "measured on" or len({*column[1:]}) > 1]
+    columns = [column for column in columns if column[0] != "min recall" or len(runs) > 1]
     return [list(row) for row in zip(*columns, strict=True)]
 
 

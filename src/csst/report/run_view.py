@@ -1,10 +1,10 @@
-"""What a page knows of a run, from its folder or from memory: the only place that knows the keys of a run's files."""
+"""What a page knows of a run, from its folder or from memory; with result.py it alone knows the keys of its files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import takewhile
 from math import nan
 from pathlib import Path
@@ -16,8 +16,10 @@ import yaml
 from csst.errors import InputError
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
+from csst.report.result import Result
+from csst.rules.bounds import Bound
+from csst.rules.certified import Certificate, certificate_from_dict
 from csst.runs.folder import Run
-from csst.training.evaluation import constraints_met
 
 #: bytes of a journal up to which it is read whole, for the diagnostics of the multipliers
 DIAGNOSED = 64_000_000
@@ -26,23 +28,9 @@ TOO_LONG = "the journal is too long ({:,} updates) to diagnose the multipliers"
 POINTS, CHARACTERS = 500, 16_000_000
 #: entries of a record that have a number per class or multiplier
 LISTS = ("recall", "coverage", "multipliers")
+#: how the warning about a lowest recall that is known badly begins
+MINIMUM_NOTE = "the lowest class recall is expected to be "
 T = TypeVar("T")
-
-
-class Interval(NamedTuple):
-    """Both ends of a confidence interval."""
-
-    low: float
-    high: float
-
-
-class Constraint(NamedTuple):
-    """A constraint in words, how far it is from being violated, and the interval of that slack."""
-
-    constraint: str
-    slack: float
-    low: float
-    high: float
 
 
 class FrontierPoint(NamedTuple):
@@ -54,57 +42,6 @@ class FrontierPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Result:
-    """What was measured on one part of the data; what the run does not say is nan or empty."""
-
-    mean_recall: float = nan
-    min_recall: float = nan
-    min_coverage: float = nan
-    objective_value: float = nan
-    recall: list[float] = field(default_factory=list)
-    precision: list[float | None] = field(default_factory=list)
-    coverage: list[float] = field(default_factory=list)
-    confusion: list[list[float]] = field(default_factory=list)
-    constraint_slack: list[float] = field(default_factory=list)
-    intervals: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Result:
-        names = [each.name for each in fields(cls)]
-        return cls(**{name: values[name] for name in names if values.get(name) is not None})
-
-    @property
-    def lowest_class(self) -> int:
-        return self.recall.index(min(self.recall))
-
-    @property
-    def is_feasible(self) -> bool | None:
-        """Whether all constraints are met; None without any."""
-        return constraints_met(self.constraint_slack)
-
-    @property
-    def level(self) -> float:
-        """The confidence level of the intervals."""
-        return self.intervals.get("level", nan)
-
-    @property
-    def min_recall_interval(self) -> Interval | None:
-        interval = self.intervals.get("min_recall")
-        return Interval(interval["low"], interval["high"]) if interval else None
-
-    @property
-    def recall_intervals(self) -> list[Interval]:
-        return [Interval(interval["low"], interval["high"]) for interval in self.intervals.get("recall") or ()]
-
-    @property
-    def constraints(self) -> list[Constraint]:
-        """The constraints that have an interval, the tightest first."""
-        rows = self.intervals.get("constraints") or ()
-        constraints = [Constraint(*(row[key] for key in Constraint._fields)) for row in rows]
-        return sorted(constraints, key=lambda constraint: constraint.slack)
-
-
-@dataclass(frozen=True)
 class RunView:
     """One run of a page.
 
@@ -112,9 +49,13 @@ class RunView:
         name: tells it from the other runs of the page.
         results: what was measured on `validation` and `test` as trained; while training, the last record.
         adjusted_results: the same with the decision rule, empty without one.
-        unadjusted: of the model whose rule it is, on validation without the rule.
+        unadjusted_results: of the model whose rule it is, on the same parts without the rule.
+        expected_value: of the objective with the rule; nan where the run does not say.
+        bounds: by how much each constraint is expected to be met with the rule.
+        certificate: whether the bounds are promised; None where no confidence was asked for.
+        basis: what is expected of the rule is estimated from this.
         trades: the ways from mean recall to another number, as metrics.json has them; empty where it has none.
-        rule_sentences: what the run says of its rule.
+        feasibility: in words, whether rules can meet the constraints; "" without any, or where all are said to be met.
         class_counts: labeled examples of each class; None while training.
         labels: names of the multipliers.
         journal: evenly spaced records of the `updates` lines of the whole journal.
@@ -132,10 +73,14 @@ class RunView:
     results: dict[str, Result]
     class_names: list[str]
     adjusted_results: dict[str, Result]
-    unadjusted: Result | None
+    unadjusted_results: dict[str, Result]
+    expected_value: float
+    bounds: list[Bound]
+    certificate: Certificate | None
+    basis: str
     frontier: list[FrontierPoint]
     trades: dict[str, Any]
-    rule_sentences: list[str]
+    feasibility: str
     class_counts: list[int] | None
     unlabeled_count: int
     split: str
@@ -168,6 +113,16 @@ class RunView:
     def deployed(self) -> Result:
         """The numbers of the model that csst predict uses."""
         return self.adjusted or self.result
+
+    @property
+    def without_rule(self) -> Result:
+        """The numbers of the same model without its rule."""
+        return self.unadjusted_results.get(self.part, self.result)
+
+    @property
+    def unadjusted(self) -> Result | None:
+        """The numbers on validation of the model whose rule it is, without the rule."""
+        return self.unadjusted_results.get("validation")
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -273,7 +228,8 @@ def view_run(
         labels = label_multipliers(objective, len(last["recall"]), len(last["multipliers"]))
     labels = list(metrics.get("multipliers", ()) if labels is None else labels)
     classes = max((len(result.recall) for result in results.values()), default=0)
-    warnings = [str(warning) for warning in metrics.get("warnings") or ()]
+    # The page says the lowest recall and its interval once, elsewhere.
+    warnings = [str(note) for note in metrics.get("warnings") or () if not str(note).startswith(MINIMUM_NOTE)]
     if metrics:
         warnings += diagnose(journal, labels) if updates is None else [TOO_LONG.format(updates)]
     return RunView(
@@ -287,10 +243,14 @@ def view_run(
         results=results,
         class_names=[str(name) for name in metrics.get("class_names") or range(classes)],
         adjusted_results=_read_parts(rule),
-        unadjusted=_read_parts(rule.get("unadjusted") or metrics).get("validation"),
+        unadjusted_results=_read_parts(rule.get("unadjusted") or metrics),
+        expected_value=rule.get("value", nan),
+        bounds=[Bound(*(bound[each.name] for each in fields(Bound))) for bound in rule.get("bounds") or ()],
+        certificate=certificate_from_dict(rule["certificate"]) if rule.get("certificate") else None,
+        basis=str((rule.get("estimate") or {}).get("basis", "")),
         frontier=read_frontier(rule.get("frontier") or ()),
         trades=rule.get("trades") or {},
-        rule_sentences=[rule[key] for key in ("sentence", "frontier_sentence") if rule.get(key)],
+        feasibility=str(rule.get("frontier_sentence") or "") if _is_in_doubt(rule) else "",
         class_counts=metrics.get("labeled_counts"),
         unlabeled_count=metrics.get("unlabeled_count", 0),
         split=metrics.get("split_hash", "?"),
@@ -364,6 +324,13 @@ def diagnose(journal: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[s
         return [str(warning) for warning in dual_diagnostics(journal, labels)["warnings"]]
     except InputError as error:
         return [f"the multipliers cannot be diagnosed: {error}"]
+
+
+def _is_in_doubt(rule: Mapping[str, Any]) -> bool:
+    """Whether a rule has constraints that are not all said to be met."""
+    if "bounds" in rule:
+        return any(bound["status"] != "met" for bound in rule["bounds"])
+    return any((rule.get(part) or {}).get("constraint_slack") for part in ("validation", "test"))
 
 
 def _read_parts(values: Mapping[str, Any]) -> dict[str, Result]:

@@ -8,24 +8,28 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from csst.data import Arrays
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting import conclude, start
+from csst.learners.dealing import deal_task
 from csst.learners.network import Network
+from csst.learners.scale import scale_task
 from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
-from csst.runs.learners import execute_learners
+from csst.runs.learners import execute_learners, hash_parts
+from csst.settings import Settings, override
 from csst.training.crossfit import CrossFit, learn_validation
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
@@ -121,7 +125,8 @@ def execute(
         good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
         raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
     seconds = spent + time.perf_counter() - began
-    last = trainer.last_weights() if recipe.rule != "none" else None
+    is_promised = trainer.multipliers.objective.confidence is not None
+    last = trainer.last_weights() if recipe.rule != "none" or is_promised else None
     if not engine.is_main:
         engine.barrier()
         return run.metrics()
@@ -190,10 +195,39 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
 
 
 def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
-    """Where a run's settings differ from these; what comes after training may, and what it does not name is as ever."""
-    defaults = {setting.name: setting.default for setting in fields(recipe) if setting.default is not MISSING}
+    """List settings that affect training and differ from a stored run; missing ones count as defaults."""
     after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
-    return differences(absolute_paths({**defaults, **known, **after}), absolute_paths(recipe.as_dict()))
+    stored = set_clock({**add_defaults(known, recipe), **after})
+    return differences(absolute_paths(stored), absolute_paths(set_clock(recipe.as_dict())))
+
+
+def add_defaults(known: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Stored settings with the defaults of those that a version before did not have, group by group.
+
+    Args:
+        known: as stored.
+        settings: a dataclass of the same groups.
+    """
+    values = dict(known)
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if is_dataclass(value) and isinstance(known.get(setting.name), dict):
+            values[setting.name] = add_defaults(known[setting.name], value)
+        elif setting.default is not MISSING:
+            values.setdefault(setting.name, setting.default)
+    return values
+
+
+def set_clock(values: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's values with what follows from the length of the run spelled out."""
+    groups = ("training", "dual", "selection")
+    settings = override(Settings(), {name: values[name] for name in groups})
+    clock = {
+        "training": {"ema": settings.ema},
+        "dual": {"steps_per_update": settings.steps_per_update, "warmup": settings.dual_warmup},
+        "selection": {"keep": "last" if settings.keeps_last else "best"},
+    }
+    return {**values, **{name: {**values[name], **clock[name]} for name in groups}}
 
 
 def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
@@ -215,8 +249,15 @@ def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run 
 def load_task(recipe: Recipe) -> Task:
     """The examples of a recipe, embedded where its encoder is frozen; cross-fitted, all labels are to learn from."""
     task = recipe.data.load(recipe.seed)
+    hashes = hash_parts(task.labeled.inputs, task.unlabeled, task.validation)
+    task = replace(task, row_hashes=hashes)
+    task = deal_task(
+        task, recipe.bind_objective(task.class_names), recipe.deployment_prior, recipe.seed, recipe.certifying
+    )
     if recipe.folds:
         task = learn_validation(task)
+    if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table: as CSSTClassifier has it
+        task = scale_task(task, recipe.seed)
     if recipe.frozen:
         task = embedded(
             task, Embedder(encoder(recipe.encoder, task.kind, recipe.embedding.max_length), recipe.embedding)

@@ -68,6 +68,9 @@ class Run:
     def open(cls, folder: str | Path) -> Run:
         run = cls(folder)
         if not cls.exists(folder):
+            some = next(iter(sorted(Path(folder).glob("*/recipe.yaml"))), None)
+            if some is not None:
+                raise InputError(f"{folder} is not a run but holds some: name one of them, such as {some.parent}")
             raise InputError(f"{folder} is not a run: it has no recipe.yaml")
         return run
 

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from csst.data.embeddings import Embedder
+from csst.data.input_spec import InputSpec
+from csst.data.row_hashes import hash_rows
 from csst.data.tabular.rows import RowParts, as_rows
 from csst.data.task import Labeled, RowTask
 from csst.errors import InputError
-from csst.fitted import InputSpec, make_embedder
+from csst.fitted import make_embedder
 from csst.fitting import fit
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe, RowSource
@@ -35,7 +37,16 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
     embed = make_embedder(recipe, rows.kind, rows.facts["encoder"]) if recipe.frozen else None
     inputs = InputSpec(rows.kind, shape, embed=embed, is_embedded=recipe.frozen)
     objective = recipe.bind_objective(rows.class_names)
-    fitted = fit(as_parts(rows), recipe.learner, objective, deployment_prior=prior, inputs=inputs, seed=recipe.seed)
+    hashes = hash_parts(raw.labeled.inputs, raw.unlabeled, raw.validation)
+    fitted = fit(
+        replace(as_parts(rows), row_hashes=hashes),
+        recipe.learner,
+        objective,
+        deployment_prior=prior,
+        inputs=inputs,
+        seed=recipe.seed,
+        certifying=recipe.certifying,
+    )
     seconds = time.perf_counter() - start
     run = Run.create(folder, recipe.as_dict()) if old is None else old
     metrics = fitted.save(
@@ -48,6 +59,12 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
     )
     run.describe(recipe.as_dict())
     return metrics
+
+
+def hash_parts(labeled: Any, unlabeled: Any, validation: Labeled | None) -> np.ndarray:
+    """Hashes of all raw examples that take part in a fit, (N,)."""
+    parts = [labeled, unlabeled, *([] if validation is None else [validation.inputs])]
+    return np.concatenate([hash_rows(part) for part in parts])
 
 
 def load_rows(recipe: Recipe) -> RowTask:
@@ -79,13 +96,13 @@ def embed_rows(rows: RowTask, recipe: Recipe) -> RowTask:
 
 
 def as_parts(rows: RowTask) -> RowParts:
-    """The examples as float32 rows."""
+    """The examples as float32 rows, in the order of their content."""
 
     def pair(labeled: Labeled) -> tuple[Any, np.ndarray]:
         return as_rows(labeled.inputs), labeled.labels.numpy()
 
     labeled, labels = pair(rows.labeled)
-    return RowParts(
+    parts = RowParts(
         labeled,
         labels,
         as_rows(rows.unlabeled) if len(rows.unlabeled) else labeled[:0],
@@ -94,3 +111,4 @@ def as_parts(rows: RowTask) -> RowParts:
         [0] * labeled.shape[1],
         None if rows.test is None else pair(rows.test),
     )
+    return parts.in_content_order()

@@ -15,7 +15,7 @@ from csst.errors import InputError
 from csst.fitted import read_recipe
 from csst.maths.confusion import Confusion, head_tail
 from csst.recipes.recipe import read_group
-from csst.rules.candidates import NAMES, all_candidates, sharpness
+from csst.rules.candidates import NAMES, fit_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
 from csst.runs.folder import Run
 from csst.runs.results import KeptEvidence, read_outputs
@@ -85,8 +85,8 @@ class ComparisonRow:
     row: Row
     rule: str
     results: list[SeedResult]
-    part: str = "test"
-    is_grouped: bool = False
+    part: str
+    is_grouped: bool
 
     @property
     def name(self) -> str:
@@ -164,7 +164,7 @@ def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple
     kept, outputs, names = KeptEvidence.read(folder), read_outputs(folder), tuple(metrics["class_names"])
     objective = kept.bind(read_recipe(folder).bind_objective(names), names)
     smooth = SmoothObjective(objective, kept.prior, sharpness(kept.evidence))
-    for candidate in all_candidates(smooth, kept.evidence):
+    for candidate in fit_candidates(smooth, kept.evidence, kept.undo):
         rule = candidate.as_rule(kept.evidence.train_prior, kept.undo)
         parts = {}
         for part, (scores, labels) in outputs.parts.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +16,10 @@ from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
+from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
+from csst.rules.class_trades import ClassPoint
 from csst.runs.folder import Run
 from csst.statistics.bootstrap import all_intervals
 from csst.statistics.evidence import Evidence
@@ -25,9 +27,6 @@ from csst.statistics.expectation import describe_minimum, estimate_intervals
 from csst.statistics.rates import RateEstimate
 from csst.training.evaluation import summarize_counts
 from csst.training.measuring import evidence_from_logits
-
-if TYPE_CHECKING:
-    from csst.fitted import FitDetails
 
 #: total variation between labeled and estimated unlabeled class fractions above which a run warns
 PRIOR_GAP = 0.15
@@ -61,6 +60,39 @@ class Outputs:
         return confusion_counts(labels, scores.argmax(1), scores.shape[1])
 
 
+@dataclass(frozen=True, eq=False)
+class FitDetails:
+    """What is known right after fitting and not stored as such.
+
+    Args:
+        outputs: scores of the model as trained: the selected network, or the learners.
+        estimate: the rates to expect of its plain argmax.
+        adjusted: the decision rule with its estimate, if one was fitted.
+        adjusted_outputs: scores of the model that the rule is for.
+        about: of the learner, for metrics.json.
+        train_prior: the class fractions of the labels that were learned from, (K,).
+        unlabeled: how many unlabeled examples there were.
+        notes: what to be wary of, in sentences.
+        history: the records of training, one per multiplier update.
+        weights: what is stored of a network.
+        state: of the training, to go on from.
+        gain: in force at the end of a network's training.
+    """
+
+    outputs: Outputs
+    estimate: RateEstimate
+    adjusted: FittedRule | None
+    adjusted_outputs: Outputs | None
+    about: dict[str, Any]
+    train_prior: Tensor
+    unlabeled: int
+    notes: tuple[str, ...] = ()
+    history: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    gain: Gain | None = None
+
+
 def describe_fit(
     details: FitDetails, objective: Objective, class_names: tuple[str, ...], about: dict[str, Any]
 ) -> dict[str, Any]:
@@ -86,16 +118,25 @@ def describe_fit(
             name: summarize_counts(outputs.counts(name), objective) for name in outputs.parts
         }
         shown = details.adjusted.intervals
-    notes = list(details.notes)
-    small = describe_minimum(shown, class_names)
-    notes += [small] if small else []
     if details.unlabeled:
-        metrics["prior"], note = warn_about_balance(details.estimate, details.train_prior)
-        notes += [note] if note else []
+        metrics["prior"], _ = warn_about_balance(details.estimate, details.train_prior)
+    small = describe_minimum(shown, class_names)
+    notes = [*list_notes(details), *([small] if small else [])]
     metrics["warnings"] = [*about.get("warnings", []), *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return metrics
+
+
+def list_notes(details: FitDetails) -> list[str]:
+    """Return what to be wary of, in sentences: of the rule, and of the unlabeled rows' class balance.
+
+    The command line and the estimator both show them.
+    """
+    if not details.unlabeled:
+        return list(details.notes)
+    _, note = warn_about_balance(details.estimate, details.train_prior)
+    return [*details.notes, *([note] if note else [])]
 
 
 def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
@@ -115,7 +156,9 @@ def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> d
 def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, ...]) -> dict[str, Any]:
     """A fitted rule for metrics.json: what it is expected to give, its test numbers, and what rules could trade off."""
     objective, prior = fitted.objective, fitted.estimate.confusion.prior.numpy()
-    drawn = trace_frontier(fitted.evidence, prior, objective, fitted.rule.undo)
+    # Rules along the frontier are estimates: no fresh labels certify them.
+    plain = replace(objective, confidence=None) if isinstance(objective, Sentence) else objective
+    drawn = trace_frontier(fitted.evidence, prior, plain, fitted.rule.undo)
     described = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
@@ -139,6 +182,11 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
         "basis": frontier.unadjusted.estimate.basis,
         "best": None if frontier.best is None else describe_point(frontier.best),
         "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
+        "classes": {
+            # JSON has texts as keys: what is returned is what is read back.
+            str(k): [describe_class_point(point) for point in points]
+            for k, points in frontier.class_trades.items()
+        },
     }
 
 
@@ -153,6 +201,11 @@ def describe_point(point: Point) -> dict[str, Any]:
     return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
 
 
+def describe_class_point(point: ClassPoint) -> dict[str, float]:
+    """A point of one class's trade, to four digits."""
+    return {name: round(value, 4) for name, value in point._asdict().items()}
+
+
 def _rounded(values: Tensor) -> list[Any]:
     return torch.round(values, decimals=4).tolist()
 
@@ -165,8 +218,9 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
     if gap <= PRIOR_GAP:
         return balance, None
     return balance, (
-        f"the unlabeled data looks differently balanced than the labeled data (total variation {gap:.2f}): "
-        "compare prior.labeled and prior.unlabeled_estimate; selftraining.unlabeled_prior says which is learned from"
+        "the unlabeled data looks differently balanced than the labeled data: the fraction of a class differs by up to "
+        f"{float((unlabeled - train_prior).abs().max()):.2f}; if new data will be like the unlabeled rows, add "
+        "--deployment_prior unlabeled (in Python deployment_prior='unlabeled')"
     )
 
 

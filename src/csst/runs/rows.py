@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from csst.errors import InputError
+from csst.learners import LEARNERS
 from csst.recipes.recipe import Recipe, with_overrides
 from csst.selftraining import method as read_method
 
@@ -99,3 +102,18 @@ def make_rows(
     if len({row.folder for row in chosen}) < len(chosen):
         raise InputError(f"a method or objective appears twice: {', '.join(methods)}; {', '.join(objectives)}")
     return chosen
+
+
+def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
+    """Raise an InputError for a row of a comparison that is no network: only its numbers were kept."""
+    if "checksums" in metrics:
+        return
+    method = metrics["method"]
+    way_out = "fit it again where it is to be used"
+    if method in LEARNERS:
+        train = ["csst", "train", metrics["recipe"], "--learner", method, "--objective", metrics["objective"]]
+        way_out = f"train it with {shlex.join(train)}, and the settings of its data"
+    raise InputError(
+        f"{folder} has the numbers of {method} in a comparison and no model, which only rows that train a network "
+        f"keep: {way_out}"
+    )

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from csst.data.input_spec import InputSpec
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns, statistics
+from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns
 from csst.errors import InputError
 from csst.export import Format
-from csst.fitted import FittedModel, InputSpec
+from csst.fitted import FittedModel
 from csst.fitting import fit
+from csst.learners.dealing import deal_rows
 from csst.learners.network import Network
-from csst.maths.confusion import Confusion, confusion_counts
+from csst.learners.scale import choose_scale
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
 from csst.models.table import table_network
+from csst.runs.results import list_notes
 from csst.selftraining import method as read_method
 from csst.settings import Settings
-from csst.sklearn.inputs import describe_columns, embed, note_markers, numbers_of, read_labels, split_rows
+from csst.sklearn.certifying import CertifyingMixin
+from csst.sklearn.inputs import describe_columns, embed, note_markers, read_labels, split_rows
+from csst.sklearn.log_proba import LogProbaMixin
 from csst.sklearn.missing import MissingNumbers
 from csst.sklearn.parameters import (
     SETTINGS,
@@ -36,15 +42,13 @@ from csst.sklearn.parameters import (
     read_views,
     refuse_network_settings,
 )
-from csst.sklearn.summary import summary
-from csst.statistics.evidence import SMALLEST_PROBABILITY
-from csst.statistics.expectation import estimate_intervals
-from csst.statistics.shift import estimate_prior
-from csst.statistics.suggestion import allocate_labels, rank_rows
-from csst.training.records import Record
+from csst.sklearn.scoring import score_predictions
+from csst.sklearn.suggesting import suggest_rows
+from csst.sklearn.summary import show_progress, summary
+from csst.statistics.expectation import describe_minimum, estimate_intervals
 
 
-class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier for an objective, from few labeled and many unlabeled rows.
 
         clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
@@ -63,6 +67,8 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, or a pair (X, y).
         encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
             function.
+        confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in the sentence says. The
+            validation rows then certify, or else half of the labels (docs/how-to/promise.md).
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
             None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
             number per class.
@@ -85,6 +91,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "csst",
         validation: Any = None,
         encoder: Any = None,
+        confidence: float | None = None,
         deployment_prior: Any = None,
         settings: Settings | dict[str, Any] | None = None,
         n_jobs: int | None = 1,
@@ -93,6 +100,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
         self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
+        self.confidence = confidence
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -135,6 +143,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The classifier itself.
         """
         settings = read_settings(self.settings)
+        objective = read_objective(self.objective, confidence=self.confidence)
         is_network = isinstance(self.learner, str) and self.learner == "network"
         if not is_network:
             refuse_network_settings(settings, self.learner)
@@ -153,9 +162,13 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
         seed = self._seed() if before is None else self.seed_
         read = partial(self._rows, reset=False)
-        parts = split_rows(
-            rows, labels.astype(np.int64), known, extra, self.validation, classes, self.columns_.sizes, seed, read
-        )
+        held: Any = self.validation
+        share = settings.fitting.certifying
+        if objective.confidence is not None and isinstance(held, Real) and not isinstance(held, bool):
+            share = float(held)
+            held = None
+        parts = split_rows(rows, labels.astype(np.int64), known, extra, held, classes, self.columns_.sizes, seed, read)
+        parts = deal_rows(parts, objective, self.deployment_prior, seed, share)
         if before is not None:
             self._require_same(classes, parts.digest)
         note = note_markers(classes)
@@ -163,7 +176,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if note is not None:
             warnings.warn(note, stacklevel=2)
         if is_network:
-            self.fit_ = self._fit_network(parts, settings, seed, before)
+            self.fit_ = self._fit_network(parts, objective, settings, seed, before)
             details = self.fit_.full_details
             assert details.gain is not None
             self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
@@ -173,7 +186,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.fit_ = fit(
                 parts,
                 self.learner,
-                self.objective,
+                objective,
                 deployment_prior=self.deployment_prior,
                 inputs=inputs,
                 seed=seed,
@@ -181,16 +194,24 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
             )
-        for note in self.fit_.full_details.notes:
+        notes = list_notes(self.fit_.full_details)
+        for note in notes:
             warnings.warn(note, stacklevel=2)
         self.classes_, self.seed_, self.data_hash_ = classes, seed, parts.digest
         self.labeled_counts_ = np.bincount(parts.labels, minlength=len(classes)).tolist()
+        self.suggested_ = np.zeros(0, dtype=np.uint64)
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
+        # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
+        small = describe_minimum(self.intervals_, parts.class_names)
+        self.notes_ += [*([small] if small else []), *notes]
         return self
 
-    def _fit_network(self, parts: RowParts, settings: Settings, seed: int, before: FittedModel | None) -> FittedModel:
+    def _fit_network(
+        self, parts: RowParts, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
+    ) -> FittedModel:
         """The paper's method on these rows; it goes on from `before`, if there is one."""
-        task = parts.as_task(read_views(settings.network.views, self.encoder is not None))
+        table, is_common = choose_scale(parts, settings.network.scale, seed)
+        task = parts.as_task(read_views(settings.network.views, self.encoder is not None or is_common))
         method, network, fitting = str(self.method), settings.network, settings.fitting
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
@@ -206,9 +227,9 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
             )
-        moments, classes = statistics(parts.measured), len(parts.class_names)
+        classes = len(parts.class_names)
         learner = Network(
-            lambda: table_network(parts.sizes, moments, network.hidden, network.depth, classes, seed),
+            lambda: table_network(parts.sizes, (table.mean, table.std), network.hidden, network.depth, classes, seed),
             method,
             settings,
             fitting.folds if parts.validation is None else 0,
@@ -216,21 +237,13 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return fit(
             task,
             learner,
-            self.objective,
+            objective,
             fits_rule=fitting.rule == "fit",
             deployment_prior=self.deployment_prior,
             seed=seed,
             state=None if before is None else before.full_details.state,
-            on_record=self._show if self.verbose else None,
+            on_record=show_progress if self.verbose else None,
         )
-
-    @staticmethod
-    def _show(runner: Any, record: Record) -> None:
-        """A line of progress, ten times in a training."""
-        steps, every = runner.settings.training.steps, runner.settings.dual.steps_per_update
-        if record.step % max(1, steps // 10) < every:
-            line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
-            print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores whose largest is predicted: the rule's, or logits without one.
@@ -271,33 +284,30 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The objective itself on the rows whose label is known.
+        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
+
+        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
 
         Args:
             X: N rows, as in `fit`.
-            y: their classes, (N,), every class at least once.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
             sample_weight: must be None.
 
         Returns:
-            The objective's value, without its constraints.
+            The objective's value, less 10 times the largest miss of its constraints.
         """
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: recall and coverage are counted per class")
-        scores = self._scores(X)
-        values, known = read_labels(y)
-        if len(values) != len(scores):
-            raise InputError(f"X and y must have the same length; found {len(scores)} rows and {len(values)} labels")
-        truth = numbers_of(values[known], self.classes_, "the labels y")
-        counts = confusion_counts(truth, scores.argmax(1)[known], len(self.classes_))
-        return float(self.fit_.objective.value(Confusion.from_counts(counts, [str(c) for c in self.classes_])))
+        predictions = self.predict(X)  # first: it says so if nothing was fitted
+        return score_predictions(self.fit_.objective, y, predictions, self.classes_)
 
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""
         check_is_fitted(self)
-        names, notes = [str(name) for name in self.classes_], [*self.notes_, *self.fit_.full_details.notes]
-        return summary(
-            self.fit_.objective, self.fit_.expected, names, self.labeled_counts_, notes, self.fit_.learner_name
-        )
+        names = [str(name) for name in self.classes_]
+        about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
+        text = summary(self.fit_.objective, self.fit_.expected, names, *about)
+        return "\n".join([text, *([] if self.certificate_ is None else self.certificate_.lines())])
 
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
         """Rows of the pool to label next, the first first: those of the classes that may be the worst.
@@ -312,14 +322,10 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Indices of rows of X_pool, (n,).
         """
         check_is_fitted(self)
-        probs = self.predict_proba(X_pool)
-        if not 1 <= n <= len(probs):
-            raise InputError(f"n must be from 1 to the {len(probs)} rows of X_pool; found {n}")
-        estimate = self.fit_.expected
-        scores = np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(estimate.confusion.prior.numpy())
-        labeled = np.array(self.labeled_counts_) / sum(self.labeled_counts_)
-        posterior = softmax(scores + np.log(estimate_prior(scores, labeled)), axis=1)
-        return rank_rows(posterior, allocate_labels(estimate), n, self.seed_)
+        rows = self._rows(X_pool, reset=False)
+        chosen = suggest_rows(self.fit_, self.fit_.probs(rows), np.array(self.labeled_counts_), n, self.seed_)
+        self._remember_suggested(rows[chosen])
+        return chosen
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card.
@@ -338,8 +344,9 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             method=self.fit_.learner_name,
             data_hash=self.data_hash_,
             preprocessing=describe_columns(self.encoder, self.columns_, self.missing_),
+            columns=self.columns_.names,
             measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
-            notes=[*self.notes_, *self.fit_.full_details.notes],
+            notes=self.notes_,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -373,7 +380,7 @@ class CSSTClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(None, {}, rows.shape[1])
-        return rows if is_sparse(rows) else encode(rows, self.columns_)
+        return rows if is_sparse(rows) and not self.columns_.categories else encode(rows, self.columns_)
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from csst.data.embeddings import Embedder, Embedding
+from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import Columns, is_missing, is_sparse
@@ -141,8 +142,14 @@ def split_rows(
     seed: int,
     read: Callable[[Any], Any],
 ) -> RowParts:
-    """The parts of a fit. labels: class numbers of the known rows; extra: rows without labels; read: X → rows."""
+    """The parts of a fit, each in the order of its rows' content, so that the order of X does not matter.
+
+    labels: class numbers of the known rows; extra: rows without labels; read: X → rows.
+    """
     names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
+    order = order_by_content(rows[place], labels)  # for what is held out
+    place = place[order]
+    labels = labels[order]
     held = np.zeros(len(labels), dtype=bool)
     if validation is None:
         pass  # every labeled row is learned from and judged out of fold
@@ -161,7 +168,7 @@ def split_rows(
             if missing:
                 raise InputError(f"classes {missing[:10]} have no label among those {what}: hold out other rows")
     unlabeled = rows[np.flatnonzero(~known)]
-    return RowParts(
+    parts = RowParts(
         rows[place[~held]],
         labels[~held],
         unlabeled if extra is None else stacked(unlabeled, extra),
@@ -169,6 +176,7 @@ def split_rows(
         names,
         sizes,
     )
+    return parts.in_content_order()
 
 
 def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
@@ -177,7 +185,11 @@ def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) ->
     values, there = read_labels(validation[1])
     if not there.all():
         raise InputError("every validation row needs a label; some are -1, NaN or None")
-    return read(validation[0]), numbers_of(values, classes, "the validation labels")
+    rows = read(validation[0])
+    labels = numbers_of(values, classes, "the validation labels")
+    if len(labels) != rows.shape[0]:
+        raise InputError(f"each validation row needs one label; found {rows.shape[0]} rows and {len(labels)} labels")
+    return rows, labels
 
 
 def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
@@ -196,8 +208,6 @@ def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers) ->
     if encoder is not None:
         return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
     words = "none: standardization is part of the graph"
-    if columns.names is not None:
-        words += f"; columns in this order: {_as_json(columns.names)}"
     for place, categories in columns.categories.items():
         words += f"; column {place} holds the place, from 0, in {_as_json(categories)}, and -1 for anything else"
     for name in missing.flagged:

@@ -13,15 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.maths.ranking import score_on
-from csst.rules.feasibility import TOLERANCE
 from csst.rules.fit import fit_rule
 from csst.sklearn.inputs import numbers_of, read_labels
+from csst.sklearn.log_proba import LogProbaMixin
+from csst.sklearn.scoring import score_predictions
 
 
-class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Predicts by a decision rule for an objective on the probabilities of any classifier.
 
         clf = PostHocClassifier(LogisticRegression(), "max min(recall)").fit(X, y)     # y == -1: unlabeled
@@ -40,7 +40,7 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             one number per class.
         random_state: seed of the folds on which rules are judged.
 
-    After fit: `estimator_`, `classes_`, `rule_` and `summary_`, a `csst.rules.FittedRule`.
+    After fit: `estimator_`, `classes_`, `labeled_counts_`, `rule_` and `summary_`, a `csst.rules.FittedRule`.
     """
 
     def __init__(
@@ -82,6 +82,11 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         labeled = X if known.all() else _safe_indexing(X, np.flatnonzero(known))
         target = np.asarray(values[known].tolist())
         check_classification_targets(target)
+        if read_objective(self.objective).confidence is not None and not isinstance(self.cv, str):
+            raise InputError(
+                "out-of-fold probabilities judge other models than the one that is used and certify nothing: pass a "
+                'fitted estimator with cv="prefit" and rows it has not learned from, or leave the confidence out'
+            )
         if isinstance(self.cv, str):
             if self.cv != "prefit":
                 raise InputError(f'cv is a number of folds, a splitter or "prefit"; found {self.cv!r}')
@@ -109,6 +114,7 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
         self.rule_ = self.summary_.rule
+        self.labeled_counts_ = self.summary_.evidence.counts.tolist()
         for note in self.summary_.notes:
             warnings.warn(note, stacklevel=2)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -154,24 +160,22 @@ class PostHocClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # 
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
-        """The objective on these rows, less 10 times the largest miss of a constraint.
+        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
+
+        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
 
         Args:
             X: N rows, as in `fit`.
-            y: their classes, (N,), every class at least once.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
             sample_weight: must be None.
 
         Returns:
-            The score.
+            The objective's value, less 10 times the largest miss of its constraints.
         """
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: every row counts the same, so it must be None")
-        probs = self._probs(X)
-        values, known = read_labels(y)
-        truth = numbers_of(values[known], self.classes_, "y")
-        counts = self.rule_.counts(probs[known], truth)
-        c = Confusion.from_counts(counts, [str(name) for name in self.classes_.tolist()])
-        return score_on(self.summary_.objective, c, TOLERANCE).score
+        predictions = self.predict(X)  # first: it says so if nothing was fitted
+        return score_predictions(self.summary_.objective, y, predictions, self.classes_)
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from csst.maths.objectives import Objective
 from csst.rules.fit import expect
-from csst.statistics.expectation import describe_minimum, estimate_intervals
+from csst.statistics.expectation import estimate_intervals
 from csst.statistics.rates import RateEstimate
+from csst.training.records import Record
 
 
 def summary(
@@ -39,5 +43,12 @@ def summary(
     ):
         ends = f"{one['low']:.2f}–{one['high']:.2f}"
         lines.append(f"{name:<{width}}  {count:>7}  {one['estimate']:>6.2f}  {ends:>13}  {covered:>8.3f}")
-    small = describe_minimum(intervals, class_names)
-    return "\n".join([*lines, *([f"note: {small}"] if small else []), *(f"note: {note}" for note in notes)])
+    return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+
+
+def show_progress(runner: Any, record: Record) -> None:
+    """Print a line of progress, ten times in a training."""
+    steps, every = runner.settings.training.steps, runner.settings.steps_per_update
+    if record.step % max(1, steps // 10) < every:
+        line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
+        print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)

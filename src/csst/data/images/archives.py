@@ -16,6 +16,7 @@ import numpy as np
 
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
+from csst.hub import read_datasets_folder
 
 Stored = tuple[dict[str, np.ndarray], tuple[str, ...], str]
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
@@ -119,15 +120,22 @@ def read_hugging_face(name: str) -> Stored:
         datasets = importlib.import_module("datasets")
     except ImportError:
         raise InputError("hf: needs the package datasets: pip install csst-learn[hf]") from None
+    folder = Path(name).expanduser()
     try:
-        saved = Path(name, "dataset_dict.json").is_file()
-        stored = datasets.load_from_disk(name) if saved else datasets.load_dataset(name)
+        stored = read_datasets_folder(datasets, folder) if folder.is_dir() else datasets.load_dataset(name)
+    except InputError:
+        raise
     except Exception as error:  # the many ways in which a download fails
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
             f"the Hugging Face dataset {name!r} cannot be loaded ({reason}): check its name and the network, "
             "or download it elsewhere and give its folder, hf:FOLDER"
         ) from None
+    if hasattr(stored, "features"):  # one data set, saved without the name of a split
+        raise InputError(
+            f"{name} holds one data set without splits, and images need train and test (or validation): save both as a "
+            "DatasetDict"
+        )
     held = next((part for part in ("test", "validation") if part in stored), None)
     if "train" not in stored or held is None:
         raise InputError(

@@ -6,6 +6,7 @@ used, by several threads if wanted (`ImageFiles`).
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,14 @@ class ImageFolder:
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
             raise InputError(
                 f"{len(bad)} of {len(files.paths)} images cannot be read: {', '.join(shown)}{more}: "
-                "repair or remove them, or leave them out with skip_bad"
+                "repair or remove them, or leave them out with --data.skip_bad true (in Python skip_bad=True)"
+            )
+        if bad:
+            first = min(bad)
+            warnings.warn(
+                f"{len(bad)} of {len(files.paths)} images cannot be read and were left out, such as "
+                f"{files.paths[first]} ({bad[first]})",
+                stacklevel=2,
             )
         good = np.array([i for i in range(len(files.paths)) if i not in bad], dtype=np.int64)
         if not small:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from csst.data.delimiters import find_delimiter
 from csst.errors import InputError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
@@ -74,7 +75,9 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
     rows, missing = [], []
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
+            delimiter = find_delimiter(file.readline(), os.path.splitext(path)[1])
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=delimiter, strict=True)
             if not {"path", "label"} <= set(reader.fieldnames or ()):
                 raise InputError(f"{path} must begin with the line path,label; found {reader.fieldnames}")
             for row in reader:

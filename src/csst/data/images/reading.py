@@ -177,7 +177,7 @@ class ImageFiles:
             images, bad = self.readers.collect(reading)
         if bad:
             i, reason = next(iter(bad.items()))
-            raise InputError(f"the image {paths[i]} can no longer be read ({reason}): restore it or start without it")
+            raise InputError(f"the image {paths[i]} cannot be read ({reason}): restore it, or leave it out")
         return torch.from_numpy(images)
 
     def prefetch(self, indices: Tensor) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.array_views import Corrupt, Noise
 from csst.data.tabular.number_tables import is_table, read_labeled_table
@@ -28,11 +29,13 @@ class Arrays:
     """A task from an `.npz` file, or from a table of numbers with a column of labels (.csv, .tsv, .jsonl, .parquet).
 
     Keys of the .npz file: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and
-    y_test, class_names. Without a validation set, a fraction of the labeled examples is held out, stratified by class.
+    y_test, class_names. Without a validation set, a fraction of the labeled examples of each class is held out for a
+    network; other learners judge every label out of fold.
 
     Args:
         path: the file.
-        validation: fraction of the labeled examples held out where the file has no validation set.
+        validation: fraction of the labeled examples held out for a network where the file has no validation set; other
+            learners judge every label out of fold.
         label: the column of the labels in a table; a blank one means unlabeled, and all other columns are numbers.
     """
 
@@ -60,6 +63,13 @@ class Arrays:
         return replace(task, facts={**task.facts, **facts})
 
 
+def explain_unreadable(error: Exception) -> str:
+    """Return why NumPy cannot read a file; its own advice, to allow pickles, would run code from the file."""
+    if "pickle" in str(error):
+        return "it is of another format, or holds pickled objects, which are never read"
+    return str(error)
+
+
 def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The arrays of an `.npz` file under known names; pickled objects are refused."""
     if not Path(path).is_file():
@@ -77,7 +87,8 @@ def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[
     except InputError:
         raise
     except Exception as error:  # a damaged archive can make its reader raise anything
-        raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from None
+        reason = explain_unreadable(error)
+        raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
     missing = [key for key in needed if key not in arrays]
     if missing:
         raise InputError(f"{path} lacks {', '.join(missing)}; found {', '.join(arrays) or 'nothing'}")
@@ -99,8 +110,8 @@ def from_arrays(
         out = torch.from_numpy(hold_out(labeled.labels.numpy(), validation, seed, names))
         keep = torch.ones(len(labeled), dtype=torch.bool)
         keep[out] = False
-        held = Labeled(labeled.inputs[out], labeled.labels[out])
-        labeled = Labeled(labeled.inputs[keep], labeled.labels[keep])
+        held = sort_examples(Labeled(labeled.inputs[out], labeled.labels[out]))
+        labeled = sort_examples(Labeled(labeled.inputs[keep], labeled.labels[keep]))
     inputs, moments = labeled.inputs, None
     assert isinstance(inputs, Tensor)
     if inputs.ndim == 2:  # a table: as CSSTClassifier has it
@@ -114,8 +125,14 @@ def from_arrays(
     return Task(name, names, labeled, unlabeled, held, rows.test, *views, split_hash=digest, moments=moments)
 
 
+def sort_examples(examples: Labeled) -> Labeled:
+    """Return the same examples in the order of their content."""
+    order = torch.from_numpy(order_by_content(examples.inputs, examples.labels.numpy()))
+    return Labeled(examples.inputs[order], examples.labels[order])
+
+
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
-    """The parts of arrays under the names `KEYS`; y == -1 means unlabeled."""
+    """The parts of arrays under the names `KEYS`, each in the order of its content; y == -1 means unlabeled."""
     x, y = as_inputs(arrays["x"], "x"), as_labels(arrays["y"], "y")
     if len(x) != len(y):
         raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
@@ -156,5 +173,8 @@ def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
     shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    # What is held out and drawn later must not depend on the order in which the rows came.
+    rest, labeled = rest[order_by_content(rest)], sort_examples(labeled)
+    validation = None if validation is None else sort_examples(validation)
     digest = hash_parts(rest, labeled, validation, test)
     return RowTask(name, names, labeled, rest, validation, test, "array", digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from csst.errors import InputError
 
 #: endings of files that hold named columns
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def is_table(path: str) -> bool:
@@ -54,9 +56,12 @@ def read_numbers(table: dict[str, list[Any]], columns: Sequence[str], path: str)
         numbers = np.array([_as_number(value) for value in values])
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
+            cell = values[bad[0]]
+            way_out = "fill the gaps, or use csst.CSSTClassifier on a data frame, which takes categories and gaps"
+            if DECIMAL_COMMA.fullmatch(str(cell).strip()):
+                way_out = f"write it with a decimal point, {str(cell).strip().replace(',', '.')}"
             raise InputError(
-                f"column {name!r} of {path} must hold a number in every row; row {bad[0]} has {values[bad[0]]!r}: fill "
-                "the gaps, or use csst.CSSTClassifier on a data frame, which takes categories and gaps"
+                f"column {name!r} of {path} must hold a number in every row; row {bad[0]} has {cell!r}: {way_out}"
             )
         rows.append(numbers)
     return np.stack(rows, 1).astype(np.float32)

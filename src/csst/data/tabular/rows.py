@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.row_hashes import hash_rows
+from csst.data.row_order import order_by_content
 from csst.data.splits import split_hash
 from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import is_sparse, statistics
@@ -41,7 +43,8 @@ def as_rows(inputs: Any) -> Any:
     if isinstance(inputs, np.ndarray) or is_sparse(inputs):
         return inputs
     values = inputs[torch.arange(len(inputs))]
-    return np.asarray(values, dtype=np.float32).reshape(len(inputs), -1)
+    array = np.asarray(values, dtype=np.float32)
+    return array.reshape(len(inputs), int(np.prod(array.shape[1:])))  # -1 would not do for no rows at all
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class RowParts:
         class_names: in the order of the indices.
         sizes: number of categories of every column, 0 for numbers.
         test: rows and class indices that nothing is fitted to.
+        certifying: rows and class indices that certify bounds and that nothing else is fitted to.
+        kept_apart: unlabeled rows that prove a coverage and that nothing else is fitted to.
+        row_hashes: of all rows as they were given, see `csst.data.row_hashes`; None takes these rows.
     """
 
     labeled: Any
@@ -65,6 +71,9 @@ class RowParts:
     class_names: tuple[str, ...]
     sizes: list[int]
     test: tuple[Any, np.ndarray] | None = None
+    certifying: tuple[Any, np.ndarray] | None = None
+    kept_apart: Any = None
+    row_hashes: np.ndarray | None = None
 
     @property
     def measured(self) -> Any:
@@ -77,6 +86,44 @@ class RowParts:
         pairs = [(self.labeled, self.labels), *([self.validation] if self.validation is not None else [])]
         return split_hash(*(part for rows, labels in pairs for part in (*_arrays(rows), labels)))
 
+    def hash_rows(self) -> np.ndarray:
+        """Return hashes of all rows that take part in a fit, see `csst.data.row_hashes`.
+
+        Returns:
+            (N,), uint64.
+        """
+        if self.row_hashes is not None:
+            return self.row_hashes
+        pairs = [pair[0] for pair in (self.validation, self.certifying) if pair is not None]
+        apart = [] if self.kept_apart is None else [self.kept_apart]
+        return np.concatenate([hash_rows(rows) for rows in (self.labeled, self.unlabeled, *pairs, *apart)])
+
+    def in_content_order(self) -> RowParts:
+        """Return the same rows, each part in the order of its rows' content (test rows stay, nothing is drawn there).
+
+        Folds, forests, landmarks and batches then do not depend on the order in which the rows came.
+        """
+
+        def sort(pair: tuple[Any, np.ndarray] | None) -> tuple[Any, np.ndarray] | None:
+            if pair is None:
+                return None
+            place = order_by_content(*pair)
+            return pair[0][place], pair[1][place]
+
+        order = order_by_content(self.labeled, self.labels)
+        kept_apart = self.kept_apart
+        if kept_apart is not None:
+            kept_apart = kept_apart[order_by_content(kept_apart)]
+        return replace(
+            self,
+            labeled=self.labeled[order],
+            labels=self.labels[order],
+            unlabeled=self.unlabeled[order_by_content(self.unlabeled)],
+            validation=sort(self.validation),
+            certifying=sort(self.certifying),
+            kept_apart=kept_apart,
+        )
+
     def as_task(self, views: tuple[View, View] | str) -> Task:
         """The task of a network; without validation rows, the labeled ones take their place.
 
@@ -87,11 +134,26 @@ class RowParts:
         held = labeled
         if self.validation is not None:
             held = Labeled(as_examples(self.validation[0]), torch.from_numpy(self.validation[1]))
+        certifying = None
+        if self.certifying is not None:
+            certifying = Labeled(as_examples(self.certifying[0]), torch.from_numpy(self.certifying[1]))
+        kept_apart = None if self.kept_apart is None else as_examples(self.kept_apart)
         weak, strong = make_views(self, views) if isinstance(views, str) else views
         unlabeled = as_examples(self.unlabeled)
         moments = statistics(self.measured)
         return Task(
-            "arrays", self.class_names, labeled, unlabeled, held, None, weak=weak, strong=strong, moments=moments
+            "arrays",
+            self.class_names,
+            labeled,
+            unlabeled,
+            held,
+            None,
+            weak=weak,
+            strong=strong,
+            moments=moments,
+            certifying=certifying,
+            kept_apart=kept_apart,
+            row_hashes=self.hash_rows(),
         )
 
 

@@ -6,6 +6,7 @@ model sees as none of them. Corrupting a column then means the same for both kin
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -17,6 +18,9 @@ import numpy as np
 from csst.errors import InputError
 
 MOST_CATEGORIES = 1000
+#: from so many rows on a column is taken for an ID where this fraction of them has a category of its own
+FEWEST_ROWS = 20
+OWN_CATEGORY = 0.9
 CHUNK = 8192  # rows in float64 at once
 
 
@@ -112,6 +116,12 @@ def _categories(values: np.ndarray, name: str, is_declared: bool) -> tuple[Any, 
         raise InputError(
             f"column {name!r} has {len(distinct)} categories, more than {MOST_CATEGORIES}: drop it, group them, or "
             "give texts to an encoder"
+        )
+    if len(values) >= FEWEST_ROWS and len(distinct) >= OWN_CATEGORY * len(values):
+        warnings.warn(
+            f"column {name!r} has {len(distinct)} categories in {len(values)} rows, so that nearly every row has its "
+            "own, from which nothing can be learned: drop it if it is an ID or a name, or group its values",
+            stacklevel=2,
         )
     return tuple(sorted(distinct, key=lambda value: (value is not None, str(type(value)), str(value))))
 

@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from csst.data.delimiters import find_delimiter
 from csst.errors import InputError, nearest
-from csst.hub import first_line, import_extra, load_from_hub
+from csst.hub import first_line, import_extra, load_from_hub, read_datasets_folder
 
 Columns = dict[str, list[Any]]
 HUGGING_FACE = "hf:"
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 UNLABELED = ("", "-1", "-1.0", "nan", "null")  # not "none", which is a class of many data sets
 
 
 def read_table(path: str, split: str = "train") -> Columns:
     """The columns of a file by its ending (.csv, .tsv, .jsonl, .parquet), or of a split of Hugging Face `datasets`.
 
-    `hf:NAME_OR_FOLDER` is a data set of the hub or a folder written by `save_to_disk`.
+    `hf:NAME_OR_FOLDER` is a data set of the hub, a folder that `save_to_disk` wrote, or one with its files.
     """
     file = Path(path).expanduser()
     if path.startswith(HUGGING_FACE) or file.is_dir():
@@ -105,7 +107,9 @@ def _is_number(word: str) -> bool:
 def _read_csv(path: Path) -> Columns:
     csv.field_size_limit(2**31 - 1)
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+        delimiter = find_delimiter(file.readline(), path.suffix)
+        file.seek(0)
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             head = next(rows, [])
             twice = sorted({name for name in head if head.count(name) > 1})
@@ -118,7 +122,7 @@ def _read_csv(path: Path) -> Columns:
                 if len(row) != len(head):
                     raise InputError(
                         f"line {rows.line_num} of {path} has {len(row)} fields, but the first line names {len(head)} "
-                        "columns: texts with commas need quotes"
+                        f"columns: a text with {SEPARATORS[delimiter]} needs quotes"
                     )
                 for name, value in zip(head, row, strict=True):
                     columns[name].append(value)
@@ -179,12 +183,7 @@ def _read_hub(datasets: Any, name: str, split: str) -> Any:
 
 
 def _read_folder(datasets: Any, folder: Path, split: str) -> Any:
-    try:
-        stored = datasets.load_from_disk(str(folder))
-    except Exception as error:  # of any kind, where a file is missing, empty or damaged
-        raise InputError(
-            f"{folder} is not a folder of rows that datasets' save_to_disk wrote: {type(error).__name__}"
-        ) from None
+    stored = read_datasets_folder(datasets, folder)
     if isinstance(stored, datasets.DatasetDict):
         if split not in stored:
             raise InputError(f"{folder} has no split {split!r}; it has {', '.join(stored)}")

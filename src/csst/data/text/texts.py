@@ -65,7 +65,8 @@ class TextFile:
         test_path: a file of labeled texts to report on.
         text: the column of the texts.
         label: the column of the labels.
-        validation: fraction of the labeled texts held out where there is no validation file.
+        validation: fraction of the labeled texts held out for a network where there is no validation file; other
+            learners judge every label out of fold.
         views: how the strong view of a text is made; its weak view is the text itself.
     """
 

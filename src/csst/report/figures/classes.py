@@ -23,7 +23,7 @@ POINTS = 300
 
 
 def draw_recall(runs: Sequence[RunView]) -> Drawing:
-    """The recall of every class in each run, all of the same classes; of the first 12 runs if there are more."""
+    """The recall of every class in each run as deployed, all of the same classes; of the first 12 runs at most."""
     first, count = runs[0], len(runs)
     runs = runs[:TOGETHER]
     classes = len(first.class_names)
@@ -43,9 +43,9 @@ def draw_recall(runs: Sequence[RunView]) -> Drawing:
             for style, run in zip(styles, runs, strict=True)
         ]
     else:
-        keys = [Key("■", RUNS[0], "as trained"), Key("○", INK, "with the decision rule")] if first.adjusted else []
-        if first.result.recall_intervals:
-            keys.append(Key("line", INK, f"simultaneous {first.result.level:.0%} confidence intervals"))
+        keys = [Key("■", RUNS[0], "with the decision rule"), Key("○", INK, "without it")] if first.adjusted else []
+        if first.deployed.recall_intervals:
+            keys.append(Key("line", INK, f"simultaneous {first.deployed.level:.0%} confidence intervals"))
     height = 0.75 + classes * (0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs))
     title += "; labeled examples in brackets" if first.class_counts else ""
     return draw(lambda figure: _paint_rows(figure, runs, has_bars), height, alt, title, keys)
@@ -60,16 +60,16 @@ def _paint_rows(figure: Any, runs: Sequence[RunView], has_bars: bool) -> None:
         color, marker, _ = run_style(n)
         if has_bars:
             shifted = places + (n - (len(runs) - 1) / 2) * thickness
-            axes.barh(shifted, run.result.recall, thickness * 0.92, color=color)
+            axes.barh(shifted, run.deployed.recall, thickness * 0.92, color=color)
         else:
-            axes.plot(run.result.recall, places, marker, color=color, markersize=6, alpha=0.85, markeredgewidth=0)
+            axes.plot(run.deployed.recall, places, marker, color=color, markersize=6, alpha=0.85, markeredgewidth=0)
     if len(runs) == 1:
-        for place, value in zip(places, first.result.recall, strict=True):
+        for place, value in zip(places, first.deployed.recall, strict=True):
             axes.text(1.02, place, f"{value:.2f}", va="center", fontsize=9)
-        for place, interval in zip(places, first.result.recall_intervals, strict=False):
+        for place, interval in zip(places, first.deployed.recall_intervals, strict=False):
             axes.plot(interval, [place, place], color=INK, lw=1, solid_capstyle="butt")
         if first.adjusted:
-            axes.plot(first.adjusted.recall, places, "o", color=INK, markersize=5, fillstyle="none")
+            axes.plot(first.without_rule.recall, places, "o", color=INK, markersize=5, fillstyle="none")
     _label_rows(axes, first.class_names, first.class_counts, f"{first.part} recall")
     axes.set_xlim(0, 1.02)
 
@@ -83,7 +83,7 @@ def _draw_profile(runs: Sequence[RunView], ylabel: str, alt: str, title: str) ->
     def paint(figure: Any) -> None:
         top = bottom = figure.add_subplot(4, 1, (1, 3)) if counts else figure.add_subplot()
         for n, run in enumerate(runs):
-            recall = np.asarray(run.result.recall, float)
+            recall = np.asarray(run.deployed.recall, float)
             parts = [recall[g] for g in groups]
             if len(runs) == 1:
                 low, high = [part.min() for part in parts], [part.max() for part in parts]
@@ -170,6 +170,6 @@ def _is_dashed(n: int) -> bool:
 
 
 def _describe_range(run: RunView) -> str:
-    recall = run.result.recall
-    name = shorten(run.class_names[run.result.lowest_class], 30)
+    recall = run.deployed.recall
+    name = shorten(run.class_names[run.deployed.lowest_class], 30)
     return f"{shorten(run.name, 60)} from {min(recall):.2f} (class {name}) to {max(recall):.2f}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from csst.report.figures.svg import FAINT, INK, RUNS, Drawing, Key, RunStyle, draw, run_style, shorten
+from csst.report.figures.svg import FAINT, INK, RUNS, Drawing, Key, RunStyle, begin_at_zero, draw, run_style, shorten
 from csst.runs.outcomes import VALUE, ComparisonRow
 
 #: how a marker is filled as trained and with each rule, and the character that stands for it in a legend
@@ -19,6 +19,8 @@ FILLS = {
     "calibrated": ("top", "◓"),
     "pooled": ("bottom", "◒"),
 }
+#: of a row that meets the constraints neither as trained nor with a rule
+MISSES = Key("†", INK, "misses the constraints")
 Styles = dict[str, RunStyle]
 
 
@@ -65,8 +67,11 @@ def name_measure(table: Sequence[ComparisonRow], measure: str) -> str:
 
 
 def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
-    """The value of the objective in every row, the best at the top."""
-    labels = list(dict.fromkeys(line.row.label for line in table))
+    """The value of the objective in every row, the highest at the top; a dagger where the constraints are missed."""
+    by_value = sorted(table, key=lambda line: line.mean(VALUE), reverse=True)
+    labels = list(dict.fromkeys(line.row.label for line in by_value))
+    meeting = {line.row.label for line in table if line.rank[0] == 0}
+    ticks = [shorten(label, 26) + ("" if label in meeting else MISSES.symbol) for label in labels]
     objective, part = table[0].row.objective, table[0].part
     offsets = _spread_rules(table)
 
@@ -75,17 +80,19 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         for line in table:
             place = labels.index(line.row.label) + offsets[line.rule]
             _mark(axes, ([line.mean(VALUE)], [place]), ([line.std(VALUE)], None), styles[line.row.label], line.rule)
-        axes.set_yticks(range(len(labels)), [shorten(label, 26) for label in labels])
+        axes.set_yticks(range(len(labels)), ticks)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.grid(False, axis="y")
-        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="y", length=0, pad=6)  # room for a mark at 0
+        begin_at_zero(axes, "x", [line.mean(VALUE) for line in table])
         axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(f"objective value on {part}")
 
     best = table[0]
     alt = f"Value of '{objective}' on {part}, {len(table)} rows; best {best.name} with {best.mean(VALUE):.3f}"
     height = 0.8 + (0.2 + 0.08 * len(offsets)) * len(labels)
-    return draw(paint, height, alt, "Objective value, best first, ± std over seeds", _rule_keys(table))
+    keys = [*_rule_keys(table), *([MISSES] if len(meeting) < len(labels) else [])]
+    return draw(paint, height, alt, "Objective value, highest first, ± std over seeds", keys)
 
 
 def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
@@ -106,6 +113,10 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         if is_slack:
             axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
         axes.margins(0.1)
+        for name, axis in (("x", other), ("y", value)):
+            # A constraint is met or missed to the right or left of 0, so that a slack needs both sides.
+            if axis is value or not is_slack:
+                begin_at_zero(axes, name, [mean(axis.read(line)) for line in table])
         axes.locator_params(nbins=6)
         axes.set_xlabel(f"{other.label} on {table[0].part}")
         axes.set_ylabel(value.label)
@@ -142,6 +153,7 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
                 _mark(axes, (x, y), (None, [line.std(measure) for line in lines]), style, rule)
             axes.set_ylabel(name_measure(table, measure))
             axes.margins(0.06)
+            begin_at_zero(axes, "y", [line.mean(measure) for line in table])
         panels[-1].set_xlabel(name)
         if ticks[0] > 0 and ticks[-1] >= 5 * ticks[0]:
             panels[-1].set_xscale("log")
@@ -202,7 +214,8 @@ def _mark(axes: Any, places: tuple[Any, Any], spreads: tuple[Any, Any], style: R
     """Marks at x and y with bars of these lengths in both directions, None for no bar."""
     fill = {"fillstyle": FILLS[rule][0], "markerfacecoloralt": "none", "markersize": 7, "markeredgewidth": 1.2}
     bars = {"xerr": spreads[0], "yerr": spreads[1], "elinewidth": 1, "capsize": 2}
-    axes.errorbar(*places, fmt=style.marker, color=style.color, **bars, **fill)
+    marks, *_ = axes.errorbar(*places, fmt=style.marker, color=style.color, **bars, **fill)
+    marks.set_clip_on(False)  # a mark on the edge is drawn whole, its bars end there
 
 
 def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:

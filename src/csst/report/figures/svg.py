@@ -124,6 +124,13 @@ def clean_svg(svg: str, alt: str, prefix: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
 
 
+def begin_at_zero(axes: Any, name: str, values: Iterable[float]) -> None:
+    """Begin the axis `name`, "x" or "y", at 0 where only a margin or a spread lies below it and no value does."""
+    low, high = getattr(axes, f"get_{name}lim")()
+    if low < 0 <= min(values):
+        getattr(axes, f"set_{name}lim")(0, high)
+
+
 def shorten(text: object, length: int) -> str:
     """One line of printable characters, at most `length` of them."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())

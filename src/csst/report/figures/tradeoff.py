@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw, run_style, shorten
+from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, begin_at_zero, draw, run_style, shorten
 from csst.report.run_view import RunView
 
 #: points of a frontier, runs in the figure, and runs in its legend, at most
@@ -14,25 +14,29 @@ _HOLLOW = {"fillstyle": "none", "markeredgewidth": 1.5}
 
 
 def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
-    """Mean against min recall of every complete run: filled as trained, hollow with the decision rule."""
+    """Mean against min recall of every complete run: filled as deployed, hollow without the decision rule."""
     runs = runs[:DRAWN]
-    best = max(runs, key=lambda run: run.result.min_recall)
+    best = max(runs, key=lambda run: run.deployed.min_recall)
     alt = (
         f"Mean recall against min recall on {runs[0].part} of {len(runs)} runs; highest min recall "
-        f"{best.result.min_recall:.2f}: {best.name}"
+        f"{best.deployed.min_recall:.2f}: {best.name}"
     )
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
         for n, run in enumerate(runs):
-            style = {"color": run_style(n).color, "marker": run_style(n).marker, "markersize": 8, "ls": "none"}
-            axes.plot(run.result.mean_recall, run.result.min_recall, **style)
+            mark = {"marker": run_style(n).marker, "markersize": 8, "ls": "none", "clip_on": False}
+            style = {"color": run_style(n).color, **mark}
+            axes.plot(run.deployed.mean_recall, run.deployed.min_recall, **style)
             if run.adjusted:
-                x = [run.result.mean_recall, run.adjusted.mean_recall]
-                y = [run.result.min_recall, run.adjusted.min_recall]
+                x = [run.adjusted.mean_recall, run.without_rule.mean_recall]
+                y = [run.adjusted.min_recall, run.without_rule.min_recall]
                 axes.plot(x, y, color=FAINT, lw=1, zorder=1)
                 axes.plot(x[1], y[1], **style, **_HOLLOW)
         axes.margins(0.12)
+        shown = [result for run in runs for result in (run.without_rule, run.deployed)]
+        begin_at_zero(axes, "x", [result.mean_recall for result in shown])
+        begin_at_zero(axes, "y", [result.min_recall for result in shown])
         axes.locator_params(nbins=6)
         axes.set_xlabel(f"mean recall on {runs[0].part}")
         axes.set_ylabel("min recall")
@@ -41,7 +45,7 @@ def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
     if len(runs) > STYLES:
         keys.append(Key("…", INK, f"and {len(runs) - STYLES} more, in the same styles again"))
     if any(run.adjusted for run in runs):
-        keys.append(Key("○", INK, "hollow: with the decision rule"))
+        keys.append(Key("○", INK, "hollow: without the decision rule"))
     return draw(paint, 3.4, alt, "Mean against min recall: the upper right is best", keys)
 
 
@@ -60,14 +64,17 @@ def draw_frontier(run: RunView) -> Drawing | None:
     def paint(figure: Any) -> None:
         rows = figure.subplots(2, 1, sharex=True)
         for axes, name in zip(rows, ("min_recall", "min_coverage"), strict=True):
-            style = {"ls": "none", "marker": "s", "color": RUNS[1], "markersize": 7}
-            axes.plot(mean_recall, [getattr(point, name) for point in points], "o", color=ACCENT, markersize=4)
+            style = {"ls": "none", "marker": "s", "color": RUNS[1], "markersize": 7, "clip_on": False}
+            heights = [getattr(point, name) for point in points]
+            axes.plot(mean_recall, heights, "o", color=ACCENT, markersize=4, clip_on=False)
             if run.unadjusted:
                 axes.plot(run.unadjusted.mean_recall, getattr(run.unadjusted, name), **style)
             if adjusted:
                 axes.plot(adjusted.mean_recall, getattr(adjusted, name), **style, **_HOLLOW)
             axes.set_ylabel(name.replace("_", " "))
             axes.margins(0.08)
+            begin_at_zero(axes, "x", mean_recall)
+            begin_at_zero(axes, "y", heights)
         rows[1].set_xlabel("mean recall on validation")
 
     keys = [Key("●", ACCENT, "decision rules")]

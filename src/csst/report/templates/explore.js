@@ -1,4 +1,5 @@
-// Moves along the frontier: a way and a slider choose a point, whose classes, sentence and commands are shown.
+// Moves along the frontier: a way and a slider choose a point, whose classes, sentence and commands are shown. On the
+// way of one class a point has the numbers of that class alone.
 const explore = section => {
   const data = JSON.parse(section.dataset.explorer);
   const { names, labeled, best } = data;
@@ -14,7 +15,10 @@ const explore = section => {
   const signed = value => (value < 0 ? "−" : "+") + (Math.abs(value) / 10000).toFixed(3);
   const slider = part("input[type=range]"), filter = part("input[type=search]");
   const body = part(".classes tbody"), head = part(".classes thead").rows[0];
-  const way = () => data.ways[part("input[name=way]:checked").value];
+  const picker = part(".one-class select");
+  const isClass = () => part("input[name=way]:checked").value === "class";
+  const way = () => isClass() ? data.classes[picker.value] : data.ways[part("input[name=way]:checked").value];
+  const summary = () => isClass() ? ["recall", "precision", "coverage"] : data.summary;
   const point = () => way().points[Number(slider.value)];
 
   // Which class is most often taken for which other, and how often.
@@ -49,11 +53,12 @@ const explore = section => {
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("aria-hidden", "true");
     points.forEach((each, n) => {
+      const isOwn = best && each.sentence === best.sentence;
       const dot = document.createElementNS(space, "circle");
       dot.setAttribute("cx", edge + across(each.numbers[gain]) * (width - 2 * edge));
       dot.setAttribute("cy", height - edge - up(each.numbers[0]) * (height - 2 * edge));
       dot.setAttribute("r", n === at ? 7 : 4);
-      dot.setAttribute("class", n === at ? "here" : "");
+      dot.setAttribute("class", [n === at ? "here" : "", isOwn ? "own" : ""].join(" ").trim());
       dot.addEventListener("click", () => { slider.value = n; show(); });
       svg.append(dot);
     });
@@ -61,9 +66,9 @@ const explore = section => {
     place.replaceChildren(svg);
     const range = index => {
       const values = points.map(each => each.numbers[index]);
-      return `${data.summary[index]} ${Math.min(...values).toFixed(3)} to ${Math.max(...values).toFixed(3)}`;
+      return `${summary()[index]} ${Math.min(...values).toFixed(3)} to ${Math.max(...values).toFixed(3)}`;
     };
-    add(place, "span", `up: ${range(0)}; right: ${range(gain)}`, { class: "soft" });
+    add(place, "span", `up: ${range(0)}; right: ${range(gain)}${best ? "; ringed: this run's own sentence" : ""}`, { class: "soft" });
   };
   const drawConfusion = shown => {
     const place = part(".confusion"), indices = names.map((_, k) => k).filter(isShown);
@@ -86,33 +91,39 @@ const explore = section => {
   const show = () => {
     const shown = point(), numbers = part("dl"), commands = part(".commands");
     numbers.replaceChildren();
-    data.summary.forEach((name, n) => {
+    summary().forEach((name, n) => {
       const item = add(numbers, "div");
       add(item, "dt", name);
       add(item, "dd", shown.numbers[n].toFixed(3), { "data-name": name });
     });
-    slider.setAttribute("aria-valuetext", data.summary.map((name, n) => `${name} ${shown.numbers[n].toFixed(3)}`).join(", "));
+    slider.setAttribute("aria-valuetext", summary().map((name, n) => `${name} ${shown.numbers[n].toFixed(3)}`).join(", "));
     part(".sentence-of-point").textContent = shown.sentence;
+    const isOwn = best !== null && shown.sentence === best.sentence;
+    part(".whose").textContent = isOwn ? "(this run's own)" : "";
+    part(".about-class").hidden = !isClass() || isOwn;
     commands.replaceChildren();
     shown.commands.forEach((command, n) => {
       add(commands, "p", n ? "Train for it:" : "Decide so with this model, without training again:", { class: "soft" });
       add(commands, "pre", command, { tabindex: "0" });
     });
-    rows.forEach((row, k) => cells(shown, k).forEach((text, n) => { row.cells[n].textContent = text; }));
     drawPicture();
+    if (isClass()) return;
+    rows.forEach((row, k) => cells(shown, k).forEach((text, n) => { row.cells[n].textContent = text; }));
     drawConfusion(shown);
   };
   const choose = () => {
     slider.max = way().points.length - 1;
-    slider.disabled = way().points.length < 2;
-    slider.value = 0;
-    part(".goal").textContent = `more ${data.summary[way().gain]}`;
+    slider.value = way().start;
+    part(".loss").textContent = `more ${summary()[0]}`;
+    part(".goal").textContent = `more ${summary()[way().gain]}`;
+    for (const place of section.querySelectorAll(".one-class")) place.hidden = !isClass();
+    part(".all-classes").hidden = isClass();
     show();
   };
   const select = () => {
     rows.forEach((row, k) => { row.hidden = !isShown(k); });
     part(".count").textContent = `${rows.filter(row => !row.hidden).length} of ${names.length} classes`;
-    drawConfusion(point());
+    if (!isClass()) drawConfusion(point());
   };
   const quoted = text => {
     const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
@@ -129,6 +140,7 @@ const explore = section => {
     URL.revokeObjectURL(link.href);
   };
   for (const radio of section.querySelectorAll("input[name=way]")) radio.addEventListener("change", choose);
+  if (picker) picker.addEventListener("change", choose);
   slider.addEventListener("input", show);
   filter.addEventListener("input", select);
   part(".download").addEventListener("click", download);

@@ -1,0 +1,68 @@
+"""The order in which rows come changes nothing: not a fold, a tree, a landmark, a batch or a bit of the result."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.tree import DecisionTreeClassifier
+
+from csst import CSSTClassifier
+from csst.cli import main
+from csst.learners.read import LEARNERS
+from tests.helpers.estimators import quick
+from tests.learners.samples import gaussians
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+X, Y = gaussians(150, np.array([0.5, 0.3, 0.2]), features=5, apart=1.5)
+Y = np.where(np.arange(150) % 2, Y, -1)
+ORDER = np.random.default_rng(1).permutation(150)
+MORE = gaussians(60, features=5, apart=1.5, seed=2)[0]
+
+
+def classifiers():
+    """Every learner by its name, a classifier of the user's own, and every way to judge."""
+    for name in LEARNERS:
+        yield name, quick(validation=0.3) if name == "network" else CSSTClassifier(learner=name)
+    yield "cross-fitted network", quick(steps=20, validation=None)
+    yield "a tree", CSSTClassifier(learner=DecisionTreeClassifier())
+    yield "held out", CSSTClassifier(learner="linear", validation=0.3)
+    yield "self-trained", CSSTClassifier(learner="linear", settings={"fitting": {"rounds": 1}})
+    pair = (MORE, np.arange(60) % 3)
+    yield "validation set", CSSTClassifier(learner="linear", validation=pair)
+
+
+@pytest.mark.parametrize(("name", "clf"), classifiers(), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_same_model_from_rows_in_another_order(name, clf):
+    probs = clf.fit(X, Y).predict_proba(MORE)
+    expected = clf.fit_.expected.confusion.rates.numpy()
+    clf.fit(X[ORDER], Y[ORDER])
+    np.testing.assert_array_equal(clf.predict_proba(MORE), probs)
+    np.testing.assert_array_equal(clf.fit_.expected.confusion.rates.numpy(), expected)
+    other = clf.set_params(random_state=1).fit(X, Y).predict_proba(MORE)
+    assert name in ("propagation", "validation set", "lda") or (other != probs).any(), "the seed must still matter"
+
+
+def test_sparse_rows_and_rows_without_a_label_in_another_order():
+    sparse = csr_matrix(np.where(X > 0.5, X, 0))
+    clf = CSSTClassifier(learner="kernel")
+    probs = clf.fit(sparse, Y, X_unlabeled=csr_matrix(MORE)).predict_proba(MORE)
+    turned = csr_matrix(MORE[::-1])
+    np.testing.assert_array_equal(clf.fit(sparse[ORDER], Y[ORDER], X_unlabeled=turned).predict_proba(MORE), probs)
+
+
+@pytest.mark.parametrize("learner", ["linear", "network"])
+def test_the_command_line(learner, tmp_path):
+    metrics = []
+    for number, order in enumerate((np.arange(150), ORDER)):
+        np.savez(tmp_path / f"{number}.npz", x=X[order], y=Y[order])
+        run = tmp_path / f"run{number}"
+        words = ["--data.path", str(tmp_path / f"{number}.npz"), "--learner", learner, "--out", str(run)]
+        words += ["--training.steps", "40"] if learner == "network" else []
+        assert main(["train", "array", *words]) == 0
+        metrics.append(json.loads((run / "metrics.json").read_text()))
+    for key in ("validation", "split_hash", "labeled_counts"):
+        assert metrics[0][key] == metrics[1][key]
