@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-slow test-browser docs docs-output coverage package torture fuzz mutants lint format bench clean
+.PHONY: help demo test test-slow test-browser docs docs-output coverage package torture fuzz mutants results-check lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
@@ -17,6 +17,7 @@ help:
 	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
 	@echo "make mutants    put small faults into the code, one at a time, and see whether a test notices (long)"
+	@echo "make results-check  list the pages of benchmarks/results that are older than the code they measure"
 	@echo "make bench      time the mathematics and a step, compare the methods (benchmarks/results/)"
 
 $(BIN)/.ready: pyproject.toml constraints.txt
@@ -78,6 +79,9 @@ fuzz: $(BIN)/.ready-dev
 
 mutants: $(BIN)/.ready-dev
 	$(BIN)/python -W ignore benchmarks/mutants.py
+
+results-check:
+	$(PYTHON) benchmarks/results_check.py
 
 bench: $(BIN)/.ready
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/maths.py

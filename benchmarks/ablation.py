@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from few_label_sets import Split
 from lines import Line, Log
+from results_check import write_results
 from scipy.special import log_softmax
 from versus import compute_error, format_mean, format_table, load_split
 
@@ -27,6 +28,9 @@ from csst.rules import fit_evidence
 from csst.rules.fit import bind
 from csst.statistics.evidence import Evidence
 from csst.statistics.folds import deal_folds
+
+#: modules of csst that are measured
+MEASURED = ("learners", "rules", "statistics", "sklearn/classifier.py")
 
 SETS, OBJECTIVE = ("digits", "satimage", "segment", "cifar10_features"), "max min(recall)"
 RESULTS = Path(__file__).parent / "results"
@@ -112,7 +116,7 @@ def main() -> None:
         return {"lowest": measure(load_split(cell["set"], "small", cell["seed"], options.data_dir), cell["seed"])}
 
     lines = Log(RESULTS / "ablation.jsonl", ("set", "seed")).measure(cells, measure_cell)
-    (RESULTS / "ablation.md").write_text(write_report(lines))
+    write_results(RESULTS / "ablation.md", write_report(lines), MEASURED)
 
 
 if __name__ == "__main__":

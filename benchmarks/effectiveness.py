@@ -17,12 +17,17 @@ from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
+from results_check import write_results
+
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
 from csst.report.tables import markdown
 from csst.runs.compare import compare, count_parallel_runs, run_folder
 from csst.runs.outcomes import ComparisonRow, Outcome, tabulate
 from csst.runs.rows import Row, make_rows
+
+#: modules of csst that are measured
+MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")
@@ -124,7 +129,8 @@ def main() -> None:
         here = Path(__file__).parent
         for file in (here / "results" / "effectiveness.md", here.parent / "docs" / "explanation" / "effectiveness.md"):
             known = file.read_text() if file.is_file() else ""
-            file.write_text(text + (NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""))
+            notes = NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""
+            write_results(file, text + notes, MEASURED)
 
 
 if __name__ == "__main__":

@@ -21,19 +21,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from results_check import write_results
 
+from csst.data.input_spec import InputSpec
 from csst.data.task import RowTask, Task
-from csst.fitted import InputSpec
 from csst.fitting import fit
 from csst.learners.network import Network
 from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe, recipe
-from csst.rules.candidates import all_candidates, sharpness
+from csst.rules.candidates import fit_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
 from csst.runs.direct import join
 from csst.runs.execute import build_network, load_task
 from csst.runs.learners import as_parts
 from csst.training.evaluation import summarize_counts
+
+#: modules of csst that are measured
+MEASURED = ("learners", "maths", "selftraining", "training", "rules", "statistics")
 
 ENCODER = "examples.efficientnet_lite:encode_onnx"
 RESULTS = Path(__file__).parent / "results"
@@ -172,7 +176,7 @@ def train(chosen: Recipe, task: Task) -> dict[str, Any]:
     smooth = SmoothObjective(fitted.objective, uniform, sharpness(evidence))
     scores, labels = outputs.parts["test"]
     measured = {"raw": summarize_counts(details.outputs.counts("test"), fitted.objective)}
-    for candidate in all_candidates(smooth, evidence):
+    for candidate in fit_candidates(smooth, evidence):
         rule = candidate.as_rule(evidence.train_prior, outputs.gain.softmax_inverse)
         measured[candidate.name] = summarize_counts(
             rule.counts(torch.softmax(scores.double(), 1), labels), fitted.objective
@@ -314,7 +318,7 @@ def write_page() -> None:
                 lines += compare_paired(name, rows)
             if name == "recall":
                 lines += ["Pseudo-labels, seed 0:", "", *describe_used(rows)]
-    page.write_text(said + MARK + "\n\n" + "\n".join(lines))
+    write_results(page, said + MARK + "\n\n" + "\n".join(lines), MEASURED)
 
 
 def main() -> None:

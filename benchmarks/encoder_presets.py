@@ -19,9 +19,13 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 from encoder_images import ENCODER, cut_pool
+from results_check import write_results
 
 from csst.cli import main as csst
 from csst.runs.folder import Run
+
+#: modules of csst that are measured
+MEASURED = ("maths", "selftraining", "training", "runs/presets.py")
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs/assets/encoder_presets.svg"
@@ -93,7 +97,7 @@ def write_page(args: argparse.Namespace) -> None:
         tables = (folder / "compare.md").read_text().partition("\n\n")[2].replace("\n## ", "\n### ")
         spent = mean(second for row in rows[name] for second in row["seconds"])
         lines += [f"## `{name}`", "", f"{spent:.0f} seconds a run, on a shared machine.", "", tables.strip(), ""]
-    page.write_text(said + MARK + "\n\n" + "\n".join(lines))
+    write_results(page, said + MARK + "\n\n" + "\n".join(lines), MEASURED)
 
 
 def main() -> None:

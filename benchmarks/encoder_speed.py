@@ -22,12 +22,16 @@ from statistics import median
 import numpy as np
 import torch
 import torch.nn.functional as F
+from results_check import write_results
 
 from csst.data.embeddings import Embedder, Embedding
 from csst.data.images.views import Strong
 from csst.models.encoders import encoder
 from csst.recipes import recipe
 from csst.runs.execute import assemble
+
+#: modules of csst that are measured
+MEASURED = ("data/embeddings.py", "training")
 
 LABELED, UNLABELED = 64, 256
 STEPS = 60
@@ -137,7 +141,7 @@ def main() -> None:
     for width in (384, 1280):
         lines.append(compare_head(width, args.repeats, forward))
         print(lines[-1], file=sys.stderr, flush=True)
-    (RESULTS / "encoder_speed.md").write_text("\n".join([*lines, ""]))
+    write_results(RESULTS / "encoder_speed.md", "\n".join([*lines, ""]), MEASURED)
 
 
 if __name__ == "__main__":

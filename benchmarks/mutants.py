@@ -1,10 +1,10 @@
 """Do the tests notice? python benchmarks/mutants.py [--each 28] [--rooms maths,rules] [--again]
 
-Small faults are put into the trainer, self-training, the mathematics and the rules, one at a time, and each must make a
-test of its own room fail. Some are written down in `NAMED`; the others are drawn from all that `variants` can change,
-always the same ones for the same code. First every room's tests run once, and it is noted which of them call which
-function; then a mutant is shown to those that call the function it is in, the fastest first, until one fails or they
-have taken `MOST` seconds. No file is changed: the mutated module exists only in the memory of a process of its own.
+Small faults are put into the code of nine rooms, one at a time, and each must make a test of its own room fail. Some
+are written down in `NAMED`; the others are drawn from all that `variants` can change, always the same ones for the same
+code. First every room's tests run once, and it is noted which of them call which function; then a mutant is shown to
+those that call the function it is in, the fastest first, until one fails or they have taken `MOST` seconds. No file is
+changed: the mutated module exists only in the memory of a process of its own.
 
 Results go to benchmarks/results/mutants.jsonl, line by line, and a command that was stopped goes on from there. A
 mutant is tried again if its file has changed, or with --again if it has survived. The table is mutants.md beside it.
@@ -39,21 +39,43 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 RESULTS = ROOT / "benchmarks" / "results"
-#: room: (its modules, its tests)
-ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "training": (
-        (
-            "training/trainer.py",
-            "training/schedules.py",
-            "training/selection.py",
-            "training/measuring.py",
-            "training/reach.py",
-        ),
+
+
+@dataclass(frozen=True)
+class Room:
+    """A part of the code with its tests.
+
+    Args:
+        modules: patterns of paths below src/csst.
+        tests: files and folders.
+        drawn: how many mutants are drawn, beside those written down.
+    """
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    drawn: int = 28
+
+
+ROOMS: dict[str, Room] = {
+    "training": Room(
+        tuple(f"training/{name}.py" for name in ("trainer", "schedules", "selection", "measuring", "reach")),
         ("tests/training", "tests/equivalences", "tests/equations/test_algorithms.py"),
     ),
-    "selftraining": (("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
-    "maths": (("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
-    "rules": (("rules/*.py",), ("tests/rules",)),
+    "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
+    "maths": Room(("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
+    "rules": Room(("rules/*.py",), ("tests/rules",)),
+    "statistics": Room(
+        tuple(
+            f"statistics/{name}.py"
+            for name in ("balance", "bootstrap", "calibration", "folds", "intervals", "rates", "shift", "suggestion")
+        ),
+        ("tests/statistics", "tests/maths/test_intervals.py"),
+        drawn=14,
+    ),
+    "learners": Room(("learners/*.py",), ("tests/learners",), drawn=14),
+    "sklearn": Room(("sklearn/*.py",), ("tests/sklearn",), drawn=14),
+    "fitted": Room(("fitted.py", "fitting.py", "export.py"), ("tests/runs",), drawn=14),
+    "runs": Room(("runs/*.py",), ("tests/runs",), drawn=14),
 }
 #: tests with this fixture start processes of their own, which would not see a mutant
 LEFT_OUT = "folder"
@@ -121,10 +143,16 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "return labeled + self.settings.selftraining.unlabeled_weight * unlabeled",
         "return labeled + self.settings.selftraining.unlabeled_weight ** 2 * unlabeled",
     ),
-    ("training", "training/trainer.py", "moving_average(training.ema)", "moving_average(0.5)"),
-    ("training", "training/trainer.py", "if self.progress < 1:", "if True:"),
+    ("training", "training/trainer.py", "moving_average(self.settings.ema)", "moving_average(0.5)"),
+    ("training", "training/multiplier_updates.py", "if progress < 1 and step", "if step"),
     ("training", "training/trainer.py", "self.ema.update_parameters(self.model)", "pass"),
     ("training", "training/trainer.py", "updated_at != self.step and", "updated_at != self.step or"),
+    (
+        "training",
+        "training/trainer.py",
+        "self.last_weights, gain.entries",
+        "self.last_weights, self.multipliers.gain.entries",
+    ),
     ("selftraining", "selftraining/core.py", "(used * cost_sensitive_loss", "(cost_sensitive_loss"),
     ("selftraining", "selftraining/selectors.py", "<= most", "> most"),
     ("training", "training/reach.py", "or step < self.first_step:", "or step <= self.first_step:"),
@@ -133,7 +161,12 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("training", "training/reach.py", "runner.folds if isinstance(runner, CrossFit) else [kept]", "[kept]"),
     ("maths", "maths/multipliers.py", "at.stop - at.start < start.classes", "at.stop - at.start > start.classes"),
     ("maths", "maths/multipliers.py", "torch.full_like(start.prior, 1 / start.classes)", "start.prior"),
-    ("maths", "maths/multipliers.py", "value = torch.minimum(value, self.units.limits.to(value))", "pass"),
+    (
+        "maths",
+        "maths/multipliers.py",
+        "size)\n        value = torch.minimum(value, self.units.limits.to(value))",
+        "size)",
+    ),
     (
         "maths",
         "maths/slopes.py",
@@ -148,16 +181,20 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "(self.slopes[places] / slopes_here[places])",
         "(slopes_here[places] / self.slopes[places])",
     ),
-    ("rules", "rules/candidates.py", "objective.margins[:] = fraction * errors", "objective.margins[:] = 0 * errors"),
-    ("rules", "rules/candidates.py", "errors[objective.constraints] / 2", "errors[objective.constraints] * 2"),
-    (
-        "rules",
-        "rules/candidates.py",
-        "0 < len(objective.constraints) < evidence.classes",
-        "0 < len(objective.constraints)",
-    ),
+    ("rules", "rules/candidates.py", "wanted = part * margin * errors", "wanted = 0 * errors"),
+    ("rules", "rules/candidates.py", "if (slack < REACHED * wanted[places]).any():", "if True:"),
+    ("rules", "rules/candidates.py", "return safer, grown", "return bias, grown"),
+    ("rules", "rules/sweeps.py", "self.coverage - moved", "self.coverage"),
+    ("rules", "rules/sweeps.py", "middle = (begin + end) // 2", "middle = begin"),
+    ("rules", "rules/sweeps.py", "for cost in MISS_COSTS if", "for cost in MISS_COSTS[:1] if"),
+    ("rules", "rules/sweeps.py", "value - cost * miss", "value"),
+    ("rules", "rules/judging.py", "2 * np.median(pairs) + 0.01", "9 * np.median(pairs) + 0.01"),
+    ("rules", "rules/judging.py", "return self.miss >= 0 and self.value", "return self.value"),
+    ("rules", "rules/judging.py", "decides(errors=1.0)", "decides(errors=0.0)"),
+    ("rules", "rules/bounds.py", "if self.slack >= SAFE * self.error:", "if self.slack >= 0:"),
+    ("rules", "rules/metric_form.py", "return prior * r / (prior + q - prior * r)", "return prior * r / (prior + q)"),
     ("rules", "rules/candidates.py", "(SOFT_LABELS / labels) ** 0.5", "(SOFT_LABELS / labels)"),
-    ("rules", "rules/candidates.py", "objective.prices[:] = prices", "pass"),
+    ("rules", "rules/candidates.py", "objective.prices = searching.prices", "pass"),
     ("rules", "rules/smooth.py", "(np.maximum(variance, 0) / worth).sum()", "(np.maximum(variance, 0) / worth).max()"),
     ("rules", "rules/smooth.py", ".sum(1) - (rates * slope).sum(1) ** 2", ".sum(1)"),
     ("rules", "rules/smooth.py", "part = part - self.margins[at]", "pass"),
@@ -182,6 +219,43 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/possible.py", "(low, middle) if helps(middle)", "(low, middle) if not helps(middle)"),
     ("rules", "rules/deployment.py", '"labeled": learned}', '"labeled": judged}'),
     ("rules", "rules/deployment.py", "fractions[1], fractions[0], None", "fractions[0], fractions[1], None"),
+    ("rules", "rules/frontier.py", "best = max(met, key", "best = min(met, key"),
+    ("statistics", "statistics/shift.py", "(explained + extra * start) / total", "explained / (total - extra)"),
+    ("statistics", "statistics/suggestion.py", "variance = posterior * (1 - posterior)", "variance = posterior"),
+    ("statistics", "statistics/rates.py", "weight = np.minimum(worth, mass)", "weight = worth + 0 * mass"),
+    ("statistics", "statistics/bootstrap.py", "(1 - level) / 2 / len(seen)", "(1 - level) / 2"),
+    (
+        "sklearn",
+        "sklearn/suggesting.py",
+        "np.log(estimate_prior(scores, labeled / labeled.sum()))",
+        "np.log(labeled / labeled.sum())",
+    ),
+    ("sklearn", "sklearn/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
+    ("fitted", "fitted.py", "wanted, kept.undo).rule", "wanted, None).rule"),
+    ("fitted", "fitted.py", "kept.evidence, kept.prior, wanted", "kept.evidence, kept.train_prior.numpy(), wanted"),
+    (
+        "fitted",
+        "fitted.py",
+        "objective.bind_prior(counts / counts.sum())",
+        "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
+    ),
+    ("fitted", "fitted.py", 'kept = "last." if has_rule else "selected."', 'kept = "selected."'),
+    ("fitted", "fitting.py", "gain if runner.best.gain is None else Gain(runner.best.gain)", "gain"),
+    ("fitted", "fitting.py", "wanted = task.validation_prior.numpy()", "wanted = train_prior.numpy()"),
+    (
+        "fitted",
+        "fitting.py",
+        "runner.objective, prior, gain.softmax_inverse, seed",
+        "runner.objective, prior, None, seed",
+    ),
+    (
+        "runs",
+        "runs/results.py",
+        'metrics.get("adjusted", metrics["validation"])["estimate"]',
+        'metrics["validation"]["estimate"]',
+    ),
+    ("runs", "runs/results.py", ".abs().sum() / 2)", ".abs().sum())"),
+    ("runs", "runs/results.py", "outputs.gain.softmax_inverse, train_prior", "None, train_prior"),
 )
 
 #: why a survivor may live, by the beginning of its key
@@ -193,6 +267,10 @@ REASONS: dict[str, str] = {
     "selftraining/darp.py trim: kept.sum(0) + SMALLEST": "a millionth, there so that nothing is divided by 0",
     "maths/slopes.py ConstraintUnits.measure: not places or": "without constraints what follows changes nothing",
     "rules/search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
+    "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
+    "learners/neighbors.py NeighborSearch.places: np.bincount(places) > most": "of a cell that is just full, all stay",
+    "runs/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
+    "fitting.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }
 
@@ -338,14 +416,14 @@ def enclosing(tree: ast.AST, line: int, place: str = "") -> str:
     return place
 
 
-def draw(rooms: Sequence[str], each: int) -> list[Mutant]:
-    """Those written down and `each` more, of every room."""
+def draw(rooms: Sequence[str], each: int | None = None) -> list[Mutant]:
+    """Those written down and `each` more of every room; None for as many as the room says."""
     chosen: list[Mutant] = []
     for room in rooms:
         chosen += [mutant for mutant in named() if mutant.room == room]
-        paths = sorted({path for glob in ROOMS[room][0] for path in (SOURCE / "csst").glob(glob)})
+        paths = sorted({path for glob in ROOMS[room].modules for path in (SOURCE / "csst").glob(glob)})
         every = [m for path in paths for m in generate(room, path.relative_to(SOURCE / "csst").as_posix())]
-        chosen += sorted(every, key=lambda mutant: mutant.rank)[:each]
+        chosen += sorted(every, key=lambda mutant: mutant.rank)[: ROOMS[room].drawn if each is None else each]
     return chosen
 
 
@@ -453,14 +531,15 @@ def watch(room: str) -> Watching:
     """The room's tests on the code as it is; of the same code and tests it is known from last time."""
     watching = Watching()
     files = sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    known = Path(tempfile.gettempdir()) / f"csst-mutants-{room}-{digest}.json"
+    tests = " ".join(ROOMS[room].tests).encode()  # which two rooms may share
+    digest = hashlib.sha256(tests + b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    known = Path(tempfile.gettempdir()) / f"csst-mutants-{digest}.json"
     if known.is_file():
         watching.calls, watching.seconds = json.loads(known.read_text())
         return watching
 
     def work() -> Any:
-        code = run_tests(ROOMS[room][1], watching)
+        code = run_tests(ROOMS[room].tests, watching)
         return {"code": code, "calls": watching.calls, "seconds": watching.seconds}
 
     found, _, seconds = apart(work, 10 * LONGEST)
@@ -500,8 +579,10 @@ def try_mutant(mutant: Mutant, watching: Watching) -> dict[str, Any]:
 
 
 def main() -> None:
+    from results_check import write_results  # beside this file, which tests import from elsewhere
+
     parser = argparse.ArgumentParser(description="Put small faults into the code and see whether a test notices.")
-    parser.add_argument("--each", type=int, default=28, help="mutants drawn in every room, beside those written down")
+    parser.add_argument("--each", type=int, help="mutants drawn in every room, if not as many as it says")
     parser.add_argument("--rooms", default=",".join(ROOMS), help="with commas between")
     parser.add_argument("--again", action="store_true", help="try survivors again, e.g. after a new test")
     parser.add_argument("--page", action="store_true", help="try only what was never tried, and write the page")
@@ -530,7 +611,8 @@ def main() -> None:
         print(f"{number + 1}/{len(mutants)} {mutant.key}: {mark}, {result['seconds']:.1f} s", flush=True)
     earlier = sum(known[mutant.key]["source"] != digest_of(mutant) for mutant in mutants)
     page = describe([known[mutant.key] for mutant in mutants], earlier)
-    out.with_suffix(".md").write_text(page, encoding="utf-8")
+    modules = [pattern.removesuffix("/*.py") for room in ROOMS.values() for pattern in room.modules]
+    write_results(out.with_suffix(".md"), page, modules)
     print(page)
     killed = sum(known[mutant.key]["killed"] for mutant in mutants)
     sys.exit(0 if killed >= WANTED * len(mutants) else 1)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from results_check import write_results
 
 import csst
 from csst.maths.confusion import Confusion
@@ -28,6 +29,9 @@ from csst.maths.gain import gain_matrix
 from csst.maths.objectives import payoff_of
 from csst.recipes import recipe
 from csst.runs.execute import execute
+
+#: modules of csst that are measured
+MEASURED = ("data/tabular", "maths", "report", "training")
 
 RESULTS = Path(__file__).parent / "results" / "reliability.md"
 GOAL = "max mean(recall) s.t. coverage >= 0.95/K"
@@ -143,9 +147,8 @@ def main() -> None:
     about = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores (shared), one thread, "
     about += f"torch {torch.__version__}, Python {platform.python_version()}"
     head = "| load | time | peak memory | of which before it began | |\n|---|---|---|---|---|"
-    RESULTS.write_text(
-        f"# Loads\n\nMeasured by `benchmarks/reliability.py` on {about}.\n\n{head}\n" + "\n".join(rows) + "\n"
-    )
+    text = f"# Loads\n\nMeasured by `benchmarks/reliability.py` on {about}.\n\n{head}\n" + "\n".join(rows) + "\n"
+    write_results(RESULTS, text, MEASURED)
 
 
 if __name__ == "__main__":

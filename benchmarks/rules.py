@@ -27,8 +27,12 @@ from typing import Any
 import numpy as np
 import torch
 from few_label_sets import PLANS, Split, load
+from results_check import write_results
 
 from csst.rules import DecisionRule, FittedRule, fit_rule
+
+#: modules of csst that are measured
+MEASURED = ("rules", "statistics")
 
 SETS = ("digits", "satimage", "segment", "fashion", "cifar10_features")
 CLASSICAL, NETWORK_SETS = ("linear", "forest"), ("digits", "satimage", "segment")
@@ -495,6 +499,7 @@ class Report:
                     line
                     for line in self.pooled
                     if line["labels"] == labels and PLANS[line["set"]].test >= 100 and base in ("all", line["base"])
+                    if "estimate" in line
                 ]
                 if not lines:
                     continue
@@ -519,6 +524,8 @@ class Report:
                         f"{np.abs(ours).mean():.3f} against {np.abs(counts).mean():.3f}, a ratio of {ratio:.2f}",
                         ratio <= 0.5,
                     )
+        if not rows:
+            return "Not measured since the estimate changed."
         head = ("labels per class", "base", "runs", "error, counts", "error, estimate", "ratio", "bias, counts")
         return format_table((*head, "bias, estimate"), rows)
 
@@ -611,7 +618,7 @@ class Report:
             targets=format_table(("target", "measured", ""), self.targets),
             **tables,
         )
-        file.write_text(text)
+        write_results(file, text, MEASURED)
 
 
 def name_seconds(seconds: float) -> str:

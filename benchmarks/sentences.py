@@ -15,11 +15,15 @@ import numpy as np
 import torch
 from few_label_sets import Split
 from lines import Line, Log
+from results_check import write_results
 from unseen import OTHERS
 from versus import NAMES, OURS, RESULTS, fit_method, format_mean, format_table, load_split
 
 import csst
 from csst import CSSTClassifier
+
+#: modules of csst that are measured
+MEASURED = ("learners", "maths/language", "rules", "statistics")
 
 SETS = ("digits", "breast_cancer", "satimage", "segment")
 SENTENCES = ("max mean(recall) s.t. coverage >= 0.95/K", "max mean(f1)")
@@ -85,7 +89,7 @@ def main() -> None:
         return measure(cell, load_split(cell["set"], "small", cell["seed"], options.data_dir))
 
     lines = Log(RESULTS / "sentences.jsonl", ("set", "seed", "method")).measure(cells, measure_cell)
-    (RESULTS / "sentences.md").write_text(write_report(lines))
+    write_results(RESULTS / "sentences.md", write_report(lines), MEASURED)
 
 
 if __name__ == "__main__":

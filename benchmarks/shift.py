@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from few_label_sets import Plan, Split, load
+from results_check import write_results
 from torch import Tensor, nn
 from versus import describe_machine, format_mean, format_table
 
@@ -33,6 +34,9 @@ from csst.learners.network import Network
 from csst.models import Model, build
 from csst.models.table import table_network
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+
+#: modules of csst that are measured
+MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
 
 OBJECTIVE = "max min(recall)"
 PLANS = {
@@ -239,7 +243,7 @@ def main() -> None:
     page = args.out.with_suffix(".md")
     known = page.read_text() if page.is_file() else ""
     notes = "\n## What it says" + known.split("\n## What it says", 1)[1] if "\n## What it says" in known else ""
-    page.write_text(report(read_lines(args.out), seeds) + notes)
+    write_results(page, report(read_lines(args.out), seeds) + notes, MEASURED)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 from few_label_sets import CACHE, load
 from lines import Log
+from results_check import write_results
 from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
 
 from csst import CSSTClassifier
+
+#: modules of csst that are measured
+MEASURED = ("learners", "rules", "statistics")
 
 SETS, BOUGHT, DRAWS = ("digits", "cifar10_features"), 50, 3
 #: the quickest of the default
@@ -77,7 +81,7 @@ def main() -> None:
     cells = [{"set": name, "seed": seed} for seed in seeds for name in SETS]
     log = Log(RESULTS / "suggest.jsonl", ("set", "seed"))
     lines = log.measure(cells, lambda cell: measure(cell["set"], cell["seed"], options.data_dir))
-    (RESULTS / "suggest.md").write_text(write_report(lines))
+    write_results(RESULTS / "suggest.md", write_report(lines), MEASURED)
 
 
 if __name__ == "__main__":

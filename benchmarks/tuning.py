@@ -15,8 +15,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from results_check import write_results
+
 from csst.recipes import Recipe, recipe
 from csst.runs.execute import execute
+
+#: modules of csst that are measured
+MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
 
 NOTES = "\n**How to read it.**"  # what people wrote below the table, from here on, is kept
 #: method, weight of the unlabeled loss, initial multipliers, dual step
@@ -83,7 +88,8 @@ def main() -> None:
     if given.write:
         file = Path(__file__).parent / "results" / "tuning.md"
         known = file.read_text() if file.is_file() else ""
-        file.write_text("\n".join([*lines, ""]) + (NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""))
+        notes = NOTES + known.split(NOTES, 1)[1] if NOTES in known else ""
+        write_results(file, "\n".join([*lines, ""]) + notes, MEASURED)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Blocks of a page share one folder and one Python session. A `python` block runs; with a title it is a file of that name
 instead. A `text` block after it is what it prints. In a `console` block, lines that begin with $ are commands, and the
-rest is what they print; warnings and progress, which go to stderr, are not shown.
+rest is what they print. Both show what a terminal does, warnings on stderr among it, but for lines of progress.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = re.compile(r"^```(python|console|text)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: "step  40/200  worst recall 0.31" or "3/20 erm-0  about 8 s left": how far a command is
+PROGRESS = re.compile(r"([a-z]+ +)?\d+/\d+( |$)")
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?")
 
 
@@ -78,35 +80,50 @@ def run_page(text: str, folder: Path, change: Callable[[str], str] = lambda prog
 
 
 def run_command(command: str) -> str:
-    """What a command prints; csst runs in this process, which has it loaded already."""
+    """Return what a command prints; csst runs in this process, which has it loaded already."""
     words = shlex.split(command)
     if words[0] != "csst" or {"|", ">", "&&"} & set(words):
-        return subprocess.run(command, shell=True, check=True, capture_output=True, text=True).stdout
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return drop_progress(subprocess.run(command, shell=True, check=True, text=True, **both).stdout)
     from csst.cli import main
 
-    errors, codes = io.StringIO(), []
+    codes: list[int] = []
     sys.path.insert(0, os.getcwd())  # as `csst` finds modules in the folder it is called in
     try:
-        with contextlib.redirect_stderr(errors):
-            printed = capture(lambda: codes.append(main(words[1:])))
+        printed = capture(lambda: codes.append(main(words[1:])))
     finally:
         sys.path.remove(os.getcwd())
     if codes != [0]:
-        raise RuntimeError(f"{command} ended with {codes}: {errors.getvalue()[-2000:]}")
+        raise RuntimeError(f"{command} ended with {codes}: {printed[-2000:]}")
     return printed
 
 
 def capture(action: Callable[[], object]) -> str:
+    """Return what an action prints to stdout and stderr, in order."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        action()
-    return "".join(line.rstrip() + "\n" for line in printed.getvalue().splitlines())
+    usual = warnings.formatwarning
+    # As Python shows a warning, without the place in the library, which is a path of this machine.
+    warnings.formatwarning = lambda message, category, *_: f"{category.__name__}: {message}\n"
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
+            warnings.showwarning = lambda *about: printed.write(warnings.formatwarning(*about[:4]))
+            warnings.simplefilter("default")
+            for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+                warnings.simplefilter("ignore", category)  # as Python does
+            action()
+    finally:
+        warnings.formatwarning = usual
+    return drop_progress(printed.getvalue())
+
+
+def drop_progress(printed: str) -> str:
+    """Return the lines that do not say how far a command is."""
+    return "".join(line.rstrip() + "\n" for line in printed.splitlines() if not PROGRESS.match(line))
 
 
 def differ(expected: str, actual: str) -> str:
     """How two outputs differ, in words; empty where they say the same, with numbers that machines may round apart."""
-    rows = [[line.split() for line in drop_seconds(text) if line.strip()] for text in (expected, actual)]
+    rows = [[line.split() for line in drop_machine(text) if line.strip()] for text in (expected, actual)]
     if len(rows[0]) != len(rows[1]):
         return f"{len(rows[0])} lines on the page, {len(rows[1])} printed:\n{actual}"
     for before, after in zip(*rows, strict=True):
@@ -120,8 +137,8 @@ def differ(expected: str, actual: str) -> str:
     return ""
 
 
-def drop_seconds(text: str) -> list[str]:
-    """The lines of an output without the column of a table that says how long something took."""
+def drop_machine(text: str) -> list[str]:
+    """Return the lines of an output without what the machine decides: its name, and a table's column of seconds."""
     lines, column = [], None
     for line in text.splitlines():
         cells = re.split("[┃│]", line)
@@ -130,7 +147,8 @@ def drop_seconds(text: str) -> list[str]:
             column = names.index("seconds")
         elif len(cells) == 1:
             column = None if line.startswith("└") else column
-        lines.append("│".join(cell for n, cell in enumerate(cells) if n != column or len(cells) == 1))
+        if not line.strip().startswith("Hardware:"):
+            lines.append("│".join(cell for n, cell in enumerate(cells) if n != column or len(cells) == 1))
     return lines
 
 

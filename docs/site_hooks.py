@@ -131,8 +131,25 @@ def write_api() -> str:
         if title in groups:
             parts += [f"## {title}", *(f"::: {name}" for name in groups[title])]
     more = ("csst.report.report_page", "csst.training.records.Record", "csst.training.tracking.TensorBoard")
-    return "\n\n".join([*parts, "## Records and reports", *(f"::: {name}" for name in more)]) + "\n"
+    parts += ["## Records and reports", *(f"::: {name}" for name in more)]
+    parts += ["## Parts of a method", "What is called with what stands on [a page of its own](methods.md)."]
+    parts += [f"::: csst.selftraining.{name}" for name in METHOD_PARTS]
+    return "\n\n".join(parts) + "\n"
 
+
+METHOD_PARTS = (
+    "methods.Method",
+    "labelers.Labeler",
+    "labelers.Hard",
+    "labelers.Sharpened",
+    "selectors.Selector",
+    "selectors.Confidence",
+    "selectors.KLThreshold",
+    "flexmatch.Curriculum",
+    "core.Refiner",
+    "core.SelfTraining",
+    "memory.StatefulPart",
+)
 
 TITLES = {
     "sklearn": "Estimators",
@@ -157,15 +174,17 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def on_config(config: Any) -> Any:
-    """Put every measured table into the navigation, the first as the file has it."""
+    """Put the measured tables that the file does not name at the end of their part of the navigation."""
     for part in config.nav:
         if "Measured" in part:
-            first = part["Measured"]
-            part["Measured"] = [
-                *first,
-                *(page for page in COPIES if page.startswith("measured/") and page not in first),
-            ]
+            part["Measured"] += find_unnamed(part["Measured"])
     return config
+
+
+def find_unnamed(navigation: list[Any]) -> list[str]:
+    """Return the measured tables that a part of the navigation leaves out."""
+    named = re.findall(r"measured/[\w-]+\.md", str(navigation))
+    return [page for page in COPIES if page.startswith("measured/") and page not in named]
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -180,8 +199,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    return turn_links(markdown, page.file.src_uri)
+
+
+def turn_links(markdown: str, address: str) -> str:
     """Turn links and pictures to those of the site; what it does not have (examples, source) becomes its path."""
-    address = page.file.src_uri
     source = COPIES.get(address, ROOT / "docs" / address).parent
 
     def turn(match: re.Match[str]) -> str:
