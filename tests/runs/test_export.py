@@ -108,7 +108,7 @@ def test_a_table_with_categories(tmp_path):
 def digits(tmp_path_factory):
     """A quick finished run, with a decision rule fitted after training."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
-    quickly = with_overrides(recipe("digits"), {"training": {"steps": 30}, "method": "csl", "rule": "fit"})
+    quickly = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "rule": "fit"})
     execute(quickly, folder)
     return folder
 
@@ -121,7 +121,8 @@ def classifier_of(folder):
 def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
     assert main(["export", str(digits), "--to", "onnx", "-o", str(tmp_path / "deep/digits.onnx")]) == 0
     assert "digits.onnx" in capsys.readouterr().out
-    made, x = classifier_of(digits), torch.rand(11, *Run.open(digits).metrics()["input_shape"]) * 16
+    made = classifier_of(digits)
+    x = recipe("digits").data.load(0).test.inputs[:11]
     probs = torch.softmax(made.logits(x).double(), 1)
     out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
     np.testing.assert_allclose(out["probabilities"], made.rule.posterior(probs), atol=1e-4)
@@ -157,7 +158,8 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
     from safetensors import safe_open
     from safetensors.torch import load_file
 
-    made, x = classifier_of(digits), torch.rand(5, *Run.open(digits).metrics()["input_shape"]) * 16
+    made = classifier_of(digits)
+    x = recipe("digits").data.load(0).test.inputs[:5]
     probs = torch.softmax(made.logits(x).double(), 1)
     what = made.as_exportable()
     path, _ = export(what, tmp_path / "digits.pt2", "torch-export")
@@ -188,12 +190,13 @@ def test_the_card_of_a_run(digits):
     row = f"| min recall | {least['estimate']:.3f} | {least['low']:.3f}–{least['high']:.3f} | {least['n']} |"
     assert row in said.split("## Measured on test")[1], "the numbers are those of the rule that is in the graph"
     assert '"0", "1", "2"' in said
-    assert "standardization is part of the graph" in said
+    assert "images uint8, channels first; scaling is part of the graph" in said
 
 
 def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     goal = "max mean(recall) s.t. coverage >= 0.05"
-    made = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
+    values = {"training": {"steps": 20}, "model": {"name": "mlp"}, "method": "csl", "objective": goal}
+    made = with_overrides(recipe("digits"), values)
     found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
     said = model_card(classifier_of(tmp_path / "r").as_exportable(), "r.onnx", "onnx")
     row = f"| {found['slack']:.3f} | about {found['low']:.3f} to {found['high']:.3f} | |"

@@ -20,7 +20,7 @@ from csst.settings import Settings, Training
 
 def make():
     torch.manual_seed(0)
-    return mlp((8, 8), 10, hidden=16, depth=1)
+    return mlp((1, 8, 8), 10, hidden=16, depth=1)
 
 
 @pytest.mark.parametrize("fits_rule", [True, False])

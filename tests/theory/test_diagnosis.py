@@ -54,6 +54,7 @@ def test_theory_of_a_run(run, capsys):
 
 def test_theory_of_digits_and_of_a_method_without_game(tmp_path, capsys):
     small = {"training": {"steps": 20}, "data": {"validation": 5, "test": 8}, "method": "fixmatch"}
+    small["model"] = {"name": "mlp"}
     execute(with_overrides(recipe("digits"), small), tmp_path / "run")
     assert main([str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out

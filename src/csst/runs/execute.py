@@ -29,7 +29,8 @@ from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners, hash_parts
-from csst.settings import Settings, override
+from csst.setting_checks import override
+from csst.settings import Settings
 from csst.training.crossfit import CrossFit, learn_validation
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,22 +125,23 @@ class RowParts:
             kept_apart=kept_apart,
         )
 
-    def as_task(self, views: tuple[View, View] | str) -> Task:
+    def as_task(self, views: tuple[View, View] | str, convert: Callable[[Any], Examples] = as_examples) -> Task:
         """The task of a network; without validation rows, the labeled ones take their place.
 
         Args:
             views: "table", "embedding", or a weak and a strong view.
+            convert: makes examples of rows.
         """
-        labeled = Labeled(as_examples(self.labeled), torch.from_numpy(self.labels))
+        labeled = Labeled(convert(self.labeled), torch.from_numpy(self.labels))
         held = labeled
         if self.validation is not None:
-            held = Labeled(as_examples(self.validation[0]), torch.from_numpy(self.validation[1]))
+            held = Labeled(convert(self.validation[0]), torch.from_numpy(self.validation[1]))
         certifying = None
         if self.certifying is not None:
-            certifying = Labeled(as_examples(self.certifying[0]), torch.from_numpy(self.certifying[1]))
-        kept_apart = None if self.kept_apart is None else as_examples(self.kept_apart)
+            certifying = Labeled(convert(self.certifying[0]), torch.from_numpy(self.certifying[1]))
+        kept_apart = None if self.kept_apart is None else convert(self.kept_apart)
         weak, strong = make_views(self, views) if isinstance(views, str) else views
-        unlabeled = as_examples(self.unlabeled)
+        unlabeled = convert(self.unlabeled)
         moments = statistics(self.measured)
         return Task(
             "arrays",
