@@ -94,10 +94,12 @@ class CrossFit:
                 parts = [fold.measure_validation() for fold in self.folds]
                 measurement = join(parts, kept.watched_logits(), kept.balance_logits())
                 balance = kept.estimate_balance(measurement)
+                accuracy = kept.measure_teacher(measurement)
                 confusion = Confusion(kept.estimate_confusion(measurement).rates, self.task.validation_prior)
                 solution = kept.solve_multipliers(measurement)
                 for trainer in self.trainers:
                     trainer.learn_balance(balance)
+                    trainer.learn_accuracy(accuracy)
                 yield [trainer.update_multipliers(confusion, solution) for trainer in self.trainers][-1]
             if kept.is_complete:
                 return

@@ -26,6 +26,7 @@ from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
+from csst.selftraining.core import as_classes
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
@@ -123,6 +124,13 @@ class Trainer:
                     step_boundary()
 
     @property
+    def teacher_accuracy(self) -> list[float] | None:
+        """How often the used pseudo-labels of each class are right on judged rows; None where none is held back."""
+        if self.selftraining is None or self.selftraining.hold_back is None:
+            return None
+        return self.selftraining.hold_back.accuracy.tolist()
+
+    @property
     def is_complete(self) -> bool:
         """Whether all steps are taken, or patience has run out."""
         return (
@@ -174,8 +182,7 @@ class Trainer:
         target, used = self.selftraining.pseudo_labels(weak, batch.index.to(weak.device), gain)
         unlabeled = self.selftraining.loss(logits[first:second], target, used, gain)
         if self.task.unlabeled_truth is not None:
-            label = target.argmax(1) if target.is_floating_point() else target
-            right = used * (label == self.task.unlabeled_truth[batch.index].to(weak.device))
+            right = used * (as_classes(target) == self.task.unlabeled_truth[batch.index].to(weak.device))
             self.running_means.add(0, right=right.sum())
         seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
         self.running_means.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
@@ -256,6 +263,34 @@ class Trainer:
         if self.balance is not None and prior is not None:
             self.balance.learn(prior, self.task.train_prior)
 
+    def measure_teacher(self, measurement: Measurement) -> Tensor | None:
+        """How often the used pseudo-labels of each class are right on judged rows, the same on all processes.
+
+        Args:
+            measurement: what `measure` gave.
+
+        Returns:
+            Accuracies, (K,); None where no pseudo-label is held back.
+        """
+        if self.selftraining is None or self.selftraining.hold_back is None:
+            return None
+        assert measurement.logits is not None
+        assert measurement.labels is not None
+        device = self.engine.device
+        logits = measurement.logits.to(device)
+        return self.engine.broadcast(
+            self.selftraining.measure_accuracy(logits, measurement.labels.to(device), self.measured_gain)
+        )
+
+    def learn_accuracy(self, accuracy: Tensor | None) -> None:
+        """Hold back pseudo-labels by these accuracies from now on.
+
+        Args:
+            accuracy: of the used pseudo-labels of each class, (K,); None changes nothing.
+        """
+        if self.selftraining is not None and self.selftraining.hold_back is not None and accuracy is not None:
+            self.selftraining.hold_back.learn(accuracy)
+
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
         """The confusion that drives the multipliers, the same on all processes.
 
@@ -297,6 +332,7 @@ class Trainer:
         if confusion is None:
             measurement = self.measure()
             self.learn_balance(self.estimate_balance(measurement))
+            self.learn_accuracy(self.measure_teacher(measurement))
             confusion = self.estimate_confusion(measurement)
             solution = self.solve_multipliers(measurement)
         gain, step_size = self.measured_gain, self.updates.move(confusion, solution, self.step)
@@ -320,6 +356,7 @@ class Trainer:
             unlabeled_prior=None if self.balance is None else self.balance.prior.tolist(),
             trust=None if solution is None else solution.trust,
             hold="" if solution is None else solution.hold,
+            teacher_accuracy=self.teacher_accuracy,
             **self.running_means.read_and_restart(self.engine.total),
         )
 
