@@ -55,6 +55,13 @@ def test_the_methods_of_the_paper_hold_nothing_back(name):
     assert made is None or made.hold_back is None
 
 
+def test_parts_that_remember_single_examples_are_not_asked_about_judged_rows():
+    setup = Setup(3, 20, torch.full((3,), 1 / 3), 10)
+    estimated = SelfTrainingSettings(unlabeled_prior="estimated")
+    assert METHODS["csst-flexmatch"].selftraining(estimated, setup).hold_back is None
+    assert METHODS["fixmatch"].selftraining(estimated, setup).hold_back is not None
+
+
 def train(hold_back, shift=0):
     """A training on blobs that are easy to tell apart; validation rows get the label of a class that is `shift` on."""
     X, y = blobs(240)

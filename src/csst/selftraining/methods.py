@@ -81,7 +81,8 @@ class Method:
         hold_back = None
         is_judged = balance is not None and balance.is_estimated
         # What remembers single unlabeled examples says nothing about judged rows.
-        if settings.hold_back == "auto" and is_judged and not isinstance(select, StatefulPart):
+        remembers = any(isinstance(part, StatefulPart) for part in (label, select))
+        if settings.hold_back == "auto" and is_judged and not remembers:
             hold_back = HoldBack(setup.classes)
         return SelfTraining(label, select, refine, balance, hold_back).bind(replace(setup, balance=balance))
 
