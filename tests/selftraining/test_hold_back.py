@@ -132,7 +132,7 @@ def test_folds_share_what_their_out_of_fold_rows_say_of_the_teacher():
     run = CrossFit(task, model, "min-recall", "csst-balanced", settings, seed=0, folds=3)
     records = list(run.run())
     for made in run.trainers:
-        assert made.teacher_accuracy == records[-1].teacher_accuracy
+        assert made.teacher.accuracy == records[-1].teacher_accuracy
     assert records[-1].teacher_accuracy != [PROMISE] * 3
 
 
