@@ -85,7 +85,8 @@ def execute(
     del state  # as large as the training itself
     engine.barrier()  # nobody writes while another still reads
     reach = ReachCheck(trainer)
-    detector = CollapseDetector(trainer.multipliers.labels, _shared(trainer), recipe.training.steps)
+    labels = trainer.multipliers.labels
+    detector = CollapseDetector(labels, _shared(trainer), recipe.training.steps, trainer.task.class_names)
     if engine.is_main:
         run.rewind(trainer.updated_at)
         for known, _ in run.records():
