@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.helpers.runs import FAST
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
     seen = []
+    short = replace(short, training=replace(short.training, steps=10))
     chosen = make_rows(["csl", "csst"], ["min-recall"])
     first = compare(short, chosen, [0, 1], tmp_path, 1, "fit", lambda name, at, of: seen.append((name, at, of)))
     assert [name for name, _, _ in seen] == [
@@ -215,9 +217,23 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     assert metrics["adjusted"]["test"]["recall"] == pytest.approx(recall.tolist())
 
 
-def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatch):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a finished run on digits with a decision rule."""
+    folder = tmp_path_factory.mktemp("digits") / "r"
+    assert main(["train", "digits", "--rule", "fit", "--out", str(folder), "--method", "erm", *FAST]) == 0
+    return folder
+
+
+@pytest.fixture
+def own_run(trained, tmp_path, monkeypatch):
+    """A copy of that run as folder r of the working directory."""
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
+    shutil.copytree(trained, "r")
+
+
+@pytest.mark.usefixtures("own_run")
+def test_evaluate_measures_the_finished_model_again(capsys):
     assert main(["evaluate", "r"]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
     metrics = json.loads(Path("r/metrics.json").read_text())
@@ -227,9 +243,8 @@ def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatc
     assert "differs from metrics.json" in capsys.readouterr().out
 
 
-def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--out", "r", *FAST]) == 0
+@pytest.mark.usefixtures("own_run")
+def test_training_writes_its_page_and_intervals():
     assert "<svg" in Path("r/report.html").read_text()
     metrics = json.loads(Path("r/metrics.json").read_text())
     found = metrics["test"]["intervals"]
@@ -277,10 +292,9 @@ def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short
     assert len(read_outputs(tmp_path / "r").unlabeled) == 50
 
 
-def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("own_run")
+def test_predict_follows_whatever_rule_the_run_holds():
     """A rule that only ever says class 3, so that ignoring it cannot go unnoticed."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
     path = Path("r/metrics.json")
     metrics = json.loads(path.read_text())
     metrics["adjusted"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]
