@@ -16,7 +16,10 @@ from csst.learners.read import LEARNERS
 from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import hidden, quick
 from tests.helpers.exports import onnx, run_onnx
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians, table_of
+
+pytestmark = SHORT_RUN
 
 
 def counts_of_words(n, seed=0):

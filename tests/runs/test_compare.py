@@ -28,6 +28,9 @@ from csst.runs.results import read_outputs
 from csst.runs.rows import Row, make_rows
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):

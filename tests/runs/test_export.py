@@ -27,8 +27,11 @@ from csst.runs.folder import Run
 from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import blobs, hidden, quick
 from tests.helpers.exports import onnx, run_onnx
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.tiny_models import reviews, save_text_model
 from tests.learners.samples import bent, table_of
+
+pytestmark = SHORT_RUN
 
 
 def fitted(rule="fit"):

@@ -16,6 +16,9 @@ from csst.fitted import FittedModel
 from csst.learners.network import Network
 from csst.models.mlp import mlp
 from csst.settings import Settings, Training
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def make():

@@ -22,6 +22,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import csst
 from csst.errors import InputError
 from csst.sklearn.posthoc import PostHocClassifier
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 BY_DESIGN = {
     "check_classifiers_train": "predictions follow the rule and not the argmax of predict_proba, which is the point; "

@@ -13,6 +13,9 @@ from csst.cli import main
 from csst.runs.folder import Run
 from csst.training.engine import Engine
 from tests.helpers.processes import FORK, PLUGIN, TORCHRUN, flat, go
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SCRIPT = """
 import atexit, json, sys

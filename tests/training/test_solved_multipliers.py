@@ -62,7 +62,7 @@ def evidence_of(rows, gain, distort=lambda z: z, seed=0):
     return Evidence.from_probs(taken_out(x), y, taken_out(more), train_prior=toys.PRIOR)
 
 
-def play(sentence, rows=3000, updates=12, share=0.5, **options):
+def play(sentence, rows=3000, updates=8, share=0.5, **options):
     """Multipliers after updates against such a network, and the classes it predicts for probabilities p."""
     objective = csst.objective(sentence).bind(3)
     game = csst.Multipliers(objective, toys.PRIOR)
@@ -386,23 +386,23 @@ def test_what_is_measured_has_the_averaged_gain_taken_out():
     assert made.best.step == 80, "the last model is kept"
 
 
-@pytest.mark.parametrize("goal", ["min-recall", "max mean(f1)"])
-def test_a_solved_run_resumes_to_the_bit(goal):
+@pytest.mark.parametrize(("goal", "stop"), [("min-recall", 1), ("max mean(f1)", 3)])
+def test_a_solved_run_resumes_to_the_bit(goal, stop):
     settings = replace(SOLVE, training=replace(SOLVE.training, steps=50))
     whole = trainer("csst-balanced", goal, settings)
     expected = lines(whole.run())
-    for stop in (1, 3):
-        first, second = trainer("csst-balanced", goal, settings), trainer("csst-balanced", goal, settings)
-        records = []
-        for record in first.run():
-            records.append(record)
-            if len(records) == stop + 1:
-                break
-        first.train_step()  # between two updates
-        second.load_state_dict(first.state_dict())
-        assert lines([*records, *second.run()]) == expected
-        assert torch.equal(whole.multipliers.gain.matrix, second.multipliers.gain.matrix)
-        assert torch.equal(whole.measured_gain.matrix, second.measured_gain.matrix)
+    first = trainer("csst-balanced", goal, settings)
+    second = trainer("csst-balanced", goal, settings)
+    records = []
+    for record in first.run():
+        records.append(record)
+        if len(records) == stop + 1:
+            break
+    first.train_step()  # between two updates
+    second.load_state_dict(first.state_dict())
+    assert lines([*records, *second.run()]) == expected
+    assert torch.equal(whole.multipliers.gain.matrix, second.multipliers.gain.matrix)
+    assert torch.equal(whole.measured_gain.matrix, second.measured_gain.matrix)
 
 
 def test_folds_solve_once_and_follow_the_same_gain():
