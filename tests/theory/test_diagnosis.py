@@ -18,6 +18,9 @@ from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
 from csst.theory.diagnosis import Diagnosis, Effort, _best_case, diagnose
 from csst.theory.words import describe_promise, write_sentences
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SMALL = {"training": {"steps": 40}, "data": {"validation": 30, "test": 40}}
 
