@@ -38,19 +38,37 @@ def estimate(rates=RATES, n=100):
 def test_standard_errors_of_constraints_are_those_of_fractions():
     """sqrt(r (1 - r) / n) for a recall, sqrt(sum_k pi_k^2 R_kj (1 - R_kj) / n_k) for a coverage; 0 elsewhere.
 
-    Of rates with one row more in every class, spread over all predictions.
+    Of rates with one row more in every class, spread over all predictions, where the bound is missed.
     """
-    game = smooth("max min(recall) s.t. recall[2] >= 0.8, coverage[0] >= 0.1, recall[1] >= 0.1")
+    game = smooth("max min(recall) s.t. recall[2] >= 0.8, coverage[0] >= 0.6, recall[1] >= 0.1")
     errors = game.measure_errors(RATES, WORTH, [3, 4])
     more = [[(WORTH[k] * RATES[k, j] + 1 / 3) / (WORTH[k] + 1) for j in range(3)] for k in range(3)]
     covered = sum(PRIOR[k] ** 2 * more[k][0] * (1 - more[k][0]) / WORTH[k] for k in range(3)) ** 0.5
     assert errors == pytest.approx([0, 0, 0, (more[2][2] * (1 - more[2][2]) / 25) ** 0.5, covered, 0])
-    certain = game.measure_errors(np.eye(3), WORTH, [3])
-    assert certain[3] > 0.01  # 25 of 25 is not certain
+
+
+def test_a_bound_that_is_met_has_the_standard_error_of_rates_at_the_bound():
+    """25 hits of 25 have no spread; at a recall of .8, 25 labels have sqrt(.8 .2 / 25), however many were hit."""
+    game = smooth("max min(recall) s.t. recall[2] >= 0.8")
+    for hits in (0.9, 1.0):
+        rates = np.array([*RATES[:2], [0.0, 1 - hits, hits]])
+        assert game.measure_errors(rates, WORTH, [3])[3] == pytest.approx(0.08, rel=1e-3)
+
+
+def test_a_precision_without_a_false_alarm_is_no_surer_than_one_at_the_bound():
+    """No false alarm in 60 labels, and a precision of 1: at most 1 in 13 draws of rates at the bound look like that."""
+    rates = np.array([[1, 0, 0], [0, 1, 0], [0.3, 0.1, 0.6]])
+    worth = np.array([40.0, 20.0, 1000.0])
+    game = smooth("max mean(recall) s.t. precision[2] >= 0.5")
+    error = game.measure_errors(rates, worth, game.constraints)[0]
+    at_bound = 0.6 * PRIOR[2] / (PRIOR[0] + PRIOR[1])  # false alarms of other classes that make the precision .5
+    chance = (1 - at_bound) ** 60
+    assert 0.01 < chance < 1 / 13
+    assert 1.4 < 0.5 / error < 2.2  # the slack in standard errors: what that chance is in standard normals
 
 
 def test_the_standard_error_of_a_precision_is_that_of_draws():
-    game, rng = smooth("max mean(recall) s.t. precision[2] >= 0.5"), np.random.default_rng(0)
+    game, rng = smooth("max mean(recall) s.t. precision[2] >= 0.6"), np.random.default_rng(0)
     error = game.measure_errors(RATES, 10 * WORTH, game.constraints)[0]
     drawn = []
     for _ in range(4000):
@@ -150,7 +168,8 @@ def test_bounds_are_measured_at_the_estimate():
     bounds = measure_bounds(smooth("max min(recall) s.t. recall[2] >= 0.5, recall[0] <= 0.9"), estimate())
     assert [bound.constraint for bound in bounds] == ["recall[2] >= 0.5", "recall[0] <= 0.9"]
     assert [bound.slack for bound in bounds] == pytest.approx([0.1, 0.2])
-    assert bounds[0].error == pytest.approx((0.6 * 0.4 / 100) ** 0.5, rel=0.02)
+    assert bounds[0].error == pytest.approx((0.5 * 0.5 / 100) ** 0.5, rel=1e-3)  # at the bound
+    assert bounds[1].error == pytest.approx((0.7 * 0.3 / 100) ** 0.5, rel=0.02)  # chance is no nearer to the bound
 
 
 def test_what_is_missed_by_more_than_a_standard_error_is_said():

@@ -27,7 +27,7 @@ FOLD_SEED = 1000
 #: unlabeled rows that take part in judging
 JUDGING_ROWS = 2000
 #: a constraint that is expected to be met by so many standard errors is said to be met
-SAFE = 1.5
+SAFE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
