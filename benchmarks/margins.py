@@ -1,16 +1,16 @@
 """How large must a margin be? python benchmarks/margins.py [--worlds 96] [--margins 1.65,1.25,1.0]
 
 Worlds with a rare class on which the two numbers are chosen that make a bound "met": by how many standard errors the
-search is to meet it (MARGIN of csst.rules.candidates) and by how many it is to be expected (SAFE of csst.rules.judging).
-Real sets are then measured once with these numbers (benchmarks/promises.py).
+search is to meet it (MARGIN of csst.rules.candidates), and by how many it is to be expected to be met (SAFE of
+csst.rules.judging). Real sets are then measured once with these numbers (benchmarks/promises.py).
 
 World w has 2 classes, every fifth 4; the last class is a part of .02, .05, .1 or .3 of all rows. Classes are Gaussians
 or Student's t with 4 degrees of freedom in 8 dimensions, of one or two clusters, 2 to 3.5 apart; 0, a quarter or half
 of the rare class is buried in the most frequent one, where no learner finds it: labels of it are few, and the model
 that has not seen it is sure of itself. 50, 100, 200 or 500 labels at natural frequency, at least three of every class,
-and 2,000 unlabeled rows. The five sentences of promises.py, with levels drawn from .4, .6, .8 (precision) and .5, .7, .8
-(recall). Learners: linear in all worlds; in every sixth exact posteriors, in another sixth these with a temperature of 3
-and biases; in every twelfth the default. Truth: 20,000 fresh rows with exact posteriors.
+and 2,000 unlabeled rows. The five sentences of promises.py, with levels drawn from .4, .6, .8 (precision) and .5, .7,
+.8 (recall). Learners: linear in all worlds; in every sixth exact posteriors, in another sixth these with a temperature
+of 3 and biases; in every twelfth the default. Truth: 20,000 fresh rows with exact posteriors.
 
 Every world and learner is a line of benchmarks/results/margins.jsonl. Writes results/margins.md (--report: only that).
 """
@@ -206,10 +206,10 @@ def write_report(lines: list[Line]) -> str:
     margins = sorted({rule["margin"] for line in lines for rule in line["rules"]}, reverse=True)
     parts = [
         "# The margin of bounds",
-        f"Worlds with a rare class, defined in `benchmarks/margins.py`, which writes this page: {len(lines)} fits, five "
-        "sentences each. *Margin*: by how many standard errors the search is to meet a bound; *met from*: by how many it "
-        "is to be expected. Chosen: the numbers by which what is said to be met is so in about nine cases of ten. "
-        "Reachable: the best rule on the same probabilities meets the bound by .05.",
+        f"Worlds with a rare class, defined in `benchmarks/margins.py`, which writes this page: {len(lines)} fits, "
+        "five sentences each. *Margin*: by how many standard errors the search is to meet a bound; *met from*: by how "
+        "many it is to be expected to be met. Chosen are numbers by which what is said to be met is so in about nine "
+        "cases of ten. Reachable: the best rule on the same probabilities meets the bound by .05.",
     ]
     kinds = {"all": "", "bounds on precision": "precision", "bounds on recall": "recall"}
     for name, metric in kinds.items():

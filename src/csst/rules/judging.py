@@ -172,7 +172,7 @@ def judge(
 def measure_errors(smooth: SmoothObjective, estimate: RateEstimate) -> np.ndarray:
     """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
-    Unlabeled rows count for a class as far as its labels do: a model of three labels is not known from more rows.
+    Unlabeled rows count for a class as far as its labels do, see `count_worth`.
     """
     rates = estimate.confusion.rates.numpy()
     return smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
