@@ -9,7 +9,7 @@ import torch
 import csst
 from csst.maths.confusion import Confusion
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
-from csst.rules.candidates import fit_pooled, softness
+from csst.rules.candidates import count_worth, fit_pooled, softness
 from csst.rules.feasibility import describe_missed, find_missed
 from csst.rules.smooth import SmoothObjective
 from csst.statistics.evidence import Evidence
@@ -75,6 +75,11 @@ def test_the_standard_error_of_a_precision_is_that_of_draws():
         rates = np.stack([rng.multinomial(int(10 * n), row) / int(10 * n) for row, n in zip(RATES, WORTH, strict=True)])
         drawn.append(PRIOR[2] * rates[2, 2] / (PRIOR @ rates)[2])
     assert error == pytest.approx(np.std(drawn), rel=0.05)
+
+
+def test_unlabeled_rows_make_no_bound_surer_before_the_fourth_label_of_a_class():
+    labels = np.array([0, 3, 4, 10, 100])
+    assert count_worth(labels, np.full(5, 20.0)).tolist() == [1, 3, 5, 17, 120]
 
 
 @pytest.mark.parametrize("sentence", ["max mean(recall) s.t. recall[2] >= 0.5", "max mean(f1) s.t. recall[2] >= 0.5"])
