@@ -556,8 +556,8 @@ def write_report(lines: list[Line]) -> str:
         "# Promises",
         f"{sets} real sets × 5 sentences with a bound × up to {draws} draws of {BUDGETS[0]} to {BUDGETS[-1]} labels; "
         f"on new rows, judged where at least {DECIDING} of them decide the bound (those of the class for a recall, "
-        "those predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted on "
-        "the test rows. By how many standard errors a bound has to be expected to be *met* was chosen on "
+        "those predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted "
+        "on the test rows. By how many standard errors a bound has to be expected to be *met* was chosen on "
         "[worlds that are made](margins.md); these sets were then measured once, in draws that nobody had seen. csst "
         "is told the class balance of deployment (`deployment_prior`), the other methods read the labels as they are. "
         "Methods are described in `benchmarks/promises.py`, which writes this page; TunedThresholdClassifierCV and "
