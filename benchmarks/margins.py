@@ -1,4 +1,4 @@
-"""How large must a margin be? python benchmarks/margins.py [--worlds 96] [--margins 1.65,1.25,1.0]
+"""How large must a margin be? python benchmarks/margins.py [--worlds 96] [--margins 1.5,1.25]
 
 Worlds with a rare class on which the two numbers are chosen that make a bound "met": by how many standard errors the
 search is to meet it (MARGIN of csst.rules.candidates), and by how many it is to be expected to be met (SAFE of
@@ -225,7 +225,7 @@ def write_report(lines: list[Line]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, default=96)
-    parser.add_argument("--margins", default="1.65,1.25,1.0")
+    parser.add_argument("--margins", default="1.5,1.25")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()

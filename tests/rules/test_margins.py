@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -118,16 +120,16 @@ def fit(sentence, margin, seed=0, n=150):
 
 
 def test_a_margin_keeps_bounds_on_new_rows():
-    """Without one every second rule misses; with 1.65 standard errors nearly none does."""
+    """Without one every second rule misses; with 1.25 standard errors few do."""
     kept = {}
-    for margin in (0.0, 1.65):
+    for margin in (0.0, 1.25):
         kept[margin] = sum(population_recall(fit(SENTENCE, margin, seed)) >= 0.8 for seed in range(16))
     assert 2 <= kept[0.0] <= 13
-    assert kept[1.65] >= 14
+    assert kept[1.25] >= 14
 
 
 def test_the_margin_that_was_kept_is_known():
-    candidate = fit(SENTENCE, 1.65)
+    candidate = fit(SENTENCE, 1.25)
     plain = fit(SENTENCE, 0.0)
     assert 0.03 < candidate.margins[0] < 0.2
     assert plain.margins.tolist() == [0.0]
@@ -137,7 +139,7 @@ def test_the_margin_that_was_kept_is_known():
 
 def test_a_bound_without_room_gets_no_margin():
     """Coverages add up to 1: none can be more than met."""
-    candidate = fit("max mean(recall) s.t. coverage >= 1/K", 1.65, n=1500)
+    candidate = fit("max mean(recall) s.t. coverage >= 1/K", 1.25, n=1500)
     assert candidate.margins.tolist() == [0.0] * 3
     rates = hard_rates_of(candidate)
     assert np.allclose(toys.PRIOR @ rates, 1 / 3, atol=0.05)
@@ -150,7 +152,7 @@ def hard_rates_of(candidate):
 
 @pytest.mark.parametrize(
     ("slack", "error", "status"),
-    [(0.076, 0.05, "met"), (0.074, 0.05, "unsure"), (-0.05, 0.05, "unsure"), (-0.051, 0.05, "missed"), (0, 0, "met")],
+    [(0.051, 0.05, "met"), (0.049, 0.05, "unsure"), (-0.05, 0.05, "unsure"), (-0.051, 0.05, "missed"), (0, 0, "met")],
 )
 def test_what_is_said_of_a_bound(slack, error, status):
     bound = Bound("recall[2] >= 0.5", slack, error)
@@ -175,6 +177,17 @@ def test_bounds_are_measured_at_the_estimate():
     assert [bound.slack for bound in bounds] == pytest.approx([0.1, 0.2])
     assert bounds[0].error == pytest.approx((0.5 * 0.5 / 100) ** 0.5, rel=1e-3)  # at the bound
     assert bounds[1].error == pytest.approx((0.7 * 0.3 / 100) ** 0.5, rel=0.02)  # chance is no nearer to the bound
+
+
+def test_labels_and_unlabeled_rows_that_disagree_make_a_bound_less_sure():
+    """The recall of class 2 is .7 by labels and .5 by unlabeled rows: half of the .2 comes on top of chance."""
+    game = smooth("max min(recall) s.t. recall[2] >= 0.5")
+    labels, unlabeled = (np.array([*RATES[:2], [1 - hits, 0.0, hits]]) for hits in (0.7, 0.5))
+    agreed = measure_bounds(game, estimate())[0]
+    disagreed = measure_bounds(game, replace(estimate(), labeled_rates=labels, unlabeled_rates=unlabeled))[0]
+    assert disagreed.slack == agreed.slack
+    assert disagreed.error == pytest.approx((agreed.error**2 + 0.1**2) ** 0.5)
+    assert (agreed.status, disagreed.status) == ("met", "unsure")
 
 
 def test_what_is_missed_by_more_than_a_standard_error_is_said():
