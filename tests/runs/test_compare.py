@@ -18,7 +18,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.fitted import MODEL, FittedModel
 from csst.recipes import recipe
-from csst.report.tables import as_csv, cells, markdown
+from csst.report.comparison_tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
 from csst.runs.compare import compare
 from csst.runs.execute import execute
