@@ -138,7 +138,7 @@ class Gain:
 
         Args:
             target: class indices (B,) or distributions (B, K).
-            like: any tensor with the wanted dtype and device.
+            like: a tensor with the wanted dtype and device, of any shape.
 
         Returns:
             Distributions (B, K).
@@ -216,10 +216,10 @@ class Gain:
 
         Args:
             name: name of the property: `mixing`, `log_diagonal`, ...
-            like: any tensor with the wanted dtype and device.
+            like: a tensor with the wanted dtype and device, of any shape.
 
         Returns:
-            The values of the property, in its shape.
+            The values of the property, in its own shape.
         """
         key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
