@@ -26,15 +26,15 @@ def _cache_of_the_tests(tmp_path_factory):
 def _little_work():
     """Most of the time of a short run; tests of statistics, reports and learners take what they are about in full."""
     from csst.data.toy import Gaussians
-    from csst.learners import read
+    from csst.learners import catalog
     from csst.report.figures import svg
     from csst.rules import trace_frontier
     from csst.statistics import expectation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expectation, "DRAWS", 40)
-        patch.setattr(read, "TREES", 10)  # of a forest, for 200
-        patch.setattr(read, "PENALTIES", (0.1,))
+        patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
+        patch.setattr(catalog, "PENALTIES", (0.1,))
         for module in ("csst.runs.results", "csst.cli.frontier"):  # three sentences per trade-off, for eleven
             patch.setattr(f"{module}.trace_frontier", partial(trace_frontier, steps=3))
         patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written

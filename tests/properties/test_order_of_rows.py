@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from csst import CSSTClassifier
 from csst.cli import main
-from csst.learners.read import LEARNERS
+from csst.learners.catalog import LEARNERS
 from tests.helpers.estimators import quick
 from tests.learners.samples import gaussians
 
