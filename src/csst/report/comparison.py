@@ -17,6 +17,7 @@ from csst.report.figures.comparison import (
     draw_used,
     draw_values,
 )
+from csst.report.figures.games import Game, draw_games
 from csst.report.figures.svg import Drawing
 from csst.report.page import Part, comparison_page
 from csst.report.run_view import thin
@@ -63,6 +64,7 @@ def draw_objective(table: Sequence[ComparisonRow], outcomes: Sequence[Outcome], 
         draw_values(table, styles),
         draw_tradeoff(table, styles) if len(table) > 1 else None,
         draw_settings(table),
+        draw_games([read_game(outcome) for outcome in outcomes], metrics["class_names"], metrics["labeled_counts"]),
         draw_used([read_curve(outcome) for outcome in outcomes], styles),
         draw_recall_table(table, metrics["class_names"], metrics["labeled_counts"]),
     ]
@@ -78,6 +80,14 @@ def draw_distribution(outcomes: Sequence[Outcome]) -> Drawing:
         unlabeled_counts = np.array(metrics["prior"]["unlabeled_estimate"]) * metrics["unlabeled_count"]
         suffix = ", as estimated"
     return draw_class_counts(metrics["labeled_counts"], unlabeled_counts, metrics["class_names"], suffix)
+
+
+def read_game(outcome: Outcome) -> Game:
+    """Return the multipliers and recalls of a row's first run, from its journal."""
+    records = thin(record for record, _ in Run(outcome.folders[0]).records())[0]
+    values = {key: [record[key] for record in records if record.get(key)] for key in ("multipliers", "recall")}
+    steps = [record["step"] for record in records]
+    return Game(outcome.row.label, steps, np.array(values["multipliers"]), np.array(values["recall"]))
 
 
 def read_curve(outcome: Outcome) -> Curve:
