@@ -78,6 +78,8 @@ class SelfTrainingSettings:
         teacher: pseudo-labels of csst methods are those of the softmax, in which the gain is (tilted, as in the paper),
             or of the class probabilities behind it (untilted): a classifier that is tilted to rare classes mislabels
             examples that mostly are of frequent ones. An estimated unlabeled_prior makes it untilted.
+        hold_back: whether pseudo-labels count less where those of their class are wrong on validation rows: auto where
+            the unlabeled_prior is estimated, as csst-balanced does, and off for the paper's methods; or off.
         annealing: UDA's training-signal annealing of the labeled loss; the paper leaves it off on long tails.
         darp_warmup: fraction of the steps before darp methods refine pseudo-labels.
         darp_every: steps between two refinements.
@@ -94,6 +96,7 @@ class SelfTrainingSettings:
     unlabeled_prior: Literal["labeled", "estimated"] = "labeled"
     annealing: Literal["off", "linear", "log", "exp"] = "off"
     teacher: Literal["tilted", "untilted"] = "tilted"
+    hold_back: Literal["auto", "off"] = "auto"
     darp_warmup: float = 0.4
     darp_every: int = 10
     darp_delta: float = 2.0

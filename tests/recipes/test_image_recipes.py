@@ -16,6 +16,9 @@ from csst.fitted import FittedModel
 from csst.recipes import RECIPES, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from csst.cli import main
 from csst.cli.baselines import BASELINES, fit_classifier, fit_forest, fit_logistic
 from csst.errors import InputError
 from csst.recipes import recipe
-from csst.report.tables import as_json, cells
+from csst.report.comparison_tables import as_json, cells
 from csst.rules import rule_from_dict
 from csst.runs.compare import RunsFailed, compare, count_parallel_runs
 from csst.runs.folder import environment
@@ -24,6 +24,9 @@ from csst.runs.results import read_outputs
 from csst.runs.rows import Row
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def nearest_mean(rows, labels, unlabeled, objective, seed):

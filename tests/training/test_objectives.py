@@ -14,6 +14,9 @@ from csst.models import mlp
 from csst.settings import Dual, Hardware, Selection, Settings, Training
 from csst.training.evaluation import compute_logits
 from csst.training.trainer import Trainer
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 DOCS = Path(__file__).parents[2]
 NAMES = ["ok", "odd", "fraud"]

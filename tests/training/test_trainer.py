@@ -16,7 +16,10 @@ from csst.selftraining import METHODS, method
 from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.trainers import DIGITS, SMALL, lines, trainer
+
+pytestmark = SHORT_RUN
 
 
 def test_weights_multipliers_and_average_change():
