@@ -243,7 +243,8 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
 
     monkeypatch.setattr(warnings, "showwarning", show)
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--out", "r", *FAST]) == 0
+    shifted = ["--data.unlabeled_imbalance", "1", "--method", "la", "--training.steps", "100"]
+    assert main(["train", "digits", "--out", "r", *FAST, *shifted]) == 0
     said = capsys.readouterr().err
     warned = [line for line in said.splitlines() if "differently balanced" in line]
     assert len(warned) == 1

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from csst.runs.outcomes import MEASURES, VALUE, ComparisonRow
+from csst.runs.outcomes import LOWEST, MEASURES, VALUE, ComparisonRow
 
 #: characters with which a formula of a spreadsheet begins
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -36,6 +36,7 @@ def cells(table: Sequence[ComparisonRow], columns: Sequence[str] = ()) -> list[l
         "objective value": lambda line: format_spread(line, VALUE),
         "mean recall": lambda line: format_spread(line, "mean_recall"),
         f"{minimum} recall": lambda line: format_spread(line, "min_recall"),
+        "5 lowest recalls": lambda line: format_spread(line, LOWEST) if line.has_many_classes else "–",
         f"{minimum} coverage": lambda line: format_spread(line, "min_coverage"),
         "constraints": describe_constraints,
         "used": lambda line: "–" if line.used is None else f"{line.used:.0%}",
@@ -60,7 +61,7 @@ def _is_informative(name: str, column: Iterable[str]) -> bool:
     values = set(column)
     if name in ("objective", "n", "hardware"):
         return len(values) > 1
-    return name not in ("used", "constraints") or values != {"–"}
+    return name not in ("used", "constraints", "5 lowest recalls") or values != {"–"}
 
 
 def format_spread(line: ComparisonRow, measure: str) -> str:
@@ -145,7 +146,7 @@ def as_json(table: Sequence[ComparisonRow], about: dict[str, Any]) -> str:
     for line in table:
         numbers = {
             measure: {"mean": line.mean(measure), "std": line.std(measure), "values": line.values(measure)}
-            for measure in (VALUE, *MEASURES)
+            for measure in (VALUE, *MEASURES, LOWEST)
         }
         rows.append(
             {

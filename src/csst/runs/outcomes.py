@@ -24,6 +24,9 @@ from csst.training.evaluation import constraints_met, summarize_counts
 
 VALUE = "objective_value"
 MEASURES = ("mean_recall", "min_recall", "min_coverage")
+#: the mean of the five lowest class recalls, shown where there are more than ten classes
+LOWEST = "five_lowest_recalls"
+MANY_CLASSES = 10
 #: rules that a comparison can show: the one chosen by each run, and the candidates
 RULES = ("fit", *(name.replace(" ", "-") for name in NAMES))
 
@@ -58,6 +61,11 @@ class SeedResult:
     seconds: float
     used: float | None = None
     hardware: str = ""
+
+    @property
+    def five_lowest_recalls(self) -> float:
+        """The mean of the five lowest class recalls: of many classes, the lowest alone is mostly chance."""
+        return statistics.mean(sorted(self.recall)[:5])
 
     @property
     def is_met(self) -> bool | None:
@@ -97,6 +105,9 @@ class ComparisonRow:
         return len(self.results)
 
     def values(self, measure: str) -> list[float]:
+        """One measure over the seeds: `VALUE`, one of `MEASURES`, or `LOWEST`."""
+        if measure == LOWEST:
+            return [result.five_lowest_recalls for result in self.results]
         return [result.values[measure] for result in self.results]
 
     def mean(self, measure: str) -> float:
@@ -104,6 +115,11 @@ class ComparisonRow:
 
     def std(self, measure: str) -> float:
         return statistics.stdev(self.values(measure)) if self.n > 1 else 0.0
+
+    @property
+    def has_many_classes(self) -> bool:
+        """Whether the lowest of so many recalls says little."""
+        return max(len(result.recall) for result in self.results) > MANY_CLASSES
 
     @property
     def seconds(self) -> float:
