@@ -241,6 +241,7 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     def show(message, category, filename, lineno, file=None, line=None):  # as Python does; pytest would keep it
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
+    warnings.simplefilter("default")  # SHORT_RUN hides what this test is about
     monkeypatch.setattr(warnings, "showwarning", show)
     monkeypatch.chdir(tmp_path)
     shifted = ["--data.unlabeled_imbalance", "1", "--method", "la", "--training.steps", "100"]
