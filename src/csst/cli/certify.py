@@ -28,7 +28,9 @@ def main(argv: Sequence[str]) -> int:
         "columns of the training data (.csv, .tsv, .jsonl, .parquet)",
     )
     parser.add_argument("sentence", nargs="?", default="", help="a sentence or only its bounds; default the run's own")
-    parser.add_argument("--confidence", type=float, help="how sure one must be; default as the sentence says, or 0.95")
+    parser.add_argument(
+        "--confidence", type=float, help="confidence of the proof; default as the sentence says, or 0.95"
+    )
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     args = parser.parse_args(argv)

@@ -24,7 +24,7 @@ from csst.runs.presets import PRESETS, read_preset
 from csst.runs.rows import Row, make_rows
 
 METHODS = "erm,la,csl,fixmatch,csst"
-#: arguments of `csst train`, and those of a comparison in their place
+#: arguments of `csst train`, and their replacements in a comparison
 REPLACEMENTS = {"--seed": "--seeds N", "--method": "--methods", "--learner": "--methods", "--rule": "--rules"}
 
 

@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
     parser.add_argument("--prior", help="class fractions of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
-    parser.add_argument("--confidence", type=float, help="how sure one must be that all bounds hold, e.g. 0.95")
+    parser.add_argument("--confidence", type=float, help="confidence that all bounds hold, e.g. 0.95")
     args = parser.parse_args(argv)
     names = args.class_names.split(",") if args.class_names else None
     goal = objective(args.sentence, class_names=names, confidence=args.confidence)

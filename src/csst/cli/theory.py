@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--on", choices=("test", "validation"), help="examples to measure; default test if there are any"
     )
-    parser.add_argument("--examples", type=int, default=1000, help="at most so many of them")
+    parser.add_argument("--examples", type=int, default=1000, help="largest number of examples (1000)")
     parser.add_argument("--draws", type=int, default=8, help="strong views of each example")
     parser.add_argument("--neighbors", type=int, default=10, help="k of the nearest-neighbor graph")
     args = parser.parse_args(argv)
@@ -72,13 +72,13 @@ def load_trainer(folder: str, metrics: dict[str, Any]) -> Trainer:
     refuse_numbers_only(folder, metrics)
     if not recipe.uses_network:
         raise InputError(
-            f"the run {folder} was trained with {recipe.learner} learners, and this needs a network: train with "
-            "--learner network"
+            f"csst theory needs a network, and the run {folder} was trained with {recipe.learner} learners: train "
+            "with --learner network"
         )
     if recipe.folds:
         raise InputError(
-            f"the run {folder} learned from its validation examples (folds {recipe.folds}), on which this measures "
-            "the game: train with --folds 0"
+            f"csst theory measures on validation examples, and the run {folder} learned from them (folds "
+            f"{recipe.folds}): train with --folds 0"
         )
     trainer = assemble(recipe)
     split_hash = trainer.task.split_hash

@@ -50,9 +50,7 @@ def main(argv: Sequence[str]) -> int:
     out = args.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     logs = Path(out) / "tensorboard"
     if args.log and not recipe.uses_network:
-        raise InputError(
-            f"--log follows the training of a network, and learner {recipe.learner} trains none: leave it out"
-        )
+        raise InputError(f"--log records the training of a network; learner {recipe.learner} has none: leave it out")
     with Progress(recipe.training.steps) as progress, ExitStack() as stack:
         watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
         if args.log and is_main_process():
