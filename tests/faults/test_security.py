@@ -20,6 +20,9 @@ from csst.data import Arrays
 from csst.data.images.files import ImageFolder
 from csst.report.comparison_tables import as_csv, quote_formula
 from tests.helpers.comparisons import make_line
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "csst"
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]

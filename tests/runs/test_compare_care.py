@@ -23,6 +23,9 @@ from csst.runs.rows import Row, make_rows
 from csst.training.evaluation import constraints_met
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 KILLED = """
 import os, signal

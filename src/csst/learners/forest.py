@@ -9,8 +9,8 @@ import numpy as np
 
 #: trees of each kind
 TREES = 200
-#: a forest of few trees says 0 too easily
-SMALLEST_PROBABILITY = 1e-4
+#: class fractions below this count as this: a forest of few trees says 0 too easily
+SMALLEST_FRACTION = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class FittedForest:
     forests: tuple[Any, ...]
 
     def log_probs(self, rows: Any) -> np.ndarray:
-        logs = [np.log(np.maximum(forest.predict_proba(rows), SMALLEST_PROBABILITY)) for forest in self.forests]
+        logs = [np.log(np.maximum(forest.predict_proba(rows), SMALLEST_FRACTION)) for forest in self.forests]
         mean = np.mean(logs, axis=0)
         return mean - np.log(np.exp(mean).sum(1, keepdims=True))
 
@@ -35,7 +35,5 @@ class Forest:
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedForest:
         from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-        kinds = (ExtraTreesClassifier, RandomForestClassifier)
-        return FittedForest(
-            tuple(kind(self.trees, random_state=seed).fit(rows, labels, sample_weight=weights) for kind in kinds)
-        )
+        forests = [kind(self.trees, random_state=seed) for kind in (ExtraTreesClassifier, RandomForestClassifier)]
+        return FittedForest(tuple(forest.fit(rows, labels, sample_weight=weights) for forest in forests))

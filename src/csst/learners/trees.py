@@ -1,7 +1,8 @@
-"""The trees of a forest as plain arrays: of every node the column, the threshold, the children, the fractions."""
+"""The trees of a forest as plain arrays: the column, threshold, children and class fractions of every node."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 #: rows that walk down all trees at once
 CHUNK = 512
+#: names of the arrays of a forest
+ARRAYS = ("roots", "feature", "threshold", "left", "right", "probs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,7 @@ class Trees:
         threshold: rows at or below it go to the left, (M,).
         left, right: the children, (M,).
         probs: class fractions of the training rows in a node, (M, K).
-        depth: of the deepest tree.
+        depth: depth of the deepest tree.
     """
 
     roots: np.ndarray
@@ -34,36 +37,36 @@ class Trees:
 
     @classmethod
     def from_sklearn(cls, forest: Any) -> Trees:
-        parts: dict[str, list[np.ndarray]] = {key: [] for key in ("feature", "threshold", "left", "right", "probs")}
-        roots, start, depth = [], 0, 0
+        """Copy the arrays of a fitted scikit-learn forest."""
+        pieces: dict[str, list[Any]] = {name: [] for name in ARRAYS}
+        start = 0
         for estimator in forest.estimators_:
             tree = estimator.tree_
             nodes = np.arange(tree.node_count)
-            leaf = tree.children_left < 0
-            roots.append(start)
-            parts["feature"].append(np.where(leaf, 0, tree.feature))
-            parts["threshold"].append(tree.threshold)
-            parts["left"].append(start + np.where(leaf, nodes, tree.children_left))
-            parts["right"].append(start + np.where(leaf, nodes, tree.children_right))
+            is_leaf = tree.children_left < 0
             fractions = tree.value[:, 0, :]
-            parts["probs"].append(fractions / fractions.sum(1, keepdims=True))
-            start, depth = start + tree.node_count, max(depth, int(tree.max_depth))
-        joined = {key: np.concatenate(value) for key, value in parts.items()}
-        whole = {key: joined[key].astype(np.int64) for key in ("feature", "left", "right")}
-        return cls(
-            np.array(roots, dtype=np.int64),
-            whole["feature"],
-            joined["threshold"],
-            whole["left"],
-            whole["right"],
-            joined["probs"],
-            depth,
-        )
+            pieces["roots"].append([start])
+            pieces["feature"].append(np.where(is_leaf, 0, tree.feature))
+            pieces["threshold"].append(tree.threshold)
+            pieces["left"].append(start + np.where(is_leaf, nodes, tree.children_left))
+            pieces["right"].append(start + np.where(is_leaf, nodes, tree.children_right))
+            pieces["probs"].append(fractions / fractions.sum(1, keepdims=True))
+            start += tree.node_count
+        arrays = {name: np.concatenate(values) for name, values in pieces.items()}
+        for name in ("roots", "feature", "left", "right"):
+            arrays[name] = arrays[name].astype(np.int64)
+        return cls(**arrays, depth=max(int(estimator.tree_.max_depth) for estimator in forest.estimators_))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str) -> Trees:
+        """Read a forest from stored arrays whose names have this prefix, see `arrays`."""
+        values = {name: arrays[prefix + name] for name in ARRAYS}
+        return cls(**values, depth=int(arrays[f"{prefix}depth"][0]))
 
     def predict_proba(self, rows: Any) -> np.ndarray:
-        """The mean of the trees' class fractions, (N, K); rows are float32, as in scikit-learn."""
-        dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-        values = dense.astype(np.float32)
+        """Return the mean class fractions of the trees, (N, K); rows become float32, as in scikit-learn."""
+        values = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+        values = values.astype(np.float32)
         pieces = [self._walk(values[start : start + CHUNK]) for start in range(0, len(values), CHUNK)]
         return np.concatenate(pieces) if pieces else np.zeros((0, self.probs.shape[1]))
 
@@ -76,10 +79,10 @@ class Trees:
         return self.probs[node].mean(1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        names = ("roots", "feature", "threshold", "left", "right", "probs")
-        return {**{name: getattr(self, name) for name in names}, "depth": np.array([self.depth])}
+        """Return all arrays by name, with the depth as an array."""
+        return {**{name: getattr(self, name) for name in ARRAYS}, "depth": np.array([self.depth])}
 
 
 def read_trees(forest: Any) -> Trees:
-    """The trees of a fitted scikit-learn forest, or of one that was stored."""
+    """Return the trees of a fitted scikit-learn forest; trees read from a file are returned unchanged."""
     return forest if isinstance(forest, Trees) else Trees.from_sklearn(forest)

@@ -74,23 +74,25 @@ class Parser:
     """Recursive descent, one method per rule of the grammar at the top of this file."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at, self.depth = text, 0, 0
-        #: what stands after "with confidence"; None where nothing does
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        #: the number after "with confidence"; None if the sentence has none
         self.confidence: float | None = None
         if len(text) > LONGEST:
             raise ObjectiveError(f"an objective is a sentence of at most {LONGEST} characters; found {len(text)}")
         self.tokens = list(self._tokens())
 
     def sentence(self) -> tuple[Node, tuple[Constraint, ...]]:
-        first = self.now
-        if first.kind == "end":
+        token = self.now
+        if token.kind == "end":
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
-        if first.text != "max":
-            example = SYNONYMS.get(first.text.lower(), "min(recall)")
+        if token.text != "max":
+            example = SYNONYMS.get(token.text.lower(), "min(recall)")
             hint = f"for instance 'max {example}'"
-            if first.text == "min":
+            if token.text == "min":
                 hint = "to minimize a metric write 'max -metric'"
-            raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
+            raise self.error(f"an objective starts with 'max'{nearest(token.text, ['max'])}; {hint}", token)
         self.at += 1
         goal = self.expr()
         constraints: list[Constraint] = []
@@ -111,7 +113,7 @@ class Parser:
         return goal, tuple(constraints)
 
     def read_confidence(self, has_bounds: bool) -> float:
-        """The number of "with confidence 0.95", which ends the sentence."""
+        """Return the number of "with confidence 0.95", which ends the sentence."""
         start = self.now
         self.at += 1
         if self.now.text != "confidence":
@@ -132,7 +134,8 @@ class Parser:
         return float(number.text)
 
     def constraint(self) -> list[Constraint]:
-        sides, signs = [self.expr()], []
+        sides = [self.expr()]
+        signs = []
         while self.now.kind == "op" and self.now.text in (">=", "<=", "≥", "≤", "<", ">", "=", "==", "!="):
             sign = {"≥": ">=", "≤": "<="}.get(self.now.text, self.now.text)
             if sign not in (">=", "<="):
@@ -154,8 +157,9 @@ class Parser:
             self.at += 1
             terms.append((self.tokens[self.at - 1].text, self.term()))
         self.depth -= 1
-        first, last = terms[0][1], terms[-1][1]
-        return first if len(terms) == 1 else Sum(tuple(terms), start=first.start, end=last.end)
+        if len(terms) == 1:
+            return terms[0][1]
+        return Sum(tuple(terms), start=terms[0][1].start, end=terms[-1][1].end)
 
     def term(self) -> Node:
         factors = [("*", self.factor())]
@@ -164,8 +168,9 @@ class Parser:
                 raise self.error("powers are not part of the language: use + - * / and the functions", self.now)
             self.at += 1
             factors.append((self.tokens[self.at - 1].text, self.factor()))
-        first, last = factors[0][1], factors[-1][1]
-        return first if len(factors) == 1 else Term(tuple(factors), start=first.start, end=last.end)
+        if len(factors) == 1:
+            return factors[0][1]
+        return Term(tuple(factors), start=factors[0][1].start, end=factors[-1][1].end)
 
     def factor(self) -> Node:
         start = self.now.start
@@ -185,12 +190,12 @@ class Parser:
             value = float(token.text)
             if value == float("inf"):
                 raise self.error("this number is too large", token)
-            whole = token.text.isdigit() and value < 2**53
-            return Number(int(token.text) if whole else value, start=token.start, end=token.end)
+            is_integer = token.text.isdigit() and value < 2**53
+            return Number(int(token.text) if is_integer else value, start=token.start, end=token.end)
         if token.text == "(" and token.kind == "op":
-            inner = self.expr()
+            node = self.expr()
             self.expect(")", "to close the bracket")
-            return inner
+            return node
         if token.kind == "name":
             return self.word(token)
         self.at -= 1
@@ -271,14 +276,14 @@ class Parser:
         return ObjectiveError(sentence, self.text, token.start, token.end)
 
     def _tokens(self) -> Iterator[Token]:
-        at = 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
+        start = 0
+        while start < len(self.text):
+            match = _TOKEN.match(self.text, start)
             if match is None:
-                quote = self.text[at] in "'\""
-                why = "this quote is not closed" if quote else f"{self.text[at]!r} is not part of the language"
-                raise ObjectiveError(why, self.text, at, at + 1)
+                character = self.text[start]
+                why = "this quote is not closed" if character in "'\"" else f"{character!r} is not part of the language"
+                raise ObjectiveError(why, self.text, start, start + 1)
             if match.lastgroup != "space":
-                yield Token(str(match.lastgroup), match.group(), at)
-            at = match.end()
+                yield Token(str(match.lastgroup), match.group(), start)
+            start = match.end()
         yield Token("end", "", len(self.text))
