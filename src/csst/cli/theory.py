@@ -138,8 +138,8 @@ def gaussian(argv: Sequence[str]) -> int:
         raise InputError(f"--err is a fraction of |w|_1 in (0, 1]; found {args.err}")
     w1, w2 = _parse_weights(args.weights)
     weights = torch.diag(torch.tensor((w1, w2)))
+    component = GaussianExpansion.of(args.d, args.r)  # refuses d <= 0, by which the next line divides
     separation = 3 / args.d**0.5 if args.separation is None else args.separation
-    component = GaussianExpansion.of(args.d, args.r)
     mixture = mixture_expansion(component.h, (w1, w2))
     bayes = two_gaussians(separation, (w1, w2), args.d, args.r)
     print(f"h = 2 r sqrt(d) = {component.h:.4g}")
