@@ -92,5 +92,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch, tmp_path):
 def test_nothing_to_log_is_said(capsys, tmp_path):
     words = ["train", "digits", "--learner", "linear", "--log", "tensorboard", "--out", str(tmp_path / "run")]
     assert main(words) == 2
-    assert "learner linear trains none" in capsys.readouterr().err
+    assert "learner linear has none" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -150,7 +150,7 @@ def _render_page(
 
 
 def _find_comparable(runs: Sequence[RunView]) -> list[RunView]:
-    """Return the runs whose classes and measured part are those of the first."""
+    """Return the runs with the same classes and the same measured part as the first."""
     return [run for run in runs if run.class_names == runs[0].class_names and run.part == runs[0].part]
 
 

@@ -38,7 +38,7 @@ class RunView:
     Attributes:
         name: the name on the page, different for every run.
         data: the name of the recipe, which names the data.
-        results: metrics as trained on `validation` and `test`; while training, those of the last record.
+        results: metrics as trained on `validation` and `test`; while training, metrics of the last record.
         rule: the decision rule and its metrics.
         class_counts: labeled examples of each class; None while training.
         split: a hash of the split.
@@ -79,7 +79,7 @@ class RunView:
 
     @property
     def result(self) -> Result:
-        """The metrics as trained; of an incomplete run, those of its last record."""
+        """The metrics as trained; of an incomplete run, metrics of its last record."""
         return self.results.get(self.part, Result())
 
     @property
@@ -218,7 +218,7 @@ def view_run(
     if not metrics:
         return _add_last_record(view) if records else view
     view = _add_metrics(view, metrics, metrics.get("multipliers", ()) if labels is None else labels)
-    # The diagnostics need all records: those of a thinned journal would seem to move more.
+    # The diagnostics need all records: in a thinned journal the multipliers would seem to move more.
     diagnostics = diagnose(journal, view.labels) if updates is None else [TOO_LONG.format(updates)]
     return replace(view, warnings=view.warnings + diagnostics)
 

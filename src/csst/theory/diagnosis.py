@@ -138,17 +138,15 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     err = measured_error(predictions, y, weights)
     disagreement = weighted_rate(predictions != weak_predictions, y, weights)
     floor = least_error(weights)
-    # the graph that speaks most for the theorem, and of the measured classifier the one that speaks least for it
+    # The best case takes the graph that favors the theorem most; the measured classifier, the one that does least.
     cases = [_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
     best_case = max(cases, key=lambda case: (case.hold, case.gamma))
     as_measured = None
     bound = None
     if consistency is not None:
         r = consistency.value
-        as_measured = min(
-            (check_assumptions(c, err_pl[0], err[0], r, weights) for c in expansions.values()),
-            key=lambda case: case.gamma,
-        )
+        cases = [check_assumptions(c, err_pl[0], err[0], r, weights) for c in expansions.values()]
+        as_measured = min(cases, key=lambda case: case.gamma)
         if 1 < as_measured.gamma < math.inf:
             bound = classifier_bound(as_measured.gamma, disagreement[0], r, r, err_pl[0], err[0])
     random_gamma = None

@@ -252,7 +252,7 @@ def _sums_to_1(lam: np.ndarray) -> bool:
 def _regret(lam: np.ndarray, phi: np.ndarray) -> float:
     """Return mean_t lambda_{t-1} . phi_t - min_k mean_t phi_tk.
 
-    A record's multipliers were updated with its payoff, so the payoff was paid by those of the record before.
+    A record's multipliers were updated with its payoff, so the payoff was paid by the multipliers of the record before.
     """
     payment = (lam[:-1] * phi[1:]).sum(1).mean()
     return float(payment - phi[1:].mean(0).min())

@@ -233,7 +233,7 @@ def measured_error(predictions: Tensor, labels: Tensor, weights: Any) -> tuple[f
 
 
 def class_sum(values: Tensor, labels: Tensor, classes: int) -> tuple[float, float]:
-    """Return sum_i (mean of the values in class i) and its standard error, each class being a sample of its own."""
+    """Return sum_i (mean of the values in class i) and its standard error; each class is a separate sample."""
     counts = _count_classes(labels, classes)
     zeros = torch.zeros(classes, dtype=torch.float64)
     means = zeros.index_add(0, labels, values.double()) / counts
