@@ -40,7 +40,7 @@ class Objective(ABC):
     reads_margins: bool = False
     #: the confidence with which the constraints must hold; None asks for an estimate only
     confidence: float | None = None
-    #: a gain matrix that is used as it is instead of being derived
+    #: a gain matrix to use instead of deriving one
     constant_gain: Tensor | None = None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""An objective read from a sentence: checks what it means, evaluates it, names its multipliers."""
+"""The objective of a sentence: its checks, its values and the names of its multipliers."""
 
 from __future__ import annotations
 
