@@ -424,8 +424,9 @@ def enclosing(tree: ast.AST, line: int, place: str = "") -> str:
 def draw(rooms: Sequence[str], each: int | None = None) -> list[Mutant]:
     """Those written down and `each` more of every room; None for as many as the room says."""
     chosen: list[Mutant] = []
+    written = named()
     for room in rooms:
-        chosen += [mutant for mutant in named() if mutant.room == room]
+        chosen += [mutant for mutant in written if mutant.room == room]
         paths = sorted({path for glob in ROOMS[room].modules for path in (SOURCE / "csst").glob(glob)})
         every = [m for path in paths for m in generate(room, path.relative_to(SOURCE / "csst").as_posix())]
         chosen += sorted(every, key=lambda mutant: mutant.rank)[: ROOMS[room].drawn if each is None else each]

@@ -16,6 +16,9 @@ from csst.cli import main
 from csst.fitted import FittedModel
 from csst.rules import fit_point
 from csst.runs.results import KeptEvidence
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 FAST = ["--training.steps", "20", "--data.validation", "30", "--data.test", "30"]
 

@@ -22,7 +22,10 @@ from csst.rules import DecisionRule
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.learners import as_parts, load_rows
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import bent
+
+pytestmark = SHORT_RUN
 
 NAMES = ["ape", "bee", "cat"]
 

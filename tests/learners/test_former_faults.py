@@ -23,7 +23,10 @@ from csst.learners.sklearn_classifier import wrap
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.statistics.calibration import Calibration
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians, problem_of, table_of
+
+pytestmark = SHORT_RUN
 
 
 def portfolio_of(model):

@@ -27,6 +27,9 @@ from csst.runs.results import KeptEvidence
 from csst.settings import Hardware
 from csst.statistics import expectation
 from tests.helpers.runs import QUICK, Stop, compared, same
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def test_the_folder_holds_everything(tmp_path):

@@ -22,6 +22,9 @@ from csst.runs.outcomes import read_hardware, tabulate
 from csst.runs.results import read_outputs
 from csst.runs.rows import Row
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def nearest_mean(rows, labels, unlabeled, objective, seed):

@@ -11,6 +11,9 @@ from csst import InputError, execute, recipe
 from csst.cli import main
 from csst.recipes import with_overrides
 from csst.training.tracking import TensorBoard
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SHORT = {"training": {"steps": 60}, "dual": {"steps_per_update": 20}}
 

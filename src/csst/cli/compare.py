@@ -16,7 +16,7 @@ from csst.cli.tables import show
 from csst.errors import InputError
 from csst.recipes import Recipe
 from csst.report import outcomes_page
-from csst.report.tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
+from csst.report.comparison_tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
 from csst.runs.compare import RunsFailed, compare, count_parallel_runs
 from csst.runs.folder import Run
 from csst.runs.outcomes import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate

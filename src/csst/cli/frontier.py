@@ -11,7 +11,7 @@ from csst.cli.report import write_page
 from csst.cli.tables import show
 from csst.errors import InputError
 from csst.fitted import FittedModel
-from csst.report.frontier import frontier_page
+from csst.report.page import frontier_page
 from csst.rules import trace_frontier
 from csst.runs.folder import Run
 from csst.runs.results import KeptEvidence, describe_trades

@@ -20,7 +20,7 @@ from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.fitted import FittedModel, read_recipe
 from csst.recipes import Recipe
-from csst.report.tables import plain
+from csst.report.comparison_tables import quote_formula
 
 #: what a run of each kind of inputs takes
 WANTED = {
@@ -53,13 +53,13 @@ def main(argv: Sequence[str]) -> int:
     probs = model.probs(inputs)
     labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()
     shown = (probs if model.rule is None else model.rule.posterior(probs)).tolist()
-    classes = [plain(name) for name in model.class_names]
+    classes = [quote_formula(name) for name in model.class_names]
     try:
         with open(args.output, "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
             out.writerow(["row", "label", *(f"p({name})" for name in classes)])
             for name, label, row in zip(names, labels, shown, strict=True):
-                out.writerow([plain(name), classes[label], *(f"{p:.6f}" for p in row)])
+                out.writerow([quote_formula(name), classes[label], *(f"{p:.6f}" for p in row)])
     except OSError as error:
         raise InputError(f"{args.output} cannot be written: {error}") from None
     print(f"{len(names)} predictions in {args.output}")

@@ -19,13 +19,11 @@ from csst.runs.folder import Run
 from csst.runs.rows import refuse_numbers_only
 from csst.statistics.calibration import fit_calibration
 from csst.theory.bounds import check_assumptions, useful_errors
-from csst.theory.diagnosis import Effort, diagnose
+from csst.theory.diagnosis import Effort, diagnose, format_gamma, write_sentences
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap
-from csst.theory.errors import class_fractions, shifted, weights_of_gain
 from csst.theory.expansion import GaussianExpansion, largest_error, mixture_expansion
-from csst.theory.figure import boundary_figure
-from csst.theory.gaussians import two_gaussians
-from csst.theory.words import format_gamma, write_sentences
+from csst.theory.gaussians import boundary_figure, two_gaussians
+from csst.theory.weighted_errors import class_fractions, shifted, weights_of_gain
 from csst.training.evaluation import compute_logits
 
 

@@ -124,8 +124,11 @@ class ContentStore:
 
     def _prepare(self, create: bool) -> None:
         """Check that the file is a content store of this kind; set up an empty file."""
+        # Tables before the mark: both are written together, so whoever sees tables that another process makes
+        # meanwhile sees its mark, too.
+        tables = self._query("SELECT 1 FROM sqlite_master")
         mark = self._query("PRAGMA application_id")[0][0]
-        if mark != _APPLICATION_ID and (self._query("SELECT 1 FROM sqlite_master") or not create):
+        if mark != _APPLICATION_ID and (tables or not create):
             raise self._unreadable("it was not written by csst")
         if create:
             self._execute_alone("PRAGMA journal_mode = WAL")

@@ -27,6 +27,8 @@ SMALLEST_SPAN = 1e-3
 LEAST_SHARE = 1e-3
 #: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
 FIRST_PENALTY, MOST_PENALTY = 20.0, 2e4
+#: halvings of the way to chance, on which the rates lie at which a constraint is just met
+BISECTIONS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,9 +265,11 @@ class SmoothObjective:
     def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Iterable[int]) -> np.ndarray:
         """Standard errors of the payoffs at these places, by the delta method; 0 elsewhere, (m,).
 
-            sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
+            sum_k Var_k / n_k,      Var_k = sum_j B_kj g_kj^2 - (sum_j B_kj g_kj)^2,      g = d phi / d R
 
-        with one row more of every class, spread over all predictions: what was never seen is not impossible.
+        B are the rates at which the constraint would just be met (`_move_to_bound`): three hits of three show no
+        spread, but a recall at the bound would. g is the mean of the slopes at R and at B. One row more of every class
+        is spread over all predictions: what was never seen is not impossible.
 
         Args:
             rates: R, (K, K).
@@ -276,10 +280,40 @@ class SmoothObjective:
         rows = np.asarray(worth, dtype=np.float64)[:, None]
         rates = (rows * rates + 1 / self.classes) / (rows + 1)
         for place in places:
-            slope = self._payoff_slope(rates, place)
-            variance = (rates * slope**2).sum(1) - (rates * slope).sum(1) ** 2
+            at_bound = self._move_to_bound(rates, place)
+            slope = (self._payoff_slope(rates, place) + self._payoff_slope(at_bound, place)) / 2
+            variance = (at_bound * slope**2).sum(1) - (at_bound * slope).sum(1) ** 2
             errors[place] = (np.maximum(variance, 0) / worth).sum() ** 0.5
         return errors
+
+    def _move_to_bound(self, rates: np.ndarray, place: int) -> np.ndarray:
+        """The rates on the way to chance at which one payoff is 0, (K, K).
+
+        The rates themselves where it is negative already or higher at chance; chance where it is positive even there.
+        """
+
+        def mix(part: float) -> np.ndarray:
+            return (1 - part) * rates + part / self.classes
+
+        payoff = self._payoff_at(rates, place)
+        if payoff <= 0 or self._payoff_at(mix(1.0), place) >= payoff:
+            return rates
+        low = 0.0
+        high = 1.0
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            if self._payoff_at(mix(middle), place) > 0:
+                low = middle
+            else:
+                high = middle
+        return mix(high)
+
+    def _payoff_at(self, rates: np.ndarray, place: int) -> float:
+        """One payoff at rates (K, K)."""
+        if self.form is not None:
+            return float(self.form.evaluate(np.diag(rates), self.prior.numpy() @ rates)[1 + place])
+        with torch.no_grad():
+            return float(self.objective.payoff(make_unchecked(torch.from_numpy(rates), self.prior))[place])
 
     def _payoff_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
         """d phi / d R of one payoff, (K, K)."""

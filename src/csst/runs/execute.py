@@ -29,7 +29,8 @@ from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners, hash_parts
-from csst.settings import Settings, override
+from csst.setting_checks import override
+from csst.settings import Settings
 from csst.training.crossfit import CrossFit, learn_validation
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
@@ -153,7 +154,7 @@ def replay_journal(run: Run, trainer: Generations | CrossFit, steps: int) -> Col
     """Drop journal records newer than the checkpoint, and show the others to a detector of collapsing multipliers."""
     multipliers = trainer.multipliers
     in_worst_case = multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
-    detector = CollapseDetector(multipliers.labels, in_worst_case, steps)
+    detector = CollapseDetector(multipliers.labels, in_worst_case, steps, trainer.task.class_names)
     if trainer.engine.is_main:
         run.rewind(trainer.updated_at)
         for record, _ in run.records():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,15 +133,16 @@ class RowParts:
             kept_apart=kept_apart,
         )
 
-    def as_task(self, views: tuple[View, View] | str) -> Task:
+    def as_task(self, views: tuple[View, View] | str, convert: Callable[[Any], Examples] = as_examples) -> Task:
         """Return the task of a network; without validation rows, the labeled rows take their place.
 
         Args:
             views: "table", "embedding", or a weak and a strong view.
+            convert: makes examples of rows.
         """
 
         def make_part(rows: Any, labels: np.ndarray) -> Labeled:
-            return Labeled(as_examples(rows), torch.from_numpy(labels))
+            return Labeled(convert(rows), torch.from_numpy(labels))
 
         labeled = make_part(self.labeled, self.labels)
         weak, strong = make_views(self, views) if isinstance(views, str) else views
@@ -148,14 +150,14 @@ class RowParts:
             "arrays",
             self.class_names,
             labeled,
-            as_examples(self.unlabeled),
+            convert(self.unlabeled),
             labeled if self.validation is None else make_part(*self.validation),
             None,
             weak=weak,
             strong=strong,
             moments=statistics(self.measured),
             certifying=None if self.certifying is None else make_part(*self.certifying),
-            kept_apart=None if self.kept_apart is None else as_examples(self.kept_apart),
+            kept_apart=None if self.kept_apart is None else convert(self.kept_apart),
             row_hashes=self.hash_rows(),
         )
 

@@ -16,7 +16,7 @@ from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
 from csst.data.text.word_views import TokenDropout, numpy_generator
 from csst.errors import InputError
-from csst.settings import check_choices
+from csst.setting_checks import check_choices
 
 __all__ = ["STRONG", "TextViews", "TfIdf", "TokenDropout", "Translated"]
 
