@@ -49,11 +49,9 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     scores, target = _checked(logits, target, gain)
     scores = scores - gain.cached_as("log_diagonal", scores)
     if target.is_floating_point():
-        weights = (
-            target.to(scores.dtype)
-            if gain.is_diagonal
-            else gain.transpose_apply(target, gain.cached_as("mixing", scores))
-        )
+        weights = target.to(scores.dtype)
+        if not gain.is_diagonal:
+            weights = gain.transpose_apply(target, gain.cached_as("mixing", scores))
         loss = -(weights * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")
