@@ -201,7 +201,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/candidates.py", "(SOFT_LABELS / labels) ** 0.5", "(SOFT_LABELS / labels)"),
     ("rules", "rules/candidates.py", "objective.prices = searching.prices", "pass"),
     ("rules", "rules/smooth.py", "(np.maximum(variance, 0) / worth).sum()", "(np.maximum(variance, 0) / worth).max()"),
-    ("rules", "rules/smooth.py", ".sum(1) - (rates * slope).sum(1) ** 2", ".sum(1)"),
+    ("rules", "rules/smooth.py", ".sum(1) - (at_bound * slope).sum(1) ** 2", ".sum(1)"),
     ("rules", "rules/smooth.py", "part = part - self.margins[at]", "pass"),
     ("rules", "rules/smooth.py", "if violation > before / 2:", "if violation > before:"),
     ("rules", "rules/feasibility.py", "if -slack.min() <= smooth", "if -slack.min() <= 3 * smooth"),

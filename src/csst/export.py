@@ -222,7 +222,7 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
                 dynamo=True,
                 verbose=False,
             )
-    except Exception as error:  # the exporter raises errors of many kinds for what it cannot translate
+    except Exception as error:  # the exporter raises errors of many kinds
         raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
     finally:
         registration.setLevel(level)
@@ -325,5 +325,5 @@ def list_intervals(numbers: dict[str, Any], class_names: tuple[str, ...]) -> lis
 
 
 def quote(value: Any) -> str:
-    """Return a name or a list of names as JSON, with all letters as they are."""
+    """Return a name or a list of names as JSON, without escaping letters."""
     return json.dumps(value, ensure_ascii=False)

@@ -9,13 +9,12 @@ from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
 from csst.learners.catalog import Problem, make_variants
-from csst.learners.forest import Forest
+from csst.learners.forest import Forest, Trees
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.sklearn_classifier import wrap
 from csst.learners.store import pack, unpack
-from csst.learners.trees import Trees
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 

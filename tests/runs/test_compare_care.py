@@ -50,7 +50,7 @@ def task(seed):
         (["--learner", "auto"], "no --learner: use --methods"),
         (
             ["--rules", "fitted"],
-            "knows the rules fit, argmax, closed-form, calibrated, pooled, or none; found 'fitted'",
+            "the rules of a comparison are fit, argmax, closed-form, calibrated, pooled, or none; found 'fitted'",
         ),
         (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
         (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),

@@ -64,7 +64,7 @@ def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):
     base = recipe("array")
     base = replace(base, data=replace(base.data, path=str(tmp_path / "a.npz")))
     row = Row("means", "means", "min-recall", fit=nearest_mean)
-    with pytest.raises(RunsFailed, match="learns from every label, so that only a test set can judge it"):
+    with pytest.raises(RunsFailed, match="learns from all labels, so only a test set can judge it"):
         compare(base, [row], [0], tmp_path / "c", 1)
     lines = [json.dumps({"text": f"w{n % 2} v{n}", "label": str(n % 2)}) for n in range(40)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
@@ -109,7 +109,7 @@ def test_a_comparison_shows_the_rules_that_a_run_chose_among(short, tmp_path):
         counts = rule.counts(torch.softmax(scores.double(), 1), labels)
         assert chosen.results[n].recall == pytest.approx((counts.diag() / counts.sum(1)).tolist())
     assert len({line.mean("mean_recall") for line in table[2:]}) > 1  # the candidates differ
-    with pytest.raises(InputError, match="knows the rules fit, argmax, closed-form"):
+    with pytest.raises(InputError, match="rules of a comparison are fit, argmax, closed-form"):
         tabulate(outcomes, ["closed form"])
 
 

@@ -135,7 +135,7 @@ class Embedder:
         advance: Callable[[int], None],
         kind: str = "<f4",
     ) -> np.ndarray:
-        """Return the vectors of these keys, (n, width) of this type; those that the store lacks are computed first."""
+        """Return the vectors of these keys, (n, width) of this type; compute vectors that the store lacks."""
         place_of_key = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self.store}
         todo = sorted(place_of_key.values(), key=lambda place: lengths[place])  # texts of similar length together
         for start in range(0, len(todo), self.settings.batch):

@@ -48,7 +48,7 @@ class Prepared:
         return self._add_noise(self.vectors[draw, index].float(), generator)
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        """Return examples that are not among the unlabeled ones with noise only."""
+        """Return labeled examples, which have no stored views, with noise only."""
         return self._add_noise(batch, generator)
 
     def _add_noise(self, vectors: Tensor, generator: torch.Generator) -> Tensor:

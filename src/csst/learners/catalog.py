@@ -97,7 +97,7 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
         elif entry == "auto":
             members += [make_variants(name, problem, DEFAULT_NODES) for name in default_members(problem)]
         elif entry == "network":
-            raise InputError('the network is a learner of its own and is not averaged with others: learner="network"')
+            raise InputError('the network cannot be averaged with other learners: use learner="network" alone')
         elif entry not in LEARNERS:
             hint = nearest(entry, LEARNERS) or f"; learners: {', '.join(LEARNERS)}, or a scikit-learn classifier"
             raise InputError(f"there is no learner {entry!r}{hint}")

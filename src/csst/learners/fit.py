@@ -76,7 +76,7 @@ def fit_members(
     names = [name for name, count in zip(parts.class_names, np.bincount(parts.labels), strict=True) if count < 2]
     if names and validation is None:
         notes.append(
-            f"classes {names[:10]} have one label each, which their models have learned from: what is expected of them "
-            "is too high; label more"
+            f"classes {names[:10]} have one label each, which their models have learned from, so that their expected "
+            "recall is too high: label more"
         )
     return MembersFit(portfolio, fitted_rule, notes=notes)

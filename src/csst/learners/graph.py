@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.learners.forest import SMALLEST_FRACTION, FittedForest
+from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Trees, read_trees
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import ADDED_PROBABILITY, DECAY, NEAREST, FittedPropagation
 from csst.learners.protocol import Rows
-from csst.learners.trees import Trees, read_trees
 from csst.models.table import TableInput
 
 
@@ -210,6 +209,6 @@ def make_scores(member: Member) -> nn.Module:
     if type(member.model) in modules:
         return modules[type(member.model)](member.model)
     raise InputError(
-        f"the member {member.name} cannot be exported, as what it computes is not known here: fit with learner='auto' "
-        "or other learners by their names instead"
+        f"the member {member.name} cannot be exported, only csst's own learners can: fit with learner='auto' or other "
+        "learners by name"
     )

@@ -3,7 +3,7 @@
     z(x) = sum over models m of  w_m (T_m (log p_m(x) - log pi_L) + a_m)
 
 Labeled rows are scored by models that have not learned from them (cross-fitting, or a validation set); unlabeled and
-new rows by models of all labels, which are the ones that are used. A member is a learner in several variants. A variant
+new rows by models of all labels, which make up the portfolio. A member is a learner in several variants. A variant
 that is clearly worse than the best of its member, by more than three standard errors of their balanced log-losses, is
 left out, and so is a member that is clearly worse than the best member; the others have equal weights. (Weights fitted
 on few labels fit their noise: docs/explanation/choices.md.)
@@ -191,7 +191,7 @@ def fit_portfolio(
 def _collect_evidence(
     portfolio: Portfolio, groups: Sequence[_Group], labels: np.ndarray, unlabeled: Any, seed: int
 ) -> Evidence:
-    """Return the scores of judged rows and of at most MOST_UNLABELED unlabeled ones."""
+    """Return the scores of the rows that judge and of at most MOST_UNLABELED unlabeled rows."""
     if unlabeled.shape[0] > MOST_UNLABELED:
         sample = np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED]
         unlabeled = unlabeled[np.sort(sample)]

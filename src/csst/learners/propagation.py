@@ -33,7 +33,7 @@ SMALLEST_CHANGE = 1e-4
 RESIDUAL = 1e-6
 #: steps of conjugate gradients, at most
 MOST_STEPS = 200
-#: unlabeled rows in the graph: every row beyond is scored by its nearest ones, so that time stays linear in rows
+#: unlabeled rows in the graph, at most; other rows are scored by their nearest nodes, so that time is linear in rows
 MOST_NODES = 200_000
 #: added to all probabilities: a row far from all labels of a class may still belong to it
 ADDED_PROBABILITY = 1e-3

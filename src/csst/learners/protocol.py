@@ -32,7 +32,7 @@ class Learner(Protocol):
     def name(self) -> str: ...
 
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedLearner:
-        """Learn from rows (n, D) with classes 0 .. K-1, (n,), each at least once; weights say how much a row counts."""
+        """Learn from rows (n, D), classes 0 .. K-1 (n,), each at least once, and weights of the rows, (n,)."""
         ...
 
 
@@ -66,7 +66,7 @@ class Rows:
     def with_common_scale(self) -> Rows:
         """The standardization with one deviation for all columns of numbers, so that columns that vary most count most.
 
-        Columns of embeddings, pixels or word frequencies share their unit, and small ones are mostly noise.
+        Columns of embeddings, pixels or word frequencies share their unit; columns that vary little are mostly noise.
         """
         is_number = np.array([not size for size in self.sizes])
         varies = is_number & (self.std != 1)  # constant columns do not count

@@ -31,7 +31,7 @@ class Student:
     prior: np.ndarray
 
     def scores(self, rows: Any) -> np.ndarray:
-        """Return log-probabilities minus the log class prior of what was learned from, (N, K)."""
+        """Return log-probabilities minus the log class prior of the student, (N, K)."""
         return self.model.log_probs(rows) - np.log(self.prior)
 
 

@@ -14,7 +14,7 @@ from safetensors.numpy import load, save
 
 from csst.errors import InputError
 from csst.learners.catalog import LEARNERS
-from csst.learners.forest import FittedForest
+from csst.learners.forest import FittedForest, Trees, read_trees
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
 from csst.learners.neighbors import Cells
@@ -22,7 +22,6 @@ from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import FittedPropagation
 from csst.learners.protocol import FittedLearner, Rows
-from csst.learners.trees import Trees, read_trees
 from csst.statistics.calibration import Calibration
 
 FORMAT = 2

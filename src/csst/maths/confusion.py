@@ -230,7 +230,7 @@ def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
 
 
 def _read_class_indices(values: Any, name: str, classes: int) -> Tensor:
-    """Return class indices as int64, (N,); `name` is what the errors call them."""
+    """Return class indices as int64, (N,); `name` is their name in errors."""
     try:
         indices = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -294,7 +294,7 @@ def check_prior(prior: Any, what: str) -> Tensor:
 
 
 def as_float64(values: Any, what: str) -> Tensor:
-    """Return numbers as a float64 tensor; `what` is what the error calls them."""
+    """Return numbers as a float64 tensor; `what` is their name in the error."""
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")

@@ -22,10 +22,10 @@ from csst.maths.objectives import MetricPrior, Objective, payoff_of
 
 #: slopes that differ by less than this part are the same
 ROUNDING = 1e-9
-#: a constraint that is not linear weighs at most so much of what is maximized: its prices of wrong predictions, shifted
-#: to be non-negative, flatten a gain until every pseudo-label looks right
+#: weight of a constraint that is not linear, at most, as a part of the maximized terms: its prices of wrong
+#: predictions, shifted to be non-negative, flatten a gain until every pseudo-label looks right
 MOST_WEIGHT = 0.5
-#: a constraint may be so many times as steep as what is maximized before its steps become smaller
+#: how many times as steep as the maximized terms a constraint may be before its steps become smaller
 STEEP = 3.0
 
 

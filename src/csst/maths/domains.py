@@ -186,57 +186,51 @@ class Product(Domain):
     parts: tuple[tuple[Domain, int | None], ...] = ()
 
     def start(self, size: int, classes: int) -> Tensor:
-        pieces = [domain.start(n, classes) for domain, n in self.sizes(size)]
+        pieces = [domain.start(place.stop - place.start, classes) for domain, place in self.places(size)]
         return torch.cat([torch.zeros(0, dtype=torch.float64), *pieces])
 
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
-        pieces = zip(self.sizes(len(multipliers)), self.split(multipliers), self.split(payoff), strict=True)
-        return torch.cat([multipliers[:0], *(d.step(value, pay, step_size) for (d, _), value, pay in pieces)])
+        places = self.places(len(multipliers))
+        pieces = [domain.step(multipliers[place], payoff[place], step_size) for domain, place in places]
+        return torch.cat([multipliers[:0], *pieces])
 
     def contains(self, multipliers: Tensor) -> bool:
-        return all(
-            d.contains(v) for (d, _), v in zip(self.sizes(len(multipliers)), self.split(multipliers), strict=True)
-        )
+        return all(domain.contains(multipliers[place]) for domain, place in self.places(len(multipliers)))
 
     def worst(self, payoff: Tensor) -> Tensor:
         total = payoff.new_zeros(())
-        for (domain, _), pay in zip(self.sizes(len(payoff)), self.split(payoff), strict=True):
-            total = total + domain.worst(pay)
+        for domain, place in self.places(len(payoff)):
+            total = total + domain.worst(payoff[place])
         return total
 
     def slack(self, payoff: Tensor) -> Tensor:
-        pieces = zip(self.sizes(len(payoff)), self.split(payoff), strict=True)
-        return torch.cat([payoff[:0], *(domain.slack(pay) for (domain, _), pay in pieces)])
+        pieces = [domain.slack(payoff[place]) for domain, place in self.places(len(payoff))]
+        return torch.cat([payoff[:0], *pieces])
 
     def simplex_mask(self, size: int) -> Tensor:
-        pieces = [domain.simplex_mask(n) for domain, n in self.sizes(size)]
+        pieces = [domain.simplex_mask(place.stop - place.start) for domain, place in self.places(size)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *pieces])
 
-    def sizes(self, size: int) -> list[tuple[Domain, int]]:
-        """Return each part with its size, the open size filled in.
+    def places(self, size: int) -> list[tuple[Domain, slice]]:
+        """Return each part with its place in the flat vector.
 
         Args:
             size: m, the number of multipliers in all parts.
 
         Returns:
-            Domains and sizes, in the order of the vector.
+            Domains and slices, in the order of the vector.
         """
         fixed_size = sum(n for _, n in self.parts if n is not None)
         open_parts = sum(n is None for _, n in self.parts)
         if open_parts > 1 or fixed_size > size or (not open_parts and fixed_size != size):
             raise InputError(f"the domain's parts {[n for _, n in self.parts]} do not add up to {size} multipliers")
-        return [(domain, size - fixed_size if n is None else n) for domain, n in self.parts]
-
-    def split(self, values: Tensor) -> list[Tensor]:
-        """Split a flat vector into one vector per part.
-
-        Args:
-            values: (m,).
-
-        Returns:
-            One vector per part.
-        """
-        return list(values.split([n for _, n in self.sizes(len(values))])) if self.parts else []
+        places = []
+        start = 0
+        for domain, n in self.parts:
+            end = start + (size - fixed_size if n is None else n)
+            places.append((domain, slice(start, end)))
+            start = end
+        return places
 
 
 def flatten_domain(domain: Domain, size: int, start: int = 0) -> list[tuple[Domain, slice]]:
@@ -244,7 +238,6 @@ def flatten_domain(domain: Domain, size: int, start: int = 0) -> list[tuple[Doma
     if not isinstance(domain, Product):
         return [(domain, slice(start, start + size))]
     pieces: list[tuple[Domain, slice]] = []
-    for part, count in domain.sizes(size):
-        pieces += flatten_domain(part, count, start)
-        start += count
+    for part, place in domain.places(size):
+        pieces += flatten_domain(part, place.stop - place.start, start + place.start)
     return pieces

@@ -2,7 +2,7 @@
 
     cost_sensitive_loss   -sum_i (M^T p)_i log softmax(s - log D)_i      the logit-adjusted form, the default
     weighted_consistency  -sum_i (G^T p)_i log softmax(s)_i              the plain form
-    kl_to_optimal         KL(norm(G^T p) || p_m)                          what the threshold tau looks at
+    kl_to_optimal         KL(norm(G^T p) || p_m)                          compared with the threshold tau
 
 Both losses have the same optimum, softmax(s) = norm(G^T p). Multiplying G by a constant changes the second and not
 the first. All take raw logits s or the raw softmax p_m = softmax(s); all compute in float32, or in the logits'
@@ -49,11 +49,9 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     scores, target = _checked(logits, target, gain)
     scores = scores - gain.cached_as("log_diagonal", scores)
     if target.is_floating_point():
-        weights = (
-            target.to(scores.dtype)
-            if gain.is_diagonal
-            else gain.transpose_apply(target, gain.cached_as("mixing", scores))
-        )
+        weights = target.to(scores.dtype)
+        if not gain.is_diagonal:
+            weights = gain.transpose_apply(target, gain.cached_as("mixing", scores))
         loss = -(weights * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")

@@ -40,12 +40,12 @@ class Objective(ABC):
     reads_margins: bool = False
     #: the confidence with which the constraints must hold; None asks for an estimate only
     confidence: float | None = None
-    #: a gain matrix that is used as it is instead of being derived
+    #: a gain matrix to use instead of deriving one
     constant_gain: Tensor | None = None
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:
-        """u(C): the part of the objective that is not under a min (paper, Sec. 2.1, Eqs. 3 and 4).
+        """Return u(C), the part of the objective that is not under a min (paper, Sec. 2.1, Eqs. 3 and 4).
 
         Args:
             c: the classifier's confusion, K classes.
@@ -55,7 +55,7 @@ class Objective(ABC):
         """
 
     def payoff(self, c: Confusion) -> Tensor:
-        """phi(C): the entries of worst cases, then the constraints (paper, Sec. 2.1, Eqs. 3 and 4).
+        """Return phi(C), the entries of worst cases, then the constraints (paper, Sec. 2.1, Eqs. 3 and 4).
 
         Args:
             c: the classifier's confusion, K classes.

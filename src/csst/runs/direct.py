@@ -1,4 +1,4 @@
-"""A row of a comparison that fits something other than a recipe, with a run folder of its own."""
+"""A row of a comparison that fits a function of the user instead of a recipe."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
     rows = RowTask.from_task(recipe.data.load(recipe.seed))
     if rows.test is None:
         raise InputError(
-            f"{recipe.method} learns from every label, so that only a test set can judge it, and there is none: leave "
-            "it out, or add test examples"
+            f"{recipe.method} learns from all labels, so only a test set can judge it, and there is none: leave it "
+            "out, or add test examples"
         )
     if recipe.frozen:
         rows = embed_rows(rows, recipe)
@@ -41,7 +41,7 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
     seconds = time.perf_counter() - start
     names = rows.class_names
     counts = np.bincount(labels, minlength=len(names))
-    # Head and tail are those of the task, without its validation labels, as for the other rows of the comparison.
+    # Head and tail come from the labeled examples without validation, as for the other rows of the comparison.
     prior = np.bincount(parts.labels, minlength=len(names)) / len(parts.labels)
     objective = recipe.bind_objective(names).bind_prior(torch.from_numpy(prior))
     predictions = np.asarray(predict(parts.test[0]), dtype=np.int64)

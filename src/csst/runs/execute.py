@@ -169,7 +169,7 @@ def train(
     detector: CollapseDetector,
     on_record: Callable[[Trainer, Record], None] | None,
 ) -> None:
-    """Train to the end; write the journal and checkpoints, and warn about what the records show."""
+    """Train to the end; write the journal and checkpoints, and show warnings about the records."""
     engine = trainer.engine
     reach = ReachCheck(trainer)
     try:
@@ -318,7 +318,7 @@ def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run 
 
 
 def load_task(recipe: Recipe) -> Task:
-    """Load the examples of a recipe: certifying ones reserved, embedded if its encoder is frozen.
+    """Load the examples of a recipe; reserve certifying examples, and embed all if its encoder is frozen.
 
     With cross-fitting (`folds`) the validation examples are learned from as well.
     """

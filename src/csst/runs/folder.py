@@ -138,7 +138,7 @@ class Run:
             os.fsync(journal.fileno())
 
     def rewind(self, step: int) -> None:
-        """Drop the records after this step; training will write the same ones again."""
+        """Drop the records after this step, which training will write again."""
         last_step = -1
         size = 0
         for record, end in self.records():

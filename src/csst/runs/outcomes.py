@@ -149,7 +149,7 @@ def tabulate(outcomes: Sequence[Outcome], rules: Sequence[str] = ("fit",)) -> li
     """Return each row as trained and, if its runs have a rule, again with each of `rules` (see `RULES`)."""
     for name in rules:
         if name not in RULES:
-            raise InputError(f"a comparison knows the rules {', '.join(RULES)}, or none; found {name!r}")
+            raise InputError(f"the rules of a comparison are {', '.join(RULES)}, or none; found {name!r}")
     table = []
     for outcome in outcomes:
         table.append(_make_row(outcome, "", outcome.metrics))

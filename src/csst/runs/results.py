@@ -185,7 +185,7 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
         "best": None if frontier.best is None else describe_point(frontier.best),
         "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
         "classes": {
-            # Keys are strings, as JSON would make them, so that what is read back is equal.
+            # Keys are strings, as JSON would make them, so that the result equals what is read back.
             str(k): [describe_class_point(point) for point in points]
             for k, points in frontier.class_trades.items()
         },
@@ -275,7 +275,7 @@ def read_outputs(folder: str | Path) -> Outputs:
     """Read the stored outputs of a finished run."""
     path = Path(folder) / "outputs.npz"
     if not path.is_file():
-        raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to keep")
+        raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
     arrays = read_npz(str(path), (*required, "test_logits", "test_labels"), needed=required)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -108,11 +108,11 @@ def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
     if "checksums" in metrics:
         return
     method = metrics["method"]
-    way_out = "fit it again where it is to be used"
+    way_out = "fit it again to use it"
     if method in LEARNERS:
         train = ["csst", "train", metrics["recipe"], "--learner", method, "--objective", metrics["objective"]]
         way_out = f"train it with {shlex.join(train)}, and the settings of its data"
     raise InputError(
-        f"{folder} has the numbers of {method} in a comparison and no model, which only rows that train a network "
-        f"keep: {way_out}"
+        f"{folder} has the numbers of {method} in a comparison and no model (only rows that train a network have one): "
+        f"{way_out}"
     )

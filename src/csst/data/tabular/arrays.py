@@ -194,7 +194,7 @@ def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
     shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
-    # Rows are sorted so that what is held out and sampled later does not depend on their original order.
+    # Rows are sorted so that held-out rows and later samples do not depend on their original order.
     unlabeled = unlabeled[order_by_content(unlabeled)]
     labeled = sort_examples(labeled)
     validation = None if validation is None else sort_examples(validation)

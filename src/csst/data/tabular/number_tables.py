@@ -49,7 +49,7 @@ def read_number_table(path: str, columns: Sequence[str]) -> np.ndarray:
 def read_numbers(table: dict[str, list[Any]], columns: Sequence[str], path: str) -> np.ndarray:
     """Return columns as float32, (N, D); raise an error that names a cell without a finite number."""
     if not columns:
-        raise InputError(f"{path} has no column of numbers beside the labels")
+        raise InputError(f"{path} has no column of numbers besides the labels")
     number_columns = []
     for name in columns:
         values = column(table, name, path)

@@ -37,7 +37,7 @@ def objective(
     floor: float = Simplex.floor,
     confidence: float | None = None,
 ) -> Objective:
-    """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` as it is.
+    """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` unchanged.
 
         csst.objective("max mean(recall) s.t. coverage >= 0.95/K")        # paper, Sec. 2.1, Eq. 4 [eq:cov-const-obj]
 

@@ -20,7 +20,7 @@ class Binding:
     def extended(
         self, classes: int | None, class_names: Sequence[Any] | None, groups: Mapping[str, Sequence[Any]] | None
     ) -> Binding:
-        """Return this binding with more information; raise an error if that contradicts what is already bound."""
+        """Return this binding with more information; raise an error if it contradicts the binding."""
         names = self.class_names if class_names is None else tuple(str(name) for name in class_names)
         if class_names is not None and self.class_names not in (None, names):
             raise InputError(f"the objective is already bound to the class names {list(self.class_names or ())}")

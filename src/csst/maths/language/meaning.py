@@ -147,7 +147,7 @@ def at_class(node: Node, k: int, binding: Binding) -> Node:
 
 
 def name_classes(node: Node, binding: Binding) -> Node:
-    """Return the tree with recall[fraud] as recall['fraud'] where a class, and no group, is called fraud."""
+    """Return the tree with recall['fraud'] for recall[fraud] if fraud is the name of a class and of no group."""
     if isinstance(node, Metric) and isinstance(node.index, Group):
         word = node.index.name
         is_group = binding.group(word) is not None or word in FREQUENCY_GROUPS

@@ -93,11 +93,11 @@ class Parser:
             if token.text == "min":
                 hint = "to minimize a metric write 'max -metric'"
             raise self.error(f"an objective starts with 'max'{nearest(token.text, ['max'])}; {hint}", token)
-        self.at += 1
+        self.advance()
         goal = self.expr()
         constraints: list[Constraint] = []
         if self.now.kind == "st":
-            self.at += 1
+            self.advance()
             constraints += self.constraint()
             while self.take(","):
                 constraints += self.constraint()
@@ -114,11 +114,10 @@ class Parser:
 
     def read_confidence(self, has_bounds: bool) -> float:
         """Return the number of "with confidence 0.95", which ends the sentence."""
-        start = self.now
-        self.at += 1
+        start = self.advance()
         if self.now.text != "confidence":
             raise self.error("'with' is followed by a confidence: with confidence 0.95", self.now)
-        self.at += 1
+        self.advance()
         number = self.now
         if number.kind != "number":
             raise self.error("a confidence is a number between 0 and 1: with confidence 0.95", number)
@@ -128,7 +127,7 @@ class Parser:
             )
         if not 0 < float(number.text) < 1:
             raise self.error(f"a confidence lies between 0 and 1, such as 0.95; found {number.text}", number)
-        self.at += 1
+        self.advance()
         if self.now.kind != "end":
             raise self.error("a confidence ends the sentence and is for all its bounds", self.now)
         return float(number.text)
@@ -141,7 +140,7 @@ class Parser:
             if sign not in (">=", "<="):
                 raise self.error(f"a constraint is written with >= or <=; found {sign!r}", self.now)
             signs.append(sign)
-            self.at += 1
+            self.advance()
             sides.append(self.expr())
         if not signs:
             raise self.error("a constraint needs >= or <=, as in 'coverage >= 0.95/K'", self.now)
@@ -154,8 +153,7 @@ class Parser:
             raise self.error(f"brackets are nested more than {DEEPEST} deep", self.now)
         terms = [("+", self.term())]
         while self.now.kind == "op" and self.now.text in "+-":
-            self.at += 1
-            terms.append((self.tokens[self.at - 1].text, self.term()))
+            terms.append((self.advance().text, self.term()))
         self.depth -= 1
         if len(terms) == 1:
             return terms[0][1]
@@ -166,8 +164,7 @@ class Parser:
         while self.now.kind == "op" and self.now.text in ("*", "/", "**"):
             if self.now.text == "**":
                 raise self.error("powers are not part of the language: use + - * / and the functions", self.now)
-            self.at += 1
-            factors.append((self.tokens[self.at - 1].text, self.factor()))
+            factors.append((self.advance().text, self.factor()))
         if len(factors) == 1:
             return factors[0][1]
         return Term(tuple(factors), start=factors[0][1].start, end=factors[-1][1].end)
@@ -184,8 +181,7 @@ class Parser:
         return self.atom()
 
     def atom(self) -> Node:
-        token = self.now
-        self.at += 1
+        token = self.advance()
         if token.kind == "number":
             value = float(token.text)
             if value == float("inf"):
@@ -198,7 +194,6 @@ class Parser:
             return node
         if token.kind == "name":
             return self.word(token)
-        self.at -= 1
         what = "the sentence ends" if token.kind == "end" else f"found {token.text!r}"
         raise self.error(f"expected a metric, a function or a number here; {what}", token)
 
@@ -232,37 +227,39 @@ class Parser:
 
     def each(self, token: Token) -> Node:
         self.expect("(", "after each")
-        metric = self.now
-        self.at += 1
+        metric = self.advance()
         if metric.text not in METRICS or metric.text == "accuracy":
             raise self.error(
                 f"each(metric, group) takes a metric with one value per class{nearest(metric.text, METRICS[:-1])}",
                 metric,
             )
         self.expect(",", "between the metric and the group of each(metric, group)")
-        group = self.now
-        self.at += 1
+        group = self.advance()
         if group.kind != "name":
             raise self.error("each(metric, group) takes the name of a group, such as head", group)
         return Each(metric.text, group.text, start=token.start, end=self.expect(")", "to close each(").end)
 
     def index(self) -> int | str | Group:
-        token = self.now
-        self.at += 1
+        token = self.advance()
         if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
             return int(token.text)
         if token.kind == "string":
             return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
         if token.kind == "name":
             return Group(token.text)
-        self.at -= 1
         raise self.error("a class is an index (3) or a quoted name ('fraud'), a group is a word (head)", token)
 
     @property
     def now(self) -> Token:
         return self.tokens[self.at]
 
+    def advance(self) -> Token:
+        """Return the current token and go to the next one."""
+        self.at += 1
+        return self.tokens[self.at - 1]
+
     def take(self, text: str) -> bool:
+        """Return whether the current token is this operator, and skip it if so."""
         is_there = self.now.kind == "op" and self.now.text == text
         self.at += is_there
         return is_there

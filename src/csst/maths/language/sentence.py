@@ -1,4 +1,4 @@
-"""An objective read from a sentence: checks what it means, evaluates it, names its multipliers."""
+"""The objective of a sentence: its checks, its values and the names of its multipliers."""
 
 from __future__ import annotations
 
@@ -138,10 +138,9 @@ class Sentence(Objective):
             factor = evaluate(case.factor, c, binding, self.text)
             pieces += [factor * torch.atleast_1d(evaluate(arg, c, binding, self.text)) for arg in case.call.args]
         for constraint in self.constraints:
-            difference = evaluate(constraint.left, c, binding, self.text) - evaluate(
-                constraint.right, c, binding, self.text
-            )
-            pieces.append(torch.atleast_1d(difference if constraint.sign == ">=" else -difference))
+            left = evaluate(constraint.left, c, binding, self.text)
+            right = evaluate(constraint.right, c, binding, self.text)
+            pieces.append(torch.atleast_1d(left - right if constraint.sign == ">=" else right - left))
         return torch.cat(pieces)
 
     @cached_property
