@@ -30,7 +30,7 @@ SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
 #: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
-MARGIN = 1.25
+MARGIN = 1.5
 MARGIN_PARTS = (1.0, 0.5)
 #: unlabeled rows that are swept
 SWEPT_ROWS = 4000
