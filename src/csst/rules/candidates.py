@@ -36,6 +36,8 @@ MARGIN_PARTS = (1.0, 0.5)
 SWEPT_ROWS = 4000
 #: rounds in which the standard errors follow the rule, and what part of a margin counts as reached
 MARGIN_ROUNDS, REACHED = 2, 0.8
+#: a class that is predicted for fewer rows than this has no precision to speak of: new rows may have none of them
+LEAST_ROWS = 3
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
@@ -163,6 +165,7 @@ def fit_pooled(
     prior = objective.prior.numpy()
     objective = objective.with_margins(0.0 if margins is None else margins)
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
+    objective.least_coverage = LEAST_ROWS / len(rows.scores)
     t = softness(objective, evidence)
     if objective.is_even:
         anchor = weigh_classes(objective, calibration)

@@ -67,10 +67,11 @@ class Lead:
     def decides(self, errors: float) -> bool:
         """Whether the one misses clearly less, or no more and has a value higher by so many standard errors.
 
-        A higher value never makes up for a miss that is larger, though it may be so by chance.
+        A higher value never makes up for a miss that is larger, though it may be so by chance; nor does a smaller
+        doubt about a miss make up for a clear one.
         """
-        if self.clear_miss > self.miss_error:
-            return True
+        if abs(self.clear_miss) > self.miss_error:
+            return self.clear_miss > 0
         return self.miss >= 0 and self.value > errors * self.value_error
 
 

@@ -7,7 +7,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
-from csst.rules.metric_form import MetricForm, read_form
+from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
@@ -64,6 +64,8 @@ class SmoothObjective:
         self.prices = np.zeros(len(payoff))
         #: by how much each constraint is to be more than met
         self.margins = np.zeros(len(payoff))
+        #: precision divides by a coverage of at least this
+        self.least_coverage = SMALLEST_COVERAGE
 
     @property
     def classes(self) -> int:
@@ -91,7 +93,13 @@ class SmoothObjective:
 
     @cached_property
     def is_even(self) -> bool:
-        """Whether there are no constraints and all classes count: a soft search finds the rule of such a sentence."""
+        """Whether a soft search finds the rule: no constraints, all classes count, neither precision nor coverage does.
+
+        Soft decisions blur what few predictions of a class are worth; recall, F1 and Jaccard they estimate better than
+        hard ones.
+        """
+        if self.form is not None and {"precision", "coverage"} & set(self.form.matrices):
+            return False
         return self.weighs_all and not self.has_constraints
 
     @cached_property
@@ -156,7 +164,7 @@ class SmoothObjective:
         )
 
     def _from_form(self, form: MetricForm, recall: np.ndarray, coverage: np.ndarray) -> Value:
-        both = form.evaluate(recall, coverage)
+        both = form.evaluate(recall, coverage, self.least_coverage)
         total, payoff, weights = both[0], both[1:], np.zeros(len(both) - 1)
         slack = []
         for (domain, at), span in zip(self.blocks, self.spans, strict=True):
@@ -175,7 +183,7 @@ class SmoothObjective:
                 total -= (short @ short - self.prices[at] @ self.prices[at]) / (2 * self.penalty)
                 weights[at] = short
                 slack.append(part)
-        by_recall, by_coverage = form.pull_back(np.append(1.0, weights), recall, coverage)
+        by_recall, by_coverage = form.pull_back(np.append(1.0, weights), recall, coverage, self.least_coverage)
         joined = np.concatenate(slack) if slack else np.zeros(0)
         return Value(float(total), by_recall, by_coverage, None, joined)
 
@@ -231,7 +239,7 @@ class SmoothObjective:
             The values (B,), with soft minima, and the misses (B,), 0 where all constraints are met.
         """
         if self.form is not None:
-            both = self.form.evaluate(recall, coverage)
+            both = self.form.evaluate(recall, coverage, self.least_coverage)
             value, payoff = both[:, 0].copy(), both[:, 1:]
         else:
             points = torch.from_numpy(np.ascontiguousarray(recall)), torch.from_numpy(np.ascontiguousarray(coverage))
@@ -260,7 +268,7 @@ class SmoothObjective:
         places = [np.arange(at.start, at.stop) for domain, at in self.blocks if isinstance(domain, NonNegative)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
-    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Iterable[int]) -> np.ndarray:
+    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
         """Standard errors of the payoffs at these places, by the delta method; 0 elsewhere, (m,).
 
             sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
@@ -275,24 +283,46 @@ class SmoothObjective:
         errors = np.zeros(len(self.prices))
         rows = np.asarray(worth, dtype=np.float64)[:, None]
         rates = (rows * rates + 1 / self.classes) / (rows + 1)
-        for place in places:
-            slope = self._payoff_slope(rates, place)
-            variance = (rates * slope**2).sum(1) - (rates * slope).sum(1) ** 2
-            errors[place] = (np.maximum(variance, 0) / worth).sum() ** 0.5
+        if not len(places):
+            return errors
+        moments = self._moments_of_margins if self.form is not None else self._moments_of_rates
+        first, second = moments(rates, places)
+        errors[places] = (np.maximum(second - first**2, 0) / worth).sum(1) ** 0.5
         return errors
 
-    def _payoff_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
-        """d phi / d R of one payoff, (K, K)."""
+    def _moments_of_margins(
+        self, rates: np.ndarray, places: Sequence[int] | np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """sum_j R_kj g_kj and sum_j R_kj g_kj^2 of payoffs with g_kj = delta_kj a_k + pi_k c_j, both (payoffs, K).
+
+        No slope is written out: with 1,000 classes and a bound on each, they would be 1,000 matrices (K, K).
+        """
+        assert self.form is not None
         prior = self.prior.numpy()
-        if self.form is not None:
+        recall = np.diag(rates)
+        coverage = prior @ rates
+        by_recall = np.zeros((len(places), self.classes))
+        by_coverage = np.zeros((len(places), self.classes))
+        for row, place in enumerate(places):
             weights = np.zeros(1 + len(self.prices))
             weights[1 + place] = 1.0
-            by_recall, by_coverage = self.form.pull_back(weights, np.diag(rates), prior @ rates)
-            return np.diag(by_recall) + np.outer(prior, by_coverage)
+            by_recall[row], by_coverage[row] = self.form.pull_back(weights, recall, coverage)
+        first = recall * by_recall + prior * (by_coverage @ rates.T)
+        own = recall * by_recall * (by_recall + 2 * prior * by_coverage)
+        return first, own + prior**2 * (by_coverage**2 @ rates.T)
+
+    def _moments_of_rates(self, rates: np.ndarray, places: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same for payoffs that are no linear form of class metrics, by autograd."""
         leaf = torch.from_numpy(rates).requires_grad_()
+        first = np.zeros((len(places), self.classes))
+        second = np.zeros((len(places), self.classes))
         with torch.enable_grad():
-            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[place]
-            return torch.autograd.grad(payoff, leaf)[0].numpy()
+            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))
+            for row, place in enumerate(places):
+                slope = torch.autograd.grad(payoff[int(place)], leaf, retain_graph=True)[0].numpy()
+                first[row] = (rates * slope).sum(1)
+                second[row] = (rates * slope**2).sum(1)
+        return first, second
 
     def raise_prices(self, slack: np.ndarray, before: float) -> float:
         """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""
