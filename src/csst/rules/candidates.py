@@ -166,14 +166,9 @@ def fit_pooled(
     objective = objective.with_margins(0.0 if margins is None else margins)
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
     objective.least_coverage = LEAST_ROWS / len(rows.scores)
-    t = softness(objective, evidence)
-    if objective.is_even:
-        anchor = weigh_classes(objective, calibration)
-        bias = search_bias(objective, rows, anchor, anchor, t)
-    else:
-        bias = solve(objective, rows, list_starts(objective, calibration), t)
-        if margins is None and len(objective.constraints) and margin > 0:
-            bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
+    bias = find_bias(objective, rows, calibration, softness(objective, evidence))
+    if margins is None and objective.has_constraints and margin > 0:
+        bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
     pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean(), margins=objective.margins)
     if not objective.reads_entries:
         return pooled
@@ -181,6 +176,14 @@ def fit_pooled(
     rates = torch.from_numpy(hard_rates(rows, pooled.decide(rows.scores)))
     weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
     return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+
+
+def find_bias(objective: SmoothObjective, rows: WeightedRows, calibration: Calibration, t: float) -> np.ndarray:
+    """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
+    if objective.is_even:
+        anchor = weigh_classes(objective, calibration)
+        return search_bias(objective, rows, anchor, anchor, t)
+    return solve(objective, rows, list_starts(objective, calibration), t)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
