@@ -50,7 +50,8 @@ class WeightedRows:
 
         The unlabeled rows weigh as much as `worth` labels of each class, so that the labels decide where they are many.
         """
-        labeled, posterior = len(evidence.labels), evidence.soft_posterior
+        labeled = len(evidence.labels)
+        posterior = evidence.soft_posterior
         mass = posterior.sum(0)
         weights = np.zeros((labeled + len(posterior), evidence.classes))
         weights[np.arange(labeled), evidence.labels] = 1
@@ -71,7 +72,8 @@ def soft_bias_margins(
         factor: v, (K,).
     """
     inverse = 1 / np.maximum(likelihood @ factor, 1e-150)  # its square is finite
-    rows_part, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
+    rows_part = fractions.T @ inverse
+    columns = likelihood.T @ (pulls * inverse)
 
     def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:
         per_row = fractions @ (by_recall * factor)
@@ -97,7 +99,8 @@ def maximize(
         away = x - anchor
         return ANCHOR * float(away @ away) - value.value, 2 * ANCHOR * away - gradient
 
-    x, violation = start, float("inf")
+    x = start
+    violation = float("inf")
     options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
     for _ in range(ROUNDS if objective.has_constraints else 1):
         x = minimize(loss, x, jac=True, method="L-BFGS-B", options=options).x

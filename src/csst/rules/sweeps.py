@@ -117,10 +117,10 @@ class Sweep:
         if size <= 2 * POSITIONS:
             return np.arange(size + 1)
         steps = np.linspace(0, 1, POSITIONS // 2)
-        own = self.won.cumsum()
-        covered = self.pulls.cumsum()
-        by_class = np.searchsorted(own, steps * own[-1]) + 1
-        by_rows = np.searchsorted(covered, steps * covered[-1]) + 1
+        recall = self.won.cumsum()
+        coverage = self.pulls.cumsum()
+        by_class = np.searchsorted(recall, steps * recall[-1]) + 1
+        by_rows = np.searchsorted(coverage, steps * coverage[-1]) + 1
         return np.unique(np.concatenate([[0], np.minimum(by_class, size), np.minimum(by_rows, size), [size]]))
 
     def snap_ranks(self, ranks: np.ndarray) -> np.ndarray:
@@ -165,15 +165,15 @@ def sweep_at_cost(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarr
     shifted = rows.scores + bias
     score = score_bias(objective, rows, bias, cost)
     for _ in range(PASSES):
-        before = score
+        score_before = score
         for class_index in order_classes(objective, rows, bias):
             sweep = Sweep.of_class(rows, shifted, pulls, class_index)
-            rank, reached = find_rank(objective, sweep, cost)
-            if reached > score + ROUNDING:
+            rank, rank_score = find_rank(objective, sweep, cost)
+            if rank_score > score + ROUNDING:
                 bias[class_index] = sweep.bias_at(rank)
-                score = reached
+                score = rank_score
             shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
-        if score < before + SMALL_GAIN:
+        if score < score_before + SMALL_GAIN:
             break
     return bias
 
