@@ -12,6 +12,8 @@ from csst.maths.language.tree import Metric, render
 from csst.rules.candidates import (
     MARGIN,
     MARGIN_PARTS,
+    MARGIN_ROUNDS,
+    REACHED,
     SWEPT_ROWS,
     Candidate,
     count_worth,
@@ -94,19 +96,26 @@ def trace_class(
         sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
         smooth = SmoothObjective(sentence, prior, sharpness(evidence))
 
-        def measure_error(bias: np.ndarray) -> float:
+        def measure(bias: np.ndarray) -> tuple[float, float]:
+            """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
-            return float(smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0])
+            precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
+            error = smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0]
+            return float(precision - bound), float(error)
 
-        error = measure_error(bias)
+        _, error = measure(bias)
         for part in MARGIN_PARTS:
-            near = find_bias(bound + part * MARGIN * error)
-            if near is None:
-                continue
-            # A safer rule may be known worse: it predicts the class less often.
-            safer = find_bias(bound + part * MARGIN * max(error, measure_error(near)))
-            if safer is not None:
-                return safer
+            target = part * MARGIN * error
+            for _ in range(MARGIN_ROUNDS):
+                safer = find_bias(bound + target)
+                if safer is None:
+                    break
+                # A safer rule may be known worse: it predicts the class less often.
+                slack, safer_error = measure(safer)
+                raised_target = max(target, part * MARGIN * safer_error)
+                if slack >= REACHED * raised_target:
+                    return safer
+                target = raised_target
         return None
 
     points: list[ClassPoint] = []
