@@ -30,10 +30,12 @@ SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
 #: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
-MARGIN = 1.65
+MARGIN = 1.25
 MARGIN_PARTS = (1.0, 0.5)
 #: unlabeled rows that are swept
 SWEPT_ROWS = 4000
+#: labels of a class that do not tell yet how well unlabeled rows count
+FIRST_LABELS = 3
 #: rounds in which the standard errors follow the rule, and what part of a margin counts as reached
 MARGIN_ROUNDS, REACHED = 2, 0.8
 #: a class that is predicted for fewer rows than this has no precision to speak of: new rows may have none of them
@@ -273,9 +275,10 @@ def keep_distance(
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
     """How many labels an estimate of each class is worth for its error, (K,).
 
-    Unlabeled rows add no more than there are labels: a model of three labels is not known better by more rows.
+    Unlabeled rows add no more than there are labels beyond the first few: what a model of three labels expects of
+    itself is not known better by more rows, and a part of a class that these labels do not show is not in it.
     """
-    return np.maximum(1, labels) + np.minimum(unlabeled_worth, labels)
+    return np.maximum(1, labels) + np.minimum(unlabeled_worth, np.maximum(0, labels - FIRST_LABELS))
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ FOLD_SEED = 1000
 #: unlabeled rows that take part in judging
 JUDGING_ROWS = 2000
 #: a constraint that is expected to be met by so many standard errors is said to be met
-SAFE = 1.5
+SAFE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +173,21 @@ def judge(
 def measure_errors(smooth: SmoothObjective, estimate: RateEstimate) -> np.ndarray:
     """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
-    Unlabeled rows count for a class as far as its labels do: a model of three labels is not known from more rows.
+        sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
+
+    e is that of chance (`SmoothObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
+    see `count_worth`. Half of what labels and unlabeled rows differ by is that of the model: where it is wrong about
+    itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """
     rates = estimate.confusion.rates.numpy()
-    return smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
+    errors = smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
+    counted, expected = (
+        smooth.objective.payoff(make_unchecked(torch.from_numpy(each), smooth.prior)).numpy()
+        for each in (estimate.labeled_rates, estimate.unlabeled_rates)
+    )
+    places = smooth.constraints
+    errors[places] = np.hypot(errors[places], (counted - expected)[places] / 2)
+    return errors
 
 
 def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> bool:

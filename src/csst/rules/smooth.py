@@ -27,6 +27,8 @@ SMALLEST_SPAN = 1e-3
 LEAST_SHARE = 1e-3
 #: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
 FIRST_PENALTY, MOST_PENALTY = 20.0, 2e4
+#: halvings of the way to chance, on which the rates lie at which a constraint is just met
+BISECTIONS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,9 +273,11 @@ class SmoothObjective:
     def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
         """Standard errors of the payoffs at these places, by the delta method; 0 elsewhere, (m,).
 
-            sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
+            sum_k Var_k / n_k,      Var_k = sum_j B_kj g_kj^2 - (sum_j B_kj g_kj)^2,      g = d phi / d R
 
-        with one row more of every class, spread over all predictions: what was never seen is not impossible.
+        B are the rates at which the constraint would just be met (`_move_to_bound`): three hits of three show no
+        spread, but a recall at the bound would. g is the mean of the slopes at R and at B. One row more of every class
+        is spread over all predictions: what was never seen is not impossible.
 
         Args:
             rates: R, (K, K).
@@ -283,46 +287,99 @@ class SmoothObjective:
         errors = np.zeros(len(self.prices))
         rows = np.asarray(worth, dtype=np.float64)[:, None]
         rates = (rows * rates + 1 / self.classes) / (rows + 1)
-        if not len(places):
+        if self.form is not None:
+            indices = np.asarray(places, dtype=np.int64)
+            errors[indices] = self._errors_of_form(self.form, rates, np.asarray(worth, dtype=np.float64), indices)
             return errors
-        moments = self._moments_of_margins if self.form is not None else self._moments_of_rates
-        first, second = moments(rates, places)
-        errors[places] = (np.maximum(second - first**2, 0) / worth).sum(1) ** 0.5
+        for place in places:
+            at_bound = self._move_to_bound(rates, place)
+            slope = (self._payoff_slope(rates, place) + self._payoff_slope(at_bound, place)) / 2
+            variance = (at_bound * slope**2).sum(1) - (at_bound * slope).sum(1) ** 2
+            errors[place] = (np.maximum(variance, 0) / worth).sum() ** 0.5
         return errors
 
-    def _moments_of_margins(
-        self, rates: np.ndarray, places: Sequence[int] | np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """sum_j R_kj g_kj and sum_j R_kj g_kj^2 of payoffs with g_kj = delta_kj a_k + pi_k c_j, both (payoffs, K).
+    def _errors_of_form(self, form: MetricForm, rates: np.ndarray, worth: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The same for all places at once, without a matrix (K, K) for each: with g_kj = delta_kj a_k + pi_k c_j
 
-        No slope is written out: with 1,000 classes and a bound on each, they would be 1,000 matrices (K, K).
+            sum_j B_kj g_kj   = B_kk a_k + pi_k (B c)_k
+            sum_j B_kj g_kj^2 = B_kk a_k (a_k + 2 pi_k c_k) + pi_k^2 (B c^2)_k,      B = (1 - h) R + h / K
+
+        Args:
+            form: the objective as a linear form.
+            rates: R, smoothed, (K, K).
+            worth: n, (K,).
+            places: (P,).
+
+        Returns:
+            The standard errors, (P,).
         """
-        assert self.form is not None
         prior = self.prior.numpy()
         recall = np.diag(rates)
         coverage = prior @ rates
-        by_recall = np.zeros((len(places), self.classes))
-        by_coverage = np.zeros((len(places), self.classes))
-        for row, place in enumerate(places):
-            weights = np.zeros(1 + len(self.prices))
-            weights[1 + place] = 1.0
-            by_recall[row], by_coverage[row] = self.form.pull_back(weights, recall, coverage)
-        first = recall * by_recall + prior * (by_coverage @ rates.T)
-        own = recall * by_recall * (by_recall + 2 * prior * by_coverage)
-        return first, own + prior**2 * (by_coverage**2 @ rates.T)
 
-    def _moments_of_rates(self, rates: np.ndarray, places: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same for payoffs that are no linear form of class metrics, by autograd."""
+        def mix(values: np.ndarray, parts: np.ndarray) -> np.ndarray:
+            return (1 - parts[:, None]) * values + parts[:, None] / self.classes
+
+        def evaluate(parts: np.ndarray) -> np.ndarray:
+            return form.evaluate_payoffs(places, mix(recall, parts), mix(coverage, parts))
+
+        zero = np.zeros(len(places))
+        payoff = evaluate(zero)
+        moves = (payoff > 0) & (evaluate(zero + 1) < payoff)
+        low = zero
+        high = np.where(moves, 1.0, 0.0)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            is_above = evaluate(middle) > 0
+            low = np.where(moves & is_above, middle, low)
+            high = np.where(moves & ~is_above, middle, high)
+        recall_at_bound = mix(recall, high)
+        slopes = form.slopes_of_payoffs(places, mix(recall, zero), mix(coverage, zero))
+        slopes_at_bound = form.slopes_of_payoffs(places, recall_at_bound, mix(coverage, high))
+        a = (slopes[0] + slopes_at_bound[0]) / 2
+        c = (slopes[1] + slopes_at_bound[1]) / 2
+
+        def apply_rates(values: np.ndarray) -> np.ndarray:
+            """B v for every place, (P, K)."""
+            return (1 - high[:, None]) * (values @ rates.T) + high[:, None] * values.mean(1, keepdims=True)
+
+        first = recall_at_bound * a + prior * apply_rates(c)
+        second = recall_at_bound * a * (a + 2 * prior * c) + prior**2 * apply_rates(c**2)
+        return (np.maximum(second - first**2, 0) / worth).sum(1) ** 0.5
+
+    def _move_to_bound(self, rates: np.ndarray, place: int) -> np.ndarray:
+        """The rates on the way to chance at which one payoff is 0, (K, K).
+
+        The rates themselves where it is negative already or higher at chance; chance where it is positive even there.
+        """
+
+        def mix(part: float) -> np.ndarray:
+            return (1 - part) * rates + part / self.classes
+
+        payoff = self._payoff_at(rates, place)
+        if payoff <= 0 or self._payoff_at(mix(1.0), place) >= payoff:
+            return rates
+        low = 0.0
+        high = 1.0
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            if self._payoff_at(mix(middle), place) > 0:
+                low = middle
+            else:
+                high = middle
+        return mix(high)
+
+    def _payoff_at(self, rates: np.ndarray, place: int) -> float:
+        """One payoff at rates (K, K)."""
+        with torch.no_grad():
+            return float(self.objective.payoff(make_unchecked(torch.from_numpy(rates), self.prior))[place])
+
+    def _payoff_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
+        """d phi / d R of one payoff by autograd, (K, K)."""
         leaf = torch.from_numpy(rates).requires_grad_()
-        first = np.zeros((len(places), self.classes))
-        second = np.zeros((len(places), self.classes))
         with torch.enable_grad():
-            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))
-            for row, place in enumerate(places):
-                slope = torch.autograd.grad(payoff[int(place)], leaf, retain_graph=True)[0].numpy()
-                first[row] = (rates * slope).sum(1)
-                second[row] = (rates * slope**2).sum(1)
-        return first, second
+            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[place]
+            return torch.autograd.grad(payoff, leaf)[0].numpy()
 
     def raise_prices(self, slack: np.ndarray, before: float) -> float:
         """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""
