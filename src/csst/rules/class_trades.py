@@ -12,6 +12,8 @@ from csst.maths.language.tree import Metric, render
 from csst.rules.candidates import (
     MARGIN,
     MARGIN_PARTS,
+    MARGIN_ROUNDS,
+    REACHED,
     SWEPT_ROWS,
     Candidate,
     count_worth,
@@ -90,23 +92,28 @@ def trace_class(
         return bias
 
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
-        """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
+        """The bias that keeps the largest part of a margin that there is room for, as `keep_distance` does."""
         sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
         smooth = SmoothObjective(sentence, prior, sharpness(evidence))
 
-        def measure_error(bias: np.ndarray) -> float:
+        def measure(bias: np.ndarray) -> tuple[float, float]:
+            """By how much the bound is met, and the standard error of that."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
-            return float(smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0])
+            hits = prior[class_index] * rates[class_index, class_index]
+            error = smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0]
+            return float(hits / (prior @ rates[:, class_index]) - bound), float(error)
 
-        error = measure_error(bias)
+        error = measure(bias)[1]
         for part in MARGIN_PARTS:
-            near = find_bias(bound + part * MARGIN * error)
-            if near is None:
-                continue
-            # A safer rule may be known worse: it predicts the class less often.
-            safer = find_bias(bound + part * MARGIN * max(error, measure_error(near)))
-            if safer is not None:
-                return safer
+            wanted = part * MARGIN * error
+            for _ in range(MARGIN_ROUNDS):
+                safer = find_bias(bound + wanted)
+                if safer is None:
+                    break
+                slack, own_error = measure(safer)
+                wanted = max(wanted, part * MARGIN * own_error)
+                if slack >= REACHED * wanted:
+                    return safer
         return None
 
     points: list[ClassPoint] = []
