@@ -14,7 +14,7 @@ import csst.report.comparison as comparison
 from csst.cli import main
 from csst.errors import InputError
 from csst.recipes import RECIPES, recipe
-from csst.runs.presets import FRACTIONS, PRESETS, TAUS, read_preset
+from csst.runs.presets import FRACTIONS, PRESETS, TAUS, UPDATES, read_preset
 
 TINY = ["--training.steps", "4", "--training.labeled_batch", "4", "--training.unlabeled_batch", "8"]
 TINY += ["--dual.steps_per_update", "2", "--seeds", "1", "--jobs", "1", "--rules", "none"]
@@ -114,6 +114,25 @@ def test_presets_mirror_the_paper():
         read_preset("seedz", base)
 
 
+def test_scratch_has_every_method_and_every_way_in_which_multipliers_move():
+    base = recipe("mnist-lt")
+    rows = {row.label: row.recipe(base, 0, "fit") for row in read_preset("scratch", base)}
+    plain = ["erm", "la", "fixmatch", "uda", "flexmatch", "darp", "crest+"]
+    moving = [f"{method} {update}" for method in ("csst-fixmatch", "csst-uda", "csst-balanced") for update in UPDATES]
+    others = ["csl gradient", "fixmatch 1/pi", "csst-no-kl gradient", "csst-no-kl solve"]
+    assert sorted(rows) == sorted([*plain, *moving, *others])
+    for label, made in rows.items():
+        if label in [*moving, *others] and label != "fixmatch 1/pi":
+            assert f"{made.method} {made.dual.update}" == label
+    weighted = rows["fixmatch 1/pi"]
+    assert (weighted.method, weighted.dual.update, weighted.objective) == ("csst-no-kl", "fixed", "min-recall")
+    few = read_preset("scratch-few", base)
+    assert {row.label for row in few} < set(rows)
+    coverage = read_preset("scratch-coverage", base)
+    assert [row.label for row in coverage] == [row.label for row in few]
+    assert {row.objective for row in coverage} == {"mean-recall-coverage"}
+
+
 def test_the_amount_of_labels_changes_and_nothing_else():
     base = recipe("digits")
     rows = read_preset("ablation-labeled", base)
@@ -155,6 +174,14 @@ def write_images(path: Path, classes: int, train: int) -> list[str]:
     return ["--data.path", str(path), "--model.name", "mlp", "--data.padding", "1"]
 
 
+def write_tracks(path: Path) -> list[str]:
+    """Noise of 43 classes in eight tracks of three images each."""
+    words = write_images(path, 43, 24)
+    stored = dict(np.load(path))
+    np.savez(path, **stored, track=np.tile(np.repeat(np.arange(8), 3), 43))
+    return [*words, "--data.labeled", "100", "--data.validation", "3"]
+
+
 def write_folders(path: Path) -> list[str]:
     from PIL import Image
 
@@ -192,8 +219,13 @@ def write_data(name: str, preset: str, path: Path) -> list[str]:
         return [*write_folders(path / name), "--data.labeled", "1", "--data.unlabeled", "3"]
     if preset == "protocol-1500-3000":
         return write_images(path / "many.npz", 10, 4500)
-    classes = 10 if name == "cifar10-lt" else 100
-    return [*write_images(path / f"{name}.npz", classes, 40), "--data.labeled", "10", "--data.unlabeled", "30"]
+    if name == "traffic-signs":
+        return write_tracks(path / "signs.npz")
+    classes = 100 if name == "cifar100-lt" else 10
+    counts = ["--data.labeled", "10", "--data.unlabeled", "26"]
+    if name in ("mnist-lt", "fashion-lt"):
+        counts += ["--data.validation", "4", "--model.reduce", "1"]
+    return [*write_images(path / f"{name}.npz", classes, 40), *counts]
 
 
 @pytest.mark.slow  # small: on the toy, above

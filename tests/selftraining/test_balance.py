@@ -18,6 +18,9 @@ from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
 from csst.training.trainer import Trainer
 from tests.helpers.estimators import nest
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 K, TAU, CONFIDENCE = 3, 0.5, 0.7
 LABELED, UNLABELED = [0.6, 0.3, 0.1], [0.1, 0.2, 0.7]
@@ -190,12 +193,12 @@ def test_resuming_between_two_estimates_is_bit_identical():
         trainer.update_multipliers()
         for _ in range(10):
             trainer.train_step()
-    assert far(cut.balance.prior) < 0.4 < far(cut.task.train_prior), "there is something to lose"
+    assert far(cut.teacher.balance.prior) < 0.4 < far(cut.task.train_prior), "there is something to lose"
     resumed.load_state_dict(cut.state_dict())
     for trainer in (whole, resumed):
         for _ in range(10):
             trainer.train_step()
-    assert torch.equal(whole.balance.prior, resumed.balance.prior)
+    assert torch.equal(whole.teacher.balance.prior, resumed.teacher.balance.prior)
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(a, b)
     assert whole.update_multipliers().unlabeled_prior == resumed.update_multipliers().unlabeled_prior
@@ -226,8 +229,8 @@ def test_folds_share_one_estimate():
     last = list(game.run())[-1]
     assert far(last.unlabeled_prior) < 0.2
     for trainer in game.trainers:
-        assert trainer.balance.prior.tolist() == last.unlabeled_prior
-        torch.testing.assert_close(trainer.balance.labeled, trainer.task.train_prior.float())
+        assert trainer.teacher.balance.prior.tolist() == last.unlabeled_prior
+        torch.testing.assert_close(trainer.teacher.balance.labeled, trainer.task.train_prior.float())
 
 
 def test_the_method_is_behind_every_door(tmp_path, monkeypatch):

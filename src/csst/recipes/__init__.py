@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from csst.errors import InputError
-from csst.recipes.images import cifar10_lt_1500, cifar10_lt_encoder, cifar10_lt_small, fashion_lt_small, folder
+from csst.recipes.images import (
+    cifar10_lt_1500,
+    cifar10_lt_encoder,
+    cifar10_lt_small,
+    fashion_lt,
+    fashion_lt_small,
+    folder,
+    mnist_lt,
+    traffic_signs,
+)
 from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, make_recipe, refuse_unused_settings, with_overrides
@@ -20,6 +29,9 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "custom": custom,
     "folder": folder,
     "text": text,
+    "mnist-lt": mnist_lt,
+    "fashion-lt": fashion_lt,
+    "traffic-signs": traffic_signs,
     "fashion-lt-small": fashion_lt_small,
     "cifar10-lt-small": cifar10_lt_small,
     "cifar10-lt-encoder": cifar10_lt_encoder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from csst.errors import InputError, nearest
@@ -13,6 +13,8 @@ from csst.runs.rows import Row, Setting, make_rows
 TAUS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 FRACTIONS = (0.25, 0.5, 1.0, 2.0)
 VISION = ("cifar10-lt", "cifar100-lt", "imagenet100-lt")
+SCRATCH = ("mnist-lt", "fashion-lt", "traffic-signs")
+UPDATES = ("gradient", "solve", "fixed")
 TEXTS = ("imdb-lt-10", "imdb-lt-100", "dbpedia14-lt")
 
 
@@ -118,6 +120,42 @@ def _mask_rate(base: Recipe) -> list[Row]:
     return make_rows(["fixmatch", "csst-no-kl", "csst-fixmatch"], [_worst(base), _coverage(base)])
 
 
+def _update(methods: Sequence[str], objective: str, updates: Sequence[str] = UPDATES) -> list[Row]:
+    """Every method with every way in which multipliers move."""
+    return [
+        Row(f"{method} {update}", method, objective, {"dual": {"update": update}})
+        for method in methods
+        for update in updates
+    ]
+
+
+def _scratch(base: Recipe) -> list[Row]:
+    objective = _worst(base)
+    # CSST's classes weigh alike at first, and a fixed gain stays so; without the KL threshold that is FixMatch.
+    weighted = Row("fixmatch 1/pi", "csst-no-kl", objective, {"dual": {"update": "fixed", "initial": "zero"}})
+    return [
+        *make_rows(["erm", "la"], [objective]),
+        *_update(["csl"], objective, ["gradient"]),
+        *make_rows(["fixmatch", "uda", "flexmatch", "darp", "crest+"], [objective]),
+        weighted,
+        *_update(["csst-fixmatch", "csst-uda"], objective),
+        *_update(["csst-no-kl"], objective, ["gradient", "solve"]),
+        *_update(["csst-balanced"], objective),
+    ]
+
+
+def _scratch_few(base: Recipe) -> list[Row]:
+    return _few_rows(_worst(base))
+
+
+def _scratch_coverage(base: Recipe) -> list[Row]:
+    return _few_rows(_coverage(base))
+
+
+def _few_rows(objective: str) -> list[Row]:
+    return [*make_rows(["la", "fixmatch"], [objective]), *_update(["csst-fixmatch", "csst-balanced"], objective)]
+
+
 def _require(base: Recipe, name: str, *settings: str) -> list[int]:
     """The values of these settings of the recipe's data, which the preset changes."""
     missing = [setting for setting in settings if not hasattr(base.data, setting)]
@@ -140,4 +178,7 @@ PRESETS: dict[str, Preset] = {
     "table-ssl-min-recall": Preset("Table 10", ("cifar10-lt", "cifar100-lt"), _table_ssl_min_recall),
     "table-ssl-coverage": Preset("Table 11", ("cifar10-lt", "cifar100-lt"), _table_ssl_coverage),
     "protocol-1500-3000": Preset("not in the paper", ("cifar10-lt",), _protocol),
+    "scratch": Preset("not in the paper", SCRATCH, _scratch),
+    "scratch-few": Preset("not in the paper", SCRATCH, _scratch_few),
+    "scratch-coverage": Preset("not in the paper", SCRATCH, _scratch_coverage),
 }

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from csst.maths.gain import Gain
 from csst.maths.losses import cost_sensitive_loss
 from csst.selftraining.balance import UnlabeledBalance
+from csst.selftraining.hold_back import HoldBack, estimate_accuracy
 from csst.selftraining.labelers import Labeler
 from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.selectors import Selector
@@ -39,6 +40,8 @@ class SelfTraining(nn.Module):
         refine: changes probabilities before they are labeled and selected; None changes nothing.
         balance: the class balance of unlabeled examples, under which they are labeled with the gain taken out; None
             labels them by the softmax.
+        hold_back: weighs pseudo-labels by how often those of their class are right on labels that were not learned
+            from; None trusts all that are selected.
     """
 
     def __init__(
@@ -47,9 +50,11 @@ class SelfTraining(nn.Module):
         select: Selector,
         refine: Refiner | None = None,
         balance: UnlabeledBalance | None = None,
+        hold_back: HoldBack | None = None,
     ) -> None:
         super().__init__()
         self.label, self.select, self.refine, self.balance = label, select, refine, balance
+        self.hold_back = hold_back
 
     @property
     def estimated_balance(self) -> UnlabeledBalance | None:
@@ -83,12 +88,32 @@ class SelfTraining(nn.Module):
         Returns:
             Targets, class indices (B,) or distributions (B, K), and weights in [0, 1], (B,).
         """
-        probs = torch.softmax(weak.to(torch.promote_types(weak.dtype, torch.float32)), 1)
+        probs = as_probs(weak)
         gain = self._own_gain(gain)
         if self.refine is not None:
             probs = self.refine(probs, index, gain)
         target = self.label(probs if self.balance is None else gain.posterior(probs), index)
-        return target, self.select(target, probs, gain, index)
+        used = self.select(target, probs, gain, index)
+        return target, used if self.hold_back is None else self.hold_back(as_classes(target), used)
+
+    @torch.no_grad()
+    def measure_accuracy(self, logits: Tensor, truth: Tensor, gain: Gain) -> Tensor:
+        """How often pseudo-labels that would be used are right, of every class; nothing is refined or held back.
+
+        Args:
+            logits: of rows whose labels were not learned from, (n, K).
+            truth: these labels, (n,).
+            gain: under which the logits were learned.
+
+        Returns:
+            Accuracies, (K,), float64.
+        """
+        probs = as_probs(logits)
+        gain = self._own_gain(gain)
+        index = torch.arange(len(logits))
+        target = self.label(probs if self.balance is None else gain.posterior(probs), index)
+        used = self.select(target, probs, gain, index)
+        return estimate_accuracy(as_classes(target), used, truth, logits.shape[1])
 
     def loss(self, strong: Tensor, target: Tensor, used: Tensor, gain: Gain) -> Tensor:
         """The mean of the weighted losses (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
@@ -128,3 +153,13 @@ class SelfTraining(nn.Module):
 
     def _stateful_parts(self) -> Iterator[StatefulPart]:
         return (part for part in self.modules() if isinstance(part, StatefulPart))
+
+
+def as_probs(logits: Tensor) -> Tensor:
+    """Return the softmax, (B, K), in single precision at least."""
+    return torch.softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), 1)
+
+
+def as_classes(target: Tensor) -> Tensor:
+    """Return the classes (B,) of targets: class indices (B,) or distributions (B, K)."""
+    return target.argmax(1) if target.is_floating_point() else target

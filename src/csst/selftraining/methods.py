@@ -17,8 +17,9 @@ from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, GenerationSchedule
 from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
+from csst.selftraining.hold_back import HoldBack
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
-from csst.selftraining.memory import Setup
+from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
 from csst.settings import SelfTrainingSettings
 
@@ -75,8 +76,15 @@ class Method:
         balance = None
         if _undoes_gain(settings):
             balance = UnlabeledBalance(setup.prior, settings.unlabeled_prior == "estimated")
-        parts = self.label(settings), self.select(settings), refine, balance
-        return SelfTraining(*parts).bind(replace(setup, balance=balance))
+        label = self.label(settings)
+        select = self.select(settings)
+        hold_back = None
+        is_judged = balance is not None and balance.is_estimated
+        # What remembers single unlabeled examples says nothing about judged rows.
+        remembers = any(isinstance(part, StatefulPart) for part in (label, select))
+        if settings.hold_back == "auto" and is_judged and not remembers:
+            hold_back = HoldBack(setup.classes)
+        return SelfTraining(label, select, refine, balance, hold_back).bind(replace(setup, balance=balance))
 
     def generation_schedule(self, settings: SelfTrainingSettings) -> GenerationSchedule:
         """How the method trains in generations; for most methods, one.

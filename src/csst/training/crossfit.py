@@ -93,11 +93,11 @@ class CrossFit:
             if kept.updated_at != kept.step and (kept.step % every == 0 or kept.is_complete):
                 parts = [fold.measure_validation() for fold in self.folds]
                 measurement = join(parts, kept.watched_logits(), kept.balance_logits())
-                balance = kept.estimate_balance(measurement)
+                teaching = kept.measure_teacher(measurement)
                 confusion = Confusion(kept.estimate_confusion(measurement).rates, self.task.validation_prior)
                 solution = kept.solve_multipliers(measurement)
                 for trainer in self.trainers:
-                    trainer.learn_balance(balance)
+                    trainer.teacher.learn(teaching, trainer.task.train_prior)
                 yield [trainer.update_multipliers(confusion, solution) for trainer in self.trainers][-1]
             if kept.is_complete:
                 return

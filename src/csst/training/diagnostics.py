@@ -1,35 +1,43 @@
 """Training that goes wrong without failing: said once, as soon as it shows, with what to do about it.
 
-Four ways, all seen: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too
-strict, both in turn because the gain moves faster than the network learns, and the multipliers of a worst case end up
-on a single class.
+Five ways: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too strict, both
+in turn because the gain moves faster than the network learns, the multipliers of a worst case end up on a single class,
+and the pseudo-labels of a class are mostly wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 MOST_USED, FALL = 0.9, 0.1
 LEAST_USED, ONCE_USED = 0.01, 0.05
 MOST_WEIGHT = 0.99
 IN_A_ROW = 5
+#: accuracy of a class's used pseudo-labels below which unlabeled data is said to hurt
+LEAST_ACCURACY = 0.7
 
 
 class CollapseDetector:
     """Looks at one record after another.
 
     labels: of the multipliers. shared: which of them weigh the entries of a worst case. steps: of the whole training.
+    class_names: of the K classes, for messages.
     """
 
-    def __init__(self, labels: tuple[str, ...], shared: list[bool], steps: int) -> None:
-        self.labels, self.shared, self.steps = labels, shared, steps
+    def __init__(
+        self, labels: tuple[str, ...], shared: list[bool], steps: int, class_names: Sequence[str] = ()
+    ) -> None:
+        self.labels, self.shared, self.steps, self.class_names = labels, shared, steps, class_names
         self.notes: dict[str, str] = {}
         self.best, self.most_used = -float("inf"), 0.0
         self.unused, self.alone = 0, 0
+        self.wrong = 0
 
     def update(self, record: dict[str, Any]) -> list[str]:
         """What this record is the first to show."""
         notes = {"loose": self._loose(record), "strict": self._strict(record), "alone": self._alone(record)}
+        notes["wrong"] = self._wrong(record)
         new = {kind: note for kind, note in notes.items() if note and kind not in self.notes}
         for kind, other in (("strict", "loose"), ("loose", "strict")):
             if kind in new and other in self.notes:  # no threshold is both too loose and too strict
@@ -80,4 +88,20 @@ class CollapseDetector:
             f"at step {record['step']} the multiplier of {top[1]} has held {top[0]:.1%} of the weight for {IN_A_ROW} "
             "updates, so the other classes are hardly trained for: lower dual.step_size, or let it decay with "
             "dual.schedule linear"
+        )
+
+    def _wrong(self, record: dict[str, Any]) -> str:
+        accuracy = record.get("teacher_accuracy")
+        if not accuracy:
+            return ""
+        lowest = min(accuracy)
+        self.wrong = self.wrong + 1 if lowest < LEAST_ACCURACY else 0
+        if self.wrong < IN_A_ROW:
+            return ""
+        worst = accuracy.index(lowest)
+        name = repr(self.class_names[worst]) if self.class_names else worst
+        return (
+            f"at step {record['step']} the used pseudo-labels of class {name} are right on about {lowest:.0%} of the "
+            "validation rows that would get them, so they are held back: the unlabeled data may hurt; compare with csl "
+            "or la, which learn without it"
         )

@@ -48,6 +48,8 @@ class Record:
             is not estimated.
         trust: how much of the solved rule its error leaves, 0 to 1; None where the gain is not solved for.
         hold: why a solved gain stood still, as a phrase; "" where it moved.
+        teacher_accuracy: how often the used pseudo-labels of each class are right on validation, K of them; None where
+            no pseudo-label is held back by it.
     """
 
     step: int
@@ -69,6 +71,7 @@ class Record:
     unlabeled_prior: list[float] | None = None
     trust: float | None = None
     hold: str = ""
+    teacher_accuracy: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, a line of journal.jsonl."""

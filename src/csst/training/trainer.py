@@ -26,18 +26,20 @@ from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
+from csst.selftraining.core import as_classes
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
-from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_balance, measured_confusion
+from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_confusion
 from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
 from csst.training.optimizers import make_optimizer
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import describe_long_memory, learning_rate, moving_average, training_signal, warmup_factor
 from csst.training.selection import Best
 from csst.training.solved_multipliers import Solution
+from csst.training.teacher import Teacher, Teaching
 
 
 class Trainer:
@@ -93,8 +95,8 @@ class Trainer:
         self.updates = MultiplierUpdates(self.multipliers, self.settings, follows, task.validation_prior)
         pools = self.updates.pools_rates and len(task.unlabeled) > 0
         self.watched = choose_watched(len(task.unlabeled), seed) if pools else None
-        self.balance = None if self.selftraining is None else self.selftraining.estimated_balance
-        self.balance_rows = choose_rows(len(task.unlabeled), seed) if self.balance is not None else None
+        self.teacher = Teacher(self.selftraining)
+        self.balance_rows = choose_rows(len(task.unlabeled), seed) if self.teacher.balance is not None else None
         self.batches = Batches(task, training, seed, self.selftraining is not None, *ours, encode, self.watched)
         self.model = self.engine.place(model).train()
         self.ema = self.engine.make_average(self.model, moving_average(self.settings.ema))
@@ -174,8 +176,7 @@ class Trainer:
         target, used = self.selftraining.pseudo_labels(weak, batch.index.to(weak.device), gain)
         unlabeled = self.selftraining.loss(logits[first:second], target, used, gain)
         if self.task.unlabeled_truth is not None:
-            label = target.argmax(1) if target.is_floating_point() else target
-            right = used * (label == self.task.unlabeled_truth[batch.index].to(weak.device))
+            right = used * (as_classes(target) == self.task.unlabeled_truth[batch.index].to(weak.device))
             self.running_means.add(0, right=right.sum())
         seen = {"labeled_loss": labeled, "unlabeled_loss": unlabeled, "used": used.sum()}
         self.running_means.add(len(batch.x) + 2 * len(used), steps=one, unlabeled=torch.tensor(len(used)), **seen)
@@ -233,28 +234,17 @@ class Trainer:
             whole[shard] = compute_logits(self.ema.module, inputs, batch, self.engine.device, index[shard], rounds)
         return self.engine.total(whole)
 
-    def estimate_balance(self, measurement: Measurement) -> Tensor | None:
-        """The class balance of the unlabeled examples where it is to be estimated, the same on all processes.
+    def measure_teacher(self, measurement: Measurement) -> Teaching:
+        """What the scores say about pseudo-labels, the same on all processes.
 
         Args:
             measurement: what `measure` gave.
 
         Returns:
-            Class fractions, (K,); None where the balance is not estimated.
+            The balance of the unlabeled examples and the accuracy of pseudo-labels, where they are estimated.
         """
-        if self.balance_rows is None:
-            return None
         names, prior = self.task.class_names, self.task.train_prior
-        return self.engine.broadcast(measured_balance(measurement, self.measured_gain, prior, names))
-
-    def learn_balance(self, prior: Tensor | None) -> None:
-        """Let pseudo-labels and their loss follow a class balance from now on.
-
-        Args:
-            prior: class fractions of the unlabeled examples, (K,); None changes nothing.
-        """
-        if self.balance is not None and prior is not None:
-            self.balance.learn(prior, self.task.train_prior)
+        return self.engine.broadcast(self.teacher.measure(measurement, self.measured_gain, prior, names))
 
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
         """The confusion that drives the multipliers, the same on all processes.
@@ -296,7 +286,7 @@ class Trainer:
         """
         if confusion is None:
             measurement = self.measure()
-            self.learn_balance(self.estimate_balance(measurement))
+            self.teacher.learn(self.measure_teacher(measurement), self.task.train_prior)
             confusion = self.estimate_confusion(measurement)
             solution = self.solve_multipliers(measurement)
         gain, step_size = self.measured_gain, self.updates.move(confusion, solution, self.step)
@@ -317,9 +307,10 @@ class Trainer:
             payoff=payoff_of(self.multipliers.objective, confusion).tolist(),
             step_size=step_size,
             lr=self.lr,
-            unlabeled_prior=None if self.balance is None else self.balance.prior.tolist(),
+            unlabeled_prior=self.teacher.prior,
             trust=None if solution is None else solution.trust,
             hold="" if solution is None else solution.hold,
+            teacher_accuracy=self.teacher.accuracy,
             **self.running_means.read_and_restart(self.engine.total),
         )
 

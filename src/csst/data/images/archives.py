@@ -20,7 +20,8 @@ from csst.hub import read_datasets_folder
 
 Stored = tuple[dict[str, np.ndarray], tuple[str, ...], str]
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
-KEYS = (*NEEDED, "classes", "class_names", "index_train", "index_test")  # the indices are for people, not read here
+# The indices are for people, not read here; `track` is read by data that has tracks.
+KEYS = (*NEEDED, "classes", "class_names", "track", "index_train", "index_test")
 CIFAR = {  # folder: (training files, test file, file of names, key of the labels)
     "cifar-10-batches-py": ([f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", "label"),
     "cifar-100-python": (["train"], "test", "meta", "fine_label"),
@@ -35,7 +36,7 @@ _ARRAY = {
 
 
 def read_npz_images(path: str) -> Stored:
-    """An `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes."""
+    """An `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
     try:
         arrays = read_npz(path, KEYS, NEEDED)
     except (zipfile.BadZipFile, zlib.error) as error:

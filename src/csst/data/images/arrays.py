@@ -1,11 +1,12 @@
 """Images that fit in memory: CIFAR-10 and CIFAR-100, Fashion-MNIST, any `.npz` of images, Hugging Face `datasets`.
 
-Training images are cut into a long-tailed labeled and unlabeled part, test images into validation and test halves.
+Training images are cut into a long-tailed labeled and unlabeled part; validation images come from the test images or
+from the training images.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,19 +15,46 @@ import torch
 from torch import Tensor
 
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
-from csst.data.images.views import Strong, Weak
-from csst.data.splits import Tail, long_tail, split_hash, split_held_out
-from csst.data.task import Labeled, Task, as_labels
+from csst.data.images.views import make_views
+from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
+from csst.data.task import Labeled, Task, View, as_labels
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
-from csst.settings import check_choices
+from csst.setting_checks import check_choices
 
 HUGGING_FACE = "hf:"
 
 
+#: what a path is; auto decides by its look
+Kind = Literal["auto", "pickles", "npz", "huggingface"]
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images as a file has them.
+
+    Args:
+        name: of the data.
+        class_names: K names.
+        train_images: uint8, (N, C, H, W).
+        train_labels: their classes, (N,).
+        test_images: uint8, (M, C, H, W).
+        test_labels: their classes, (M,).
+        tracks: of the training images, (N,): images of one class and track show one object. None if unknown.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    tracks: np.ndarray | None = None
+
+
 @dataclass(frozen=True)
 class ImageArrays:
-    """Long-tailed images of one size: CIFAR-10, CIFAR-100, Fashion-MNIST, or your own.
+    """Long-tailed images of one size: CIFAR-10, CIFAR-100, MNIST, Fashion-MNIST, or your own.
 
     An `.npz` file holds x_train, y_train, x_test, y_test and optionally classes (the names); images are uint8, with
     the channels last, first or, for grayscale, left out.
@@ -41,13 +69,17 @@ class ImageArrays:
         imbalance: most frequent over rarest class.
         unlabeled_imbalance: the same for the unlabeled part, if it differs.
         unlabeled_reversed: the unlabeled part's most frequent class is the labeled part's rarest.
-        validation: validation images per class, out of the test images; 0 takes half of them.
-        test: test images per class; 0 takes half of them.
+        validation: validation images per class; 0 takes half of the test images.
+        validation_part: the images that validation images are taken from: test, or train, which leaves all test images
+            for testing.
+        test: test images per class; 0 takes half of them, or all where validation images are training images.
         padding: how far, in pixels, the random crop of the weak and strong views may shift an image.
+        flips: whether views are mirrored; a mirrored digit is not that digit.
+        cutout: side of the gray square in strong views, as a fraction of the image's shorter side.
     """
 
     path: str = ""
-    source: Literal["auto", "pickles", "npz", "huggingface"] = "auto"
+    source: Kind = "auto"
     classes: int = 0
     labeled: int = 1000
     unlabeled: int = 4000
@@ -58,67 +90,131 @@ class ImageArrays:
     test: int = 0
     padding: int = 4
     labeled_fraction: float = 1.0
+    validation_part: Literal["test", "train"] = "test"
+    flips: bool = True
+    cutout: float = 0.5
 
     def __post_init__(self) -> None:
         check_choices(self, "data.")
+        if self.validation_part == "train" and self.validation < 1:
+            raise InputError("data.validation_part train needs data.validation, the number of images per class")
 
     def load(self, seed: int) -> Task:
-        data, names, name = self._read()
-        train, held = as_images(data["x_train"], "x_train"), as_images(data["x_test"], "x_test")
-        if train.shape[1:] != held.shape[1:]:
-            raise InputError(
-                f"x_train and x_test must hold images of one shape; found {train.shape[1:]} and {held.shape[1:]}"
-            )
-        y = {key: _labels(data[key], key) for key in ("y_train", "y_test")}
-        names = names or tuple(str(c) for c in range(int(max(v.max() for v in y.values())) + 1))
-        if self.classes and self.classes != len(names):
-            raise InputError(f"{self.path} has {len(names)} classes, but classes says {self.classes}")
-        for images, key in ((train, "y_train"), (held, "y_test")):
-            if len(images) != len(y[key]):
-                raise InputError(f"each image needs one label; found {len(images)} images and {len(y[key])} in {key}")
-            if y[key].min() < 0 or y[key].max() >= len(names):
-                raise InputError(
-                    f"{key} must lie in 0 .. {len(names) - 1}, one number per class; "
-                    f"found {y[key].min()} to {y[key].max()}"
-                )
-            refuse_empty_classes(torch.from_numpy(np.bincount(y[key], minlength=len(names))), names, "recall", key)
+        """Read the images and cut them.
+
+        Args:
+            seed: of the split.
+
+        Returns:
+            The task.
+        """
+        images = read_images(self.path, self.source, self.classes)
+        takes_training = self.validation_part == "train"
         imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
-        pool = long_tail(
-            y["y_train"],
+        split = long_tail(
+            images.train_labels,
             Tail(self.labeled, self.imbalance),
             Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
             labeled_fraction=self.labeled_fraction,
+            validation=self.validation if takes_training else 0,
             seed=seed,
         )
-        validation, test = split_held_out(y["y_test"], seed, names, self.validation, self.test)
-        parts = [(train[index], y["y_train"][index]) for index in (pool.labeled, pool.unlabeled)]
-        parts += [(held[index], y["y_test"][index]) for index in (validation, test)]
-        labeled, rest, first, second = (Labeled(*map(torch.from_numpy, part)) for part in parts)
-        return Task(
-            name,
-            names,
-            labeled,
-            rest.inputs,
-            first,
-            second,
-            weak=Weak(self.padding),
-            strong=Strong(padding=self.padding),
-            kind="image",
-            unlabeled_truth=rest.labels,
-            # Of the pixels and labels themselves: a changed image is another split, whatever its index.
-            split_hash=split_hash(*(array for part in parts for array in part)),
-        )
+        views = make_views(self.padding, self.cutout, self.flips)
+        if takes_training:
+            test = choose_test(images, self.test, seed)
+            return make_image_task(images, replace(split, test=test), views, validates_on_training_images=True)
+        validation, test = split_held_out(images.test_labels, seed, images.class_names, self.validation, self.test)
+        return make_image_task(images, replace(split, validation=validation, test=test), views)
 
-    def _read(self) -> Stored:
-        if not self.path:
-            raise InputError("the images need a path: --data.path FILE.npz, a CIFAR folder, or hf:NAME")
-        source = self.source
-        if source == "auto":
-            local = "pickles" if Path(self.path).is_dir() else "npz"
-            source = "huggingface" if self.path.startswith(HUGGING_FACE) else local  # type: ignore[assignment]
-        if source == "huggingface":
-            return read_hugging_face(self.path.removeprefix(HUGGING_FACE))
-        return read_cifar(self.path, self.classes) if source == "pickles" else read_npz_images(self.path)
+
+def choose_test(images: ImageSet, count: int, seed: int) -> np.ndarray:
+    """Return the indices of `count` test images per class, or of all test images if it is 0."""
+
+    def sizes(c: int, available: int) -> tuple[int, int]:
+        if count > available:
+            name = images.class_names[c]
+            raise InputError(f"class {name!r} has {available} test images; data.test asks for {count}: lower it")
+        return count or available, 0
+
+    return stratified_pair(images.test_labels, seed, sizes)[0]
+
+
+def make_image_task(
+    images: ImageSet, split: Split, views: tuple[View, View], validates_on_training_images: bool = False
+) -> Task:
+    """Return the task of these images and this split.
+
+    Args:
+        images: all of them.
+        split: its labeled and unlabeled parts are training images, its test part is test images.
+        views: weak and strong.
+        validates_on_training_images: whether the validation part is training images, instead of test images.
+    """
+    train = images.train_images, images.train_labels
+    test = images.test_images, images.test_labels
+    validation = train if validates_on_training_images else test
+    sources = (train, split.labeled), (train, split.unlabeled), (validation, split.validation), (test, split.test)
+    parts = [(source[0][index], source[1][index]) for source, index in sources]
+    labeled, unlabeled, judging, testing = (Labeled(*map(torch.from_numpy, part)) for part in parts)
+    return Task(
+        images.name,
+        images.class_names,
+        labeled,
+        unlabeled.inputs,
+        judging,
+        testing,
+        weak=views[0],
+        strong=views[1],
+        kind="image",
+        unlabeled_truth=unlabeled.labels,
+        # Of the pixels and labels themselves: a changed image is another split, whatever its index.
+        split_hash=split_hash(*(array for part in parts for array in part)),
+    )
+
+
+def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
+    """Return the images of a file or folder, checked.
+
+    Args:
+        path: see `ImageArrays`.
+        source: what the path is.
+        classes: how many classes there must be; 0 takes what is there.
+    """
+    data, names, name = _read(path, source, classes)
+    train = as_images(data["x_train"], "x_train")
+    test = as_images(data["x_test"], "x_test")
+    if train.shape[1:] != test.shape[1:]:
+        raise InputError(
+            f"x_train and x_test must hold images of one shape; found {train.shape[1:]} and {test.shape[1:]}"
+        )
+    labels = {key: _labels(data[key], key) for key in ("y_train", "y_test")}
+    names = names or tuple(str(c) for c in range(int(max(values.max() for values in labels.values())) + 1))
+    if classes and classes != len(names):
+        raise InputError(f"{path} has {len(names)} classes, but classes says {classes}")
+    for images, key in ((train, "y_train"), (test, "y_test")):
+        values = labels[key]
+        if len(images) != len(values):
+            raise InputError(f"each image needs one label; found {len(images)} images and {len(values)} in {key}")
+        if values.min() < 0 or values.max() >= len(names):
+            raise InputError(
+                f"{key} must lie in 0 .. {len(names) - 1}, one number per class; found {values.min()} to {values.max()}"
+            )
+        refuse_empty_classes(torch.from_numpy(np.bincount(values, minlength=len(names))), names, "recall", key)
+    tracks = _labels(data["track"], "track") if "track" in data else None
+    if tracks is not None and len(tracks) != len(train):
+        raise InputError(f"each training image needs one track; found {len(train)} images and {len(tracks)} tracks")
+    return ImageSet(name, names, train, labels["y_train"], test, labels["y_test"], tracks)
+
+
+def _read(path: str, source: Kind, classes: int) -> Stored:
+    if not path:
+        raise InputError("the images need a path: --data.path FILE.npz, a CIFAR folder, or hf:NAME")
+    if source == "auto":
+        local: Kind = "pickles" if Path(path).is_dir() else "npz"
+        source = "huggingface" if path.startswith(HUGGING_FACE) else local
+    if source == "huggingface":
+        return read_hugging_face(path.removeprefix(HUGGING_FACE))
+    return read_cifar(path, classes) if source == "pickles" else read_npz_images(path)
 
 
 def as_images(values: np.ndarray, what: str) -> np.ndarray:

@@ -23,7 +23,7 @@ from torch import Tensor
 from csst.data.images.operations import GEOMETRY, OPERATIONS, affine, check_images
 from csst.errors import InputError
 
-__all__ = ["GRAY", "OPERATIONS", "SeededDraws", "Strong", "Weak"]
+__all__ = ["GRAY", "OPERATIONS", "SeededDraws", "Strong", "Weak", "make_views"]
 
 GRAY = 127
 #: goes up when the same draws give other pixels, so that stored views are computed anew
@@ -124,6 +124,17 @@ class Strong:
         for _ in range(self.operations):
             images = _operated(images, generator)
         return _cut_out(images, round(self.cutout * min(images.shape[2:])), generator)
+
+
+def make_views(padding: int, cutout: float = 0.5, flips: bool = True) -> tuple[Weak, Strong]:
+    """Return the weak and the strong view.
+
+    Args:
+        padding: how far, in pixels, a crop may shift an image.
+        cutout: side of the gray square, as a fraction of the image's shorter side.
+        flips: whether images are mirrored.
+    """
+    return Weak(padding, flips), Strong(cutout=cutout, padding=padding, flip=flips)
 
 
 def _operated(images: Tensor, generator: Randomness) -> Tensor:

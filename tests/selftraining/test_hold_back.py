@@ -1,0 +1,146 @@
+"""Pseudo-labels are held back where they are wrong on labels that were not learned from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import csst
+from csst.data.task import make_task
+from csst.models import mlp
+from csst.selftraining import METHODS, Setup
+from csst.selftraining.hold_back import ENOUGH, PRIOR_LABELS, PROMISE, WORTHLESS, HoldBack, estimate_accuracy
+from csst.settings import Dual, SelfTrainingSettings, Settings, Training
+from csst.training.crossfit import CrossFit
+from csst.training.diagnostics import IN_A_ROW, CollapseDetector
+from csst.training.trainer import Trainer
+from tests.helpers.estimators import blobs
+from tests.helpers.trainers import SMALL, lines, trainer, weights
+
+
+def test_accuracy_is_counted_on_used_rows_with_a_prior_at_what_is_promised():
+    labels = torch.tensor([0, 0, 0, 1, 1, 2])
+    truth = torch.tensor([0, 0, 1, 1, 2, 2])
+    used = torch.tensor([1.0, 1.0, 1.0, 0.5, 0.5, 0.0])
+    expected = [(right + PRIOR_LABELS * PROMISE) / (n + PRIOR_LABELS) for right, n in ((2, 3), (0.5, 1), (0, 0))]
+    assert estimate_accuracy(labels, used, truth, 3).tolist() == pytest.approx(expected)
+
+
+def test_weights_fall_from_one_at_enough_to_none_at_worthless():
+    held = HoldBack(4)
+    assert held.weights.tolist() == [1.0] * 4
+    held.learn(torch.tensor([1.0, ENOUGH, (ENOUGH + WORTHLESS) / 2, 0.1]))
+    assert held.weights.tolist() == pytest.approx([1.0, 1.0, 0.5, 0.0])
+    used = held(torch.tensor([0, 1, 2, 3, 2]), torch.tensor([1.0, 0.0, 1.0, 1.0, 0.5]))
+    assert used.tolist() == pytest.approx([1.0, 0.0, 0.5, 0.0, 0.25])
+
+
+def test_a_teacher_is_judged_by_the_labels_and_the_selection_it_uses():
+    """Four rows of two classes: two are confident, one of them wrongly; two are not used, however wrong."""
+    made = METHODS["csst-balanced"].selftraining(SelfTrainingSettings(), Setup(2, 4, torch.tensor([0.5, 0.5]), 10))
+    probs = torch.tensor([[0.99, 0.01], [0.99, 0.01], [0.6, 0.4], [0.3, 0.7]])
+    accuracy = made.measure_accuracy(probs.log(), torch.tensor([0, 1, 1, 0]), csst.Gain(torch.ones(2)))
+    assert accuracy.tolist() == pytest.approx([(1 + 2 * PROMISE) / 4, PROMISE])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_methods_of_the_paper_hold_nothing_back(name):
+    setup = Setup(3, 20, torch.full((3,), 1 / 3), 10)
+    made = METHODS[name].selftraining(SelfTrainingSettings(), setup)
+    assert (made is not None and made.hold_back is not None) == (name == "csst-balanced")
+    made = METHODS[name].selftraining(SelfTrainingSettings(hold_back="off"), setup)
+    assert made is None or made.hold_back is None
+
+
+def test_parts_that_remember_single_examples_are_not_asked_about_judged_rows():
+    setup = Setup(3, 20, torch.full((3,), 1 / 3), 10)
+    estimated = SelfTrainingSettings(unlabeled_prior="estimated")
+    assert METHODS["csst-flexmatch"].selftraining(estimated, setup).hold_back is None
+    assert METHODS["fixmatch"].selftraining(estimated, setup).hold_back is not None
+
+
+def train(hold_back, shift=0):
+    """A training on blobs that are easy to tell apart; validation rows get the label of a class that is `shift` on."""
+    X, y = blobs(240)
+    task = make_task("blobs", (X[:60], y[:60]), X[120:], (X[60:120], (y[60:120] + shift) % 3))
+    torch.manual_seed(0)
+    settings = Settings(
+        Training(60, 16, 32, lr=0.1, ema=0.8), SelfTrainingSettings(hold_back=hold_back), Dual(10, update="fixed")
+    )
+    made = Trainer(task, mlp((6,), 3, hidden=8, depth=1), "min-recall", "csst-balanced", settings)
+    return made, list(made.run())
+
+
+def test_a_teacher_that_is_wrong_is_held_back_and_the_record_says_so():
+    made, records = train("auto", shift=1)
+    trusting, other_records = train("off", shift=1)
+    assert max(records[-1].teacher_accuracy) < WORTHLESS
+    assert records[-1].used == 0
+    assert other_records[-1].used > 0.5
+    assert other_records[-1].teacher_accuracy is None
+    assert not torch.equal(weights(made)[0], weights(trusting)[0])
+
+
+def test_a_teacher_that_is_right_is_followed_to_the_bit():
+    made, records = train("auto")
+    trusting, other_records = train("off")
+    assert records[-1].used > 0.5
+    assert min(min(record.teacher_accuracy) for record in records) >= ENOUGH
+    assert [record.used for record in records] == [record.used for record in other_records]
+    for mine, other in zip(weights(made), weights(trusting), strict=True):
+        assert torch.equal(mine, other)
+
+
+#: loose enough that pseudo-labels are used within fifty steps
+LOOSE = SelfTrainingSettings(tau=0.5)
+
+
+def test_a_run_with_held_back_pseudo_labels_resumes_to_the_bit():
+    settings = replace(SMALL, selftraining=LOOSE, training=replace(SMALL.training, steps=50))
+    whole = trainer("csst-balanced", "min-recall", settings)
+    expected = lines(whole.run())
+    first, second = (trainer("csst-balanced", "min-recall", settings) for _ in range(2))
+    records = []
+    for record in first.run():
+        records.append(record)
+        if len(records) == 3:
+            break
+    second.load_state_dict(first.state_dict())
+    assert lines([*records, *second.run()]) == expected
+    assert expected[-1]["teacher_accuracy"] != [PROMISE] * 10
+
+
+def test_a_run_from_before_goes_on_as_if_all_pseudo_labels_were_right():
+    held = METHODS["csst-balanced"].selftraining(SelfTrainingSettings(), Setup(2, 4, torch.tensor([0.5, 0.5]), 10))
+    state = {name: value for name, value in held.state_dict().items() if "hold_back" not in name}
+    held.load_state_dict(state)
+    assert held.hold_back.weights.tolist() == [1.0, 1.0]
+
+
+def test_folds_share_what_their_out_of_fold_rows_say_of_the_teacher():
+    def model():
+        torch.manual_seed(0)
+        return mlp((6,), 3, hidden=8, depth=1)
+
+    X, y = blobs(150)
+    X = X + 2 * np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
+    task = make_task("blobs", (X[:90], y[:90]), X[90:], (X[:3], y[:3]))
+    settings = Settings(Training(60, ema=0.8, lr=0.1), LOOSE, Dual(10))
+    run = CrossFit(task, model, "min-recall", "csst-balanced", settings, seed=0, folds=3)
+    records = list(run.run())
+    for made in run.trainers:
+        assert made.teacher.accuracy == records[-1].teacher_accuracy
+    assert records[-1].teacher_accuracy != [PROMISE] * 3
+
+
+def test_unlabeled_data_that_hurts_is_said_once():
+    detector = CollapseDetector((), [], 100, ("cat", "dog"))
+    record = {"step": 1, "used": 0.5, "score": 0.5, "multipliers": [], "teacher_accuracy": [0.95, 0.4]}
+    notes = [detector.update(record) for _ in range(IN_A_ROW + 2)]
+    assert [len(each) for each in notes] == [0] * (IN_A_ROW - 1) + [1, 0, 0]
+    assert "'dog' are right on about 40%" in notes[IN_A_ROW - 1][0]
+    detector = CollapseDetector((), [], 100, ("cat", "dog"))
+    assert not any(detector.update({**record, "teacher_accuracy": [0.95, 0.9]}) for _ in range(IN_A_ROW + 2))
