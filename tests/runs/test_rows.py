@@ -14,7 +14,6 @@ import torch
 from csst.cli import main
 from csst.cli.baselines import BASELINES, fit_classifier, fit_forest, fit_logistic
 from csst.errors import InputError
-from csst.models import Model
 from csst.recipes import recipe
 from csst.report.comparison_tables import as_json, cells
 from csst.rules import rule_from_dict
@@ -165,7 +164,7 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
 
     def watch(base, rows, seeds, out, on_run):
         seen.update(base=base, rows=rows)
-        few = replace(base, model=Model(hidden=16), training=replace(base.training, steps=20))
+        few = replace(base, training=replace(base.training, steps=20))
         quick = [replace(row, fit=nearest_mean) if row.fit else row for row in rows]
         return compare(few, quick, seeds, out, 1)
 
