@@ -428,8 +428,10 @@ def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
         start, slope = evaluate(place, 0.0)
         part = 0.0
         if start > 0 and evaluate(place, 1.0)[0] < start:
-            steps = np.arange(1, 2**12 + 1) / 2**12
-            part = next((step for step in steps if evaluate(place, step)[0] <= 0), 1.0)
+            part = 1.0
+            for halving in range(1, 13):  # to the first of 4,096 steps at which the payoff is not positive
+                earlier = part - 0.5**halving
+                part = part if evaluate(place, earlier)[0] > 0 else earlier
         slope = (slope + evaluate(place, part)[1]) / 2
         at_bound = (1 - part) * blurred + part / K
         variance = sum((at_bound[k] @ slope[k] ** 2 - (at_bound[k] @ slope[k]) ** 2) / worth[k] for k in range(K))
