@@ -165,20 +165,24 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
     def watch(base, rows, seeds, out, on_run):
         seen.update(base=base, rows=rows)
         few = replace(base, training=replace(base.training, steps=20))
-        return compare(few, [rows[0], rows[2], replace(rows[-1], fit=nearest_mean)], seeds, out, 1)
+        quick = [replace(row, fit=nearest_mean) if row.fit else row for row in rows]
+        return compare(few, quick, seeds, out, 1)
 
     monkeypatch.setattr("csst.cli.demo.compare", watch)
     assert main(["demo", "--seeds", "1", "--out", str(tmp_path)]) == 0
-    labels = ["balanced logistic regression", "class-weighted forest", "ERM", "LA", "CSL", "FixMatch", "CSST"]
-    assert [row.label for row in seen["rows"]] == [*labels, "CSSTClassifier()"]
-    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 5, fit_classifier]
+    networks = ["LA", "FixMatch", "CSST, λ by gradient", "CSST, λ solved"]
+    labels = ["balanced logistic regression", "class-weighted forest", *networks, "CSSTClassifier()"]
+    assert [row.label for row in seen["rows"]] == labels
+    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 4, fit_classifier]
     assert seen["base"].data.validation == 5
     text = capsys.readouterr().out
     shown = [line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")]
-    assert shown == ["balanced logistic regression", "ERM", "ERM + rule", "CSSTClassifier()"]  # in this order
+    with_rules = [name for network in networks for name in (network, f"{network} + rule")]
+    assert shown == [*labels[:2], *with_rules, labels[-1]]  # in this order
     assert "Test set, 168 labels of ten digits" in text
     assert "Asked for the worst class, CSSTClassifier() recalls it at" in text
-    assert "<svg" in Path(tmp_path / "compare.html").read_text()
+    assert "CSST, λ solved 0." in text
+    assert "The game over the steps" in Path(tmp_path / "compare.html").read_text()
 
 
 def test_of_many_classes_the_five_lowest_recalls_are_shown():

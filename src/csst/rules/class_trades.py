@@ -92,28 +92,30 @@ def trace_class(
         return bias
 
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
-        """The bias that keeps the largest part of a margin that there is room for, as `keep_distance` does."""
+        """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
         sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
         smooth = SmoothObjective(sentence, prior, sharpness(evidence))
 
         def measure(bias: np.ndarray) -> tuple[float, float]:
-            """By how much the bound is met, and the standard error of that."""
+            """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
-            hits = prior[class_index] * rates[class_index, class_index]
+            precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
             error = smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0]
-            return float(hits / (prior @ rates[:, class_index]) - bound), float(error)
+            return float(precision - bound), float(error)
 
-        error = measure(bias)[1]
+        _, error = measure(bias)
         for part in MARGIN_PARTS:
-            wanted = part * MARGIN * error
+            target = part * MARGIN * error
             for _ in range(MARGIN_ROUNDS):
-                safer = find_bias(bound + wanted)
+                safer = find_bias(bound + target)
                 if safer is None:
                     break
-                slack, own_error = measure(safer)
-                wanted = max(wanted, part * MARGIN * own_error)
-                if slack >= REACHED * wanted:
+                # A safer rule may be known worse: it predicts the class less often.
+                slack, safer_error = measure(safer)
+                raised_target = max(target, part * MARGIN * safer_error)
+                if slack >= REACHED * raised_target:
                     return safer
+                target = raised_target
         return None
 
     points: list[ClassPoint] = []

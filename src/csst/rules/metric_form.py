@@ -102,6 +102,25 @@ class MetricForm:
             total += METRICS[name][0](recall, divisor, self.prior) @ matrix.T
         return total
 
+    def evaluate_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> np.ndarray:
+        """Return payoff places[p] at recall[p] and coverage[p], (P,); recall and coverage are (P, K)."""
+        total = self.constant[1 + places].copy()
+        divisor = np.maximum(coverage, SMALLEST_COVERAGE)
+        for name, matrix in self.matrices.items():
+            total += (METRICS[name][0](recall, divisor, self.prior) * matrix[1 + places]).sum(1)
+        return total
+
+    def slopes_of_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> Slopes:
+        """Return the derivatives of payoff places[p] by recall[p] and by coverage[p], both (P, K)."""
+        by_recall = np.zeros_like(recall)
+        by_coverage = np.zeros_like(coverage)
+        divisor = np.maximum(coverage, SMALLEST_COVERAGE)
+        for name, matrix in self.matrices.items():
+            slopes = METRICS[name][1](recall, divisor, self.prior)
+            by_recall += matrix[1 + places] * slopes[0]
+            by_coverage += matrix[1 + places] * slopes[1]
+        return by_recall, by_coverage
+
     def pull_back(
         self,
         weights: np.ndarray,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from csst.maths.confusion import make_unchecked
 from csst.maths.objectives import Objective
-from csst.rules.metric_form import METRICS, SMALLEST_COVERAGE, MetricForm
+from csst.rules.metric_form import MetricForm
 
 #: halvings of the way to chance
 BISECTIONS = 12
@@ -96,27 +96,11 @@ class FormPayoffs:
 
     def evaluate(self, rates: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """Return every payoff at its own mixture, (P,)."""
-        recall, coverage = self.mix_margins(rates, parts)
-        rows = 1 + np.asarray(self.places)
-        total = self.form.constant[rows]
-        for name, matrix in self.form.matrices.items():
-            divisor = np.maximum(coverage, SMALLEST_COVERAGE) if name == "precision" else coverage
-            total = total + (METRICS[name][0](recall, divisor, self.form.prior) * matrix[rows]).sum(1)
-        return total
+        return self.form.evaluate_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
 
     def measure_slopes(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
         """Return a and c, the derivatives by recall and by coverage at mixtures with chance, both (P, K)."""
-        recall, coverage = self.mix_margins(rates, parts)
-        rows = 1 + np.asarray(self.places)
-        by_recall = np.zeros(recall.shape)
-        by_coverage = np.zeros(recall.shape)
-        for name, matrix in self.form.matrices.items():
-            divisor = np.maximum(coverage, SMALLEST_COVERAGE) if name == "precision" else coverage
-            slopes = METRICS[name][1](recall, divisor, self.form.prior)
-            by_recall += matrix[rows] * slopes[0]
-            # Below its floor, a coverage does not count.
-            by_coverage += matrix[rows] * slopes[1] * (divisor == coverage)
-        return by_recall, by_coverage
+        return self.form.slopes_of_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
 
     def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
         """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
