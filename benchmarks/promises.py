@@ -581,6 +581,10 @@ def write_report(lines: list[Line]) -> str:
     seconds = {m: [line["seconds"] for line in lines if line["method"] == m and "seconds" in line] for m in methods}
     costs = ", ".join(f"{m} {np.median(found):.1f}" for m, found in seconds.items() if found)
     errors = [f"{x['set']}, draw {x['draw']}, {x['method']}: {x['error']}" for x in lines if "error" in x]
+    numbers = {m: sorted({line["draw"] for line in lines if line["method"] == m}) for m in methods}
+    budgets = {m: max(BUDGETS[draw % len(BUDGETS)] for draw in found) for m, found in numbers.items()}
+    measured = "; ".join(f"{m}: {len(found)}, up to {budgets[m]} labels" for m, found in numbers.items())
+    parts.append(f"Draws of each set: {measured}.")
     parts.append(f"Median CPU seconds of a draw with all five sentences: {costs}.")
     if errors:
         parts.append(f"Errors: {len(errors)}; first: {errors[0]}")

@@ -45,6 +45,7 @@ BALANCES = ("same", "other")
 #: the distance of two means, and the number of columns
 APART, COLUMNS = {3: 2.5, 10: 3.5}, {3: 8, 10: 16}
 JITTER = 0.3
+LABELS = (5, 15, 50)
 UNLABELED, FRESH = 2000, 20_000
 IMBALANCE = 10.0
 #: bounds of the cells "met"
@@ -323,11 +324,22 @@ def tabulate_met(lines: list[Line]) -> list[str]:
     ]
 
 
+def describe_missing(lines: list[Line]) -> str:
+    """Which learners and numbers of labels have not been run, and which cells have few worlds, in a sentence."""
+    parts = []
+    for key, planned in (("cell", KINDS), ("learner", tuple(LEARNERS)), ("labels", LABELS)):
+        missing = [str(value) for value in planned if value not in {line[key] for line in lines}]
+        parts += [f"{key} {', '.join(missing)}"] if missing else []
+    sizes = [len(found) for kind in KINDS for found in group_lines(lines, kind).values()]
+    fewest = f"Cells have {min(sizes)} to {max(sizes)} worlds." if sizes else "Nothing has been run."
+    return f"{fewest} Not run: {'; '.join(parts) or 'nothing'}."
+
+
 def write_report(lines: list[Line]) -> str:
     parts = [
         "# Worlds with a known truth",
         "Gaussian worlds, defined in `benchmarks/worlds.py`, which writes this page. Truth is measured on "
-        f"{FRESH:,} fresh rows.",
+        f"{FRESH:,} fresh rows. {describe_missing(lines)}",
         *tabulate_lowest(lines),
         *tabulate_noise(lines),
         *tabulate_met(lines),
@@ -341,7 +353,7 @@ def main() -> None:
     parser.add_argument("--learners", default=",".join(LEARNERS))
     parser.add_argument("--worlds", default="", help="worlds of a cell, such as exact=200,network=40")
     parser.add_argument("--classes", default="3,10")
-    parser.add_argument("--labels", default="5,15,50")
+    parser.add_argument("--labels", default=",".join(map(str, LABELS)))
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
