@@ -247,8 +247,10 @@ def test_the_stored_points_are_those_of_the_frontier(evidence):
         for point, kept in zip(points, stored["ways"][name], strict=True):
             assert kept["rates"] == np.round(count_rates(evidence, kept["sentence"]), 4).tolist()
             assert kept["min_precision"] == point.min_precision == pytest.approx(min(kept["precision"]), abs=1e-4)
-    bounds = [float(kept["sentence"].split()[-1]) for kept in stored["ways"]["precision"][1:]]
-    assert bounds == sorted(bounds)
+    # What the slider shows rises; bounds need not: a lower one may leave room for a full margin, a higher one for half.
+    precisions = [point.min_precision for point in frontier.trades["precision"]]
+    assert len(precisions) > 2
+    assert precisions == sorted(precisions)
 
 
 def test_more_classes_keep_the_largest_mistake_only(monkeypatch, evidence):
