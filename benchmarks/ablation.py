@@ -21,9 +21,9 @@ from scipy.special import log_softmax
 from versus import compute_error, format_mean, format_table, load_split
 
 from csst.data.tabular.tables import statistics
+from csst.learners.catalog import Problem, default_members, make_variants
 from csst.learners.portfolio import FOLDS, Labeled, _average, _score, drop_worse
 from csst.learners.protocol import Rows
-from csst.learners.read import Problem, default_members, make_variants
 from csst.rules import fit_evidence
 from csst.rules.fit import bind
 from csst.statistics.evidence import Evidence

@@ -21,7 +21,7 @@ from results_check import write_results
 
 from csst.cli.compare import Clock
 from csst.recipes import Recipe, recipe
-from csst.report.tables import markdown
+from csst.report.comparison_tables import markdown
 from csst.runs.compare import compare, count_parallel_runs, run_folder
 from csst.runs.outcomes import ComparisonRow, Outcome, tabulate
 from csst.runs.rows import Row, make_rows

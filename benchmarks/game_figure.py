@@ -17,7 +17,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from csst.report.figures.svg import rank_colors
+from csst.report.figures.games import Game, paint_games
 from csst.runs.folder import Run
 
 ROOT = Path(__file__).parent.parent
@@ -30,32 +30,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs/assets/game_over_time.svg")
     options = parser.parse_args()
     runs = {"λ by gradient": Run.open(options.gradient), "λ solved": Run.open(options.solved)}
+    counts = next(iter(runs.values())).metrics()["labeled_counts"]
     matplotlib.rcParams["svg.hashsalt"] = "csst"
     matplotlib.rcParams["font.size"] = 10
-    figure, axes = plt.subplots(2, 2, figsize=(7.6, 4.4), sharex=True, sharey="row", layout="constrained")
-    for (title, run), column in zip(runs.items(), axes.T, strict=True):
-        paint(run, title, column)
-    axes[0, 0].set_ylabel("multiplier λ of the class")
-    axes[1, 0].set_ylabel("recall on validation")
-    axes[1, 0].set_ylim(0, 1.02)
-    handles, names = axes[0, 1].get_legend_handles_labels()
+    matplotlib.rcParams["axes.spines.top"] = False
+    matplotlib.rcParams["axes.spines.right"] = False
+    figure = plt.figure(figsize=(7.6, 4.4), layout="constrained")
+    paint_games(figure, [read_game(title, run) for title, run in runs.items()], counts)
+    handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, frameon=False, loc="outside right center", title="labels", fontsize=9)
     figure.savefig(options.out, metadata={"Date": None})
 
 
-def paint(run: Run, title: str, column: np.ndarray) -> None:
-    """Draw a run's multipliers above its recalls, a line per class, from most to fewest labels."""
+def read_game(title: str, run: Run) -> Game:
+    """Return the multipliers and recalls in a run's journal."""
     records = [record for record, _ in run.records()]
-    counts = run.metrics()["labeled_counts"]
-    steps = [record["step"] for record in records]
-    colors = rank_colors(counts, len(counts))
-    for axes, name in zip(column, ("multipliers", "recall"), strict=True):
-        values = np.array([record[name] for record in records])
-        for k in np.argsort(-np.array(counts), kind="stable"):
-            axes.plot(steps, values[:, k], color=colors[k], lw=1.4, label=str(counts[k]))
-        axes.spines[["top", "right"]].set_visible(False)
-    column[0].set_title(title, fontsize=10)
-    column[1].set_xlabel("step")
+    values = {name: np.array([record[name] for record in records]) for name in ("step", "multipliers", "recall")}
+    return Game(title, values["step"].tolist(), values["multipliers"], values["recall"])
 
 
 if __name__ == "__main__":

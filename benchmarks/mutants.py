@@ -159,8 +159,13 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("training", "training/reach.py", "        self.is_pending = False\n", ""),
     ("training", "training/reach.py", "and runner.step < self.first_step", ""),
     ("training", "training/reach.py", "runner.folds if isinstance(runner, CrossFit) else [kept]", "[kept]"),
-    ("maths", "maths/multipliers.py", "at.stop - at.start < start.classes", "at.stop - at.start > start.classes"),
-    ("maths", "maths/multipliers.py", "torch.full_like(start.prior, 1 / start.classes)", "start.prior"),
+    (
+        "maths",
+        "maths/multipliers.py",
+        "place.stop - place.start < chance.classes",
+        "place.stop - place.start > chance.classes",
+    ),
+    ("maths", "maths/multipliers.py", "torch.full_like(chance.prior, 1 / chance.classes)", "chance.prior"),
     (
         "maths",
         "maths/multipliers.py",
@@ -169,24 +174,24 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "maths",
-        "maths/slopes.py",
-        "(STEEP * maximized / slopes[places]).clamp(max=1)",
-        "STEEP * maximized / slopes[places]",
+        "maths/constraint_scale.py",
+        "(STEEP * goal_slope / slopes[places]).clamp(max=1)",
+        "STEEP * goal_slope / slopes[places]",
     ),
-    ("maths", "maths/slopes.py", "(MOST_WEIGHT * maximized / slopes)", "(maximized / slopes)"),
-    ("maths", "maths/slopes.py", "ratio.max() * price.abs().max()", "price.abs().max()"),
+    ("maths", "maths/constraint_scale.py", "(MOST_WEIGHT * goal_slope / slopes)", "(goal_slope / slopes)"),
+    ("maths", "maths/constraint_scale.py", "ratio.max() * price.abs().max()", "price.abs().max()"),
     (
         "maths",
-        "maths/slopes.py",
+        "maths/constraint_scale.py",
         "(self.slopes[places] / slopes_here[places])",
         "(slopes_here[places] / self.slopes[places])",
     ),
-    ("rules", "rules/candidates.py", "wanted = part * margin * errors", "wanted = 0 * errors"),
-    ("rules", "rules/candidates.py", "if (slack < REACHED * wanted[places]).any():", "if True:"),
-    ("rules", "rules/candidates.py", "return safer, grown", "return bias, grown"),
+    ("rules", "rules/candidates.py", "targets = part * margin * errors", "targets = 0 * errors"),
+    ("rules", "rules/candidates.py", "if (slack < REACHED * targets[places]).any():", "if True:"),
+    ("rules", "rules/candidates.py", "return safer, raised_targets", "return bias, raised_targets"),
     ("rules", "rules/sweeps.py", "self.coverage - moved", "self.coverage"),
     ("rules", "rules/sweeps.py", "middle = (begin + end) // 2", "middle = begin"),
-    ("rules", "rules/sweeps.py", "for cost in MISS_COSTS if", "for cost in MISS_COSTS[:1] if"),
+    ("rules", "rules/sweeps.py", "for cost in MISS_COSTS:", "for cost in MISS_COSTS[:1]:"),
     ("rules", "rules/sweeps.py", "value - cost * miss", "value"),
     ("rules", "rules/judging.py", "2 * np.median(pairs) + 0.01", "9 * np.median(pairs) + 0.01"),
     ("rules", "rules/judging.py", "return self.miss >= 0 and self.value", "return self.value"),
@@ -195,8 +200,13 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/metric_form.py", "return prior * r / (prior + q - prior * r)", "return prior * r / (prior + q)"),
     ("rules", "rules/candidates.py", "(SOFT_LABELS / labels) ** 0.5", "(SOFT_LABELS / labels)"),
     ("rules", "rules/candidates.py", "objective.prices = searching.prices", "pass"),
-    ("rules", "rules/smooth.py", "(np.maximum(variance, 0) / worth).sum()", "(np.maximum(variance, 0) / worth).max()"),
-    ("rules", "rules/smooth.py", ".sum(1) - (rates * slope).sum(1) ** 2", ".sum(1)"),
+    ("rules", "rules/standard_errors.py", "/ worth).sum(1)", "/ worth).max(1)"),
+    ("rules", "rules/standard_errors.py", "second - first**2", "second"),
+    ("rules", "rules/standard_errors.py", "np.where(moves, high, 0.0)", "0 * high"),
+    ("rules", "rules/standard_errors.py", "+ share * values.mean(1, keepdims=True)", ""),
+    ("rules", "rules/judging.py", "(counted - expected)[places] / 2", "0"),
+    ("rules", "rules/candidates.py", "np.maximum(0, labels - FIRST_LABELS)", "labels"),
+    ("rules", "rules/promise.py", "len(labels) * measured if is_sample else rows", "rows"),
     ("rules", "rules/smooth.py", "part = part - self.margins[at]", "pass"),
     ("rules", "rules/smooth.py", "if violation > before / 2:", "if violation > before:"),
     ("rules", "rules/feasibility.py", "if -slack.min() <= smooth", "if -slack.min() <= 3 * smooth"),
@@ -265,7 +275,7 @@ REASONS: dict[str, str] = {
     "self-training, or none is",
     "selftraining/crest.py Alignment.forward: moved / moved.sum(1": "the next function divides by the sum again",
     "selftraining/darp.py trim: kept.sum(0) + SMALLEST": "a millionth, there so that nothing is divided by 0",
-    "maths/slopes.py ConstraintUnits.measure: not places or": "without constraints what follows changes nothing",
+    "maths/constraint_scale.py ConstraintUnits.measure: not places or": "without constraints nothing changes below",
     "rules/search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
     "learners/neighbors.py NeighborSearch.places: np.bincount(places) > most": "of a cell that is just full, all stay",
@@ -419,8 +429,9 @@ def enclosing(tree: ast.AST, line: int, place: str = "") -> str:
 def draw(rooms: Sequence[str], each: int | None = None) -> list[Mutant]:
     """Those written down and `each` more of every room; None for as many as the room says."""
     chosen: list[Mutant] = []
+    written = named()
     for room in rooms:
-        chosen += [mutant for mutant in named() if mutant.room == room]
+        chosen += [mutant for mutant in written if mutant.room == room]
         paths = sorted({path for glob in ROOMS[room].modules for path in (SOURCE / "csst").glob(glob)})
         every = [m for path in paths for m in generate(room, path.relative_to(SOURCE / "csst").as_posix())]
         chosen += sorted(every, key=lambda mutant: mutant.rank)[: ROOMS[room].drawn if each is None else each]

@@ -12,7 +12,8 @@ class), up to 2,000 unlabeled rows, and test rows that nobody has seen. Methods:
   only; run where mapie can be imported and left out elsewhere.
 
 csst is told the class balance of deployment (deployment_prior: the fractions of the test rows), as the floor of three
-labels makes rare classes look more frequent than they are.
+labels makes rare classes look more frequent than they are. How large a margin bounds need was chosen on worlds of
+benchmarks/margins.py, not here; draws 0 to 11 of these sets were looked at while that was built, so draws begin at 12.
 
 A bound is judged by at least 50 test rows that decide it: those of the class for a recall, those predicted as the class
 for a precision. What could be reached is what the best rule on the same probabilities reaches, fitted on the test rows
@@ -50,6 +51,8 @@ SHORT = dict(zip(("csst", "0.9", "0.95", "tuned", "mapie"), METHODS, strict=True
 DELTAS = {**{name: 1 - level for name, level in CONFIDENT.items()}, MAPIE: 0.1}
 BUDGETS = (50, 100, 200, 500)
 LEAST_LABELS, MOST_UNLABELED, MOST_TEST = 3, 2000, 6000
+#: draws before this one were looked at while the code was built
+FIRST_DRAW = 12
 #: test rows that decide a bound, at least
 DECIDING = 50
 #: a bound that the oracle meets by this much could have been promised
@@ -463,7 +466,7 @@ def list_cells(draws: int, sets: Iterable[str], methods: Iterable[str], data_dir
     """Every cell, draw by draw; methods for two classes only where there are two."""
     sets = list(sets)
     two_classes = {name for name in sets if len(set(read_table(name, data_dir)[1])) == 2}
-    for draw in range(draws):
+    for draw in range(FIRST_DRAW, FIRST_DRAW + draws):
         for name in sets:
             for method in methods:
                 if method in (TUNED, MAPIE) and name not in two_classes:
@@ -551,12 +554,14 @@ def write_report(lines: list[Line]) -> str:
     head = ("method", *next(iter(summaries.values()))) if summaries else ("method",)
     parts = [
         "# Promises",
-        f"{sets} real sets × 5 sentences with a bound × {draws} draws of {BUDGETS[0]} to {BUDGETS[-1]} labels; on new "
-        f"rows, judged where at least {DECIDING} of them decide the bound (those of the class for a recall, those "
-        "predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted on "
-        "the test rows. How many standard errors make a bound *met* was chosen on these very draws, so that new tables "
-        "may show less. Methods are described in `benchmarks/promises.py`, which writes this page; "
-        "TunedThresholdClassifierCV and MAPIE are for two classes.",
+        f"{sets} real sets × 5 sentences with a bound × up to {draws} draws of {BUDGETS[0]} to {BUDGETS[-1]} labels; "
+        f"on new rows, judged where at least {DECIDING} of them decide the bound (those of the class for a recall, "
+        "those predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted "
+        "on the test rows. By how many standard errors a bound has to be expected to be *met* was chosen on "
+        "[worlds that are made](margins.md); these sets were then measured once, in draws that nobody had seen. csst "
+        "is told the class balance of deployment (`deployment_prior`), the other methods read the labels as they are. "
+        "Methods are described in `benchmarks/promises.py`, which writes this page; TunedThresholdClassifierCV and "
+        "MAPIE are for two classes.",
         format_table(head, ([method, *summary.values()] for method, summary in summaries.items())),
     ]
     certified = [judge_certificates(m, [p for p in promises if p.method == m]) for m in methods if m in DELTAS]

@@ -147,8 +147,12 @@ def fit_sentences(cell: Line, world: World, rows: Rows, sentences: list[str]) ->
 
 
 def says_noise(fitted: Any) -> bool:
-    """Whether a fitted rule says that its scores tell nothing about the classes."""
-    return any("nothing about the classes" in note or "tell the classes apart" in note for note in fitted.notes)
+    """Whether a fitted rule says that its scores tell nothing about the classes, of which its evidence is the cause."""
+    from csst.rules.fit import find_doubts
+
+    doubts = find_doubts(fitted.evidence)
+    assert set(doubts) <= set(fitted.notes)
+    return bool(doubts)
 
 
 def measure_cell(cell: Line, commit: str) -> Line:

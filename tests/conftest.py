@@ -4,13 +4,15 @@ And no work that no test looks at: the same numbers are not computed again, inte
 """
 
 import os
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+# Virtual machines may announce AMX and end with "Illegal instruction" when bf16 uses it; read at the first convolution.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 settings.register_profile("csst", deadline=None)
 settings.load_profile("csst")
 
@@ -24,14 +26,17 @@ def _cache_of_the_tests(tmp_path_factory):
 def _little_work():
     """Most of the time of a short run; tests of statistics, reports and learners take what they are about in full."""
     from csst.data.toy import Gaussians
-    from csst.learners import read
+    from csst.learners import catalog
     from csst.report.figures import svg
+    from csst.rules import trace_frontier
     from csst.statistics import expectation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expectation, "DRAWS", 40)
-        patch.setattr(read, "TREES", 10)  # of a forest, for 200
-        patch.setattr(read, "PENALTIES", (0.1,))
+        patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
+        patch.setattr(catalog, "PENALTIES", (0.1,))
+        for module in ("csst.runs.results", "csst.cli.frontier"):  # three sentences per trade-off, for eleven
+            patch.setattr(f"{module}.trace_frontier", partial(trace_frontier, steps=3))
         patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
         patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
         if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is

@@ -1,7 +1,7 @@
-"""A trained classifier for use elsewhere: ONNX, torch.export or safetensors, with its decision rule and a model card.
+"""Export a trained classifier as ONNX, torch.export or safetensors, with its decision rule and a model card.
 
-The graph takes what the model takes (see the card) and gives `probabilities` (N, K), calibrated where there is a rule,
-and `label` (N,), the class that the decision rule chooses, else the most probable.
+The graph takes the inputs of the model (see the card) and returns `probabilities` (N, K), calibrated if there is a
+decision rule, and `label` (N,), the class chosen by the rule, else the most probable class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Format = Literal["onnx", "torch-export", "safetensors"]
 
 
 class Decision(nn.Module):
-    """model → probabilities and the label that the rule chooses."""
+    """A model with its decision rule: inputs → probabilities and labels."""
 
     scale: Tensor
     offset: Tensor
@@ -61,10 +61,14 @@ class Decision(nn.Module):
 
 @dataclass(frozen=True)
 class Exportable:
-    """Everything an export needs, whatever it comes from.
+    """A model with all that its export needs.
 
-    example: inputs of the right shape and type. rule: the decision rule, None for the most probable class. card: what
-    is known about the model, for its card.
+    Args:
+        model: module from inputs to scores.
+        example: inputs of the right shape and type.
+        class_names: K names.
+        rule: the decision rule; None for the most probable class.
+        card: entries of the model card.
     """
 
     model: nn.Module
@@ -75,70 +79,77 @@ class Exportable:
 
 
 class TextGraph(nn.Module):
-    """A classifier of token ids (B, L) without a branch on their values, which a graph cannot hold."""
+    """A classifier of token ids (B, L) without a branch on their values, which a graph cannot represent."""
 
     def __init__(self, model: HuggingFaceTexts) -> None:
         super().__init__()
-        self.network, self.padding = model.network, model.padding
+        self.network = model.network
+        self.padding = model.padding
 
     def forward(self, ids: Tensor) -> Tensor:
         mask = ids >= 0
-        first = torch.arange(ids.shape[1], device=ids.device) == 0
-        mask = mask | (first & ~mask.any(1, keepdim=True))  # a text without a token attends to one padding token
+        is_start = torch.arange(ids.shape[1], device=ids.device) == 0
+        mask = mask | (is_start & ~mask.any(1, keepdim=True))  # a text without a token attends to one padding token
         words = torch.where(ids < 0, torch.full_like(ids, self.padding), ids)
         return self.network(input_ids=words, attention_mask=mask.long()).logits
 
 
 def make_graph(model: nn.Module | Portfolio) -> nn.Module:
-    """The model as a module of tensors only; a learner that is not of this package is refused."""
+    """Return the model as a module that can be exported; raise an error for learners of other packages."""
     if isinstance(model, Portfolio):
         return PortfolioScores(model)
-    return TextGraph(model) if isinstance(model, HuggingFaceTexts) else model
+    if isinstance(model, HuggingFaceTexts):
+        return TextGraph(model)
+    return model
 
 
 def describe_inputs(
     model: nn.Module | Portfolio, kind: str, shape: tuple[int, ...], is_embedded: bool
 ) -> tuple[Tensor, str]:
-    """Inputs that a model takes, and in words how raw examples become such inputs."""
-    random = torch.Generator().manual_seed(0)
-    standardized = "none: standardization is part of the graph"
+    """Return example inputs of a model, and how raw examples become such inputs, as a phrase."""
+    generator = torch.Generator().manual_seed(0)
+    preprocessing = "none: standardization is part of the graph"
     if isinstance(model, Portfolio):
-        return torch.rand(3, *shape, generator=random).flatten(1), standardized
+        return torch.rand(3, *shape, generator=generator).flatten(1), preprocessing
     if is_embedded:
-        return torch.randn(3, *shape, generator=random), "each example is embedded first; the graph takes the vectors"
+        return torch.randn(
+            3, *shape, generator=generator
+        ), "each example is embedded first; the graph takes the vectors"
     if kind == "text":
         if not isinstance(model, HuggingFaceTexts):
             raise InputError("only Hugging Face classifiers of texts, and heads on frozen encoders, can be exported")
         cut = f"at most {model.encode.max_length} with the special ones, padded with -1 to the longest of the batch"
         return model.encode(["some words", "a longer text of more words", ""]), f"texts are cut into tokens, {cut}"
     if kind == "image":
-        example = torch.randint(256, (3, *shape), dtype=torch.uint8, generator=random)
+        example = torch.randint(256, (3, *shape), dtype=torch.uint8, generator=generator)
         return example, "images uint8, channels first; scaling is part of the graph"
     if any(isinstance(part, Pixels) for part in model.modules()):
-        standardized = "images float32, channels first; those that were uint8 in training are divided by 255"
-    return torch.rand(3, *shape, generator=random), standardized
+        preprocessing = "images float32, channels first; those that were uint8 in training are divided by 255"
+    return torch.rand(3, *shape, generator=generator), preprocessing
 
 
 def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
-    """What the card of a run's model says of the run."""
+    """Return the entries about a run for the card of its model."""
     if not metrics:
         return {}
     numbers = metrics["adjusted"] if has_rule else metrics
-    parts = [(part, numbers[part]) for part in ("validation", "test") if part in numbers]
+    intervals = {}
+    for part in ("validation", "test"):
+        if part in numbers:
+            intervals[part] = dict(numbers[part]["intervals"])
+            if "estimate" in numbers[part]:
+                intervals[part]["basis"] = numbers[part]["estimate"]["basis"]
     return {
         "method": f"{metrics['method']}{' + rule' if has_rule else ''}, recipe {metrics.get('recipe', 'none')}",
         "data_hash": metrics.get("split_hash", "unknown"),
         "columns": metrics.get("facts", {}).get("columns"),
-        "measured": {
-            part: {**shown["intervals"], **({"basis": shown["estimate"]["basis"]} if "estimate" in shown else {})}
-            for part, shown in parts
-        },
+        "measured": intervals,
         "notes": metrics.get("warnings", []),
     }
 
 
 def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: tuple[int, ...]) -> str:
-    """How raw examples of a recipe's data become inputs, where the kind of input does not tell it all."""
+    """Return how raw examples of a recipe's data become inputs; "" if the kind of input says it all."""
     if recipe.frozen:
         return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"
     if isinstance(model, HuggingFaceTexts):
@@ -156,7 +167,7 @@ def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: 
 
 
 def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
-    """Write the model and its card; the files written. An ONNX file is compared with the model where it can be run."""
+    """Write the model and its card, and return the paths; an ONNX file is compared with the model if it can be run."""
     if to not in FORMATS:
         raise InputError(f"a model can be exported to {', '.join(FORMATS)}; found {to!r}")
     path = Path(path)
@@ -166,7 +177,8 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     card = path.with_suffix(".card.md")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}[to](decision, what, path)
+        writers = {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}
+        writers[to](decision, what, path)
         card.write_text(model_card(what, path.name, to), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error}") from None
@@ -174,14 +186,16 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
 
 
 def _dynamic(example: Tensor) -> dict[int, Any]:
-    """Which dimensions may differ: the batch and, for token numbers, the length."""
-    sizes = {0: torch.export.Dim("batch")}
-    return {**sizes, 1: torch.export.Dim("length")} if example.dtype == torch.int64 else sizes
+    """Return the dimensions that may vary: the batch and, for token ids, the length."""
+    dimensions = {0: torch.export.Dim("batch")}
+    if example.dtype == torch.int64:
+        dimensions[1] = torch.export.Dim("length")
+    return dimensions
 
 
 @contextmanager
 def _quiet_torch() -> Iterator[None]:
-    """Inside, what torch warns of its own code that is to change is not shown: nobody who exports can act on it."""
+    """Silence torch's warnings about changes to its own code, on which a user cannot act."""
     with warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
             warnings.simplefilter("ignore", category)
@@ -208,7 +222,7 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
                 dynamo=True,
                 verbose=False,
             )
-    except Exception as error:  # whatever the exporter cannot translate
+    except Exception as error:  # the exporter raises errors of many kinds
         raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
     finally:
         registration.setLevel(level)
@@ -216,30 +230,34 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     onnx_model = program.model_proto
     for key, value in describe_properties(what).items():
         entry = onnx_model.metadata_props.add()
-        entry.key, entry.value = key, value
+        entry.key = key
+        entry.value = value
     path.write_bytes(onnx_model.SerializeToString())
     _compare_onnx(decision, what, path)
 
 
 def describe_properties(what: Exportable) -> dict[str, str]:
-    """What the file itself says, beside its card: classes and objective, and the columns where they have names."""
-    known = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
-    columns = what.card.get("columns")
-    return {**known, **({"columns": json.dumps(list(columns))} if columns else {})}
+    """Return the metadata inside the file: classes, objective, and the names of columns if there are any."""
+    properties = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
+    if what.card.get("columns"):
+        properties["columns"] = json.dumps(list(what.card["columns"]))
+    return properties
 
 
 def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError:
-        return  # the file stands; nothing here can run it
+        return  # the file is kept, unchecked
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     probs = torch.from_numpy(session.run(["probabilities"], {"x": what.example.numpy()})[0])
     with torch.no_grad():
-        far = float((probs - decision(what.example)[0]).abs().max())
-    if not far < TOLERANCE:
+        difference = float((probs - decision(what.example)[0]).abs().max())
+    if not difference < TOLERANCE:
         path.unlink()
-        raise InputError(f"the probabilities of the ONNX file differ from the model's by {far:.2g}: it was not kept")
+        raise InputError(
+            f"the probabilities of the ONNX file differ from the model's by {difference:.2g}: it was not kept"
+        )
 
 
 def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
@@ -261,41 +279,51 @@ def _safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
 
 
 def model_card(what: Exportable, file: str, to: str) -> str:
-    """What the model is for, what it takes, how well it does and how sure that is."""
-    card, shape = what.card, tuple(what.example.shape[1:])
-    columns = card.get("columns")
-    rule = (
-        "argmax_j m_j softmax(T log p + d)_j + c_j, fitted after training" if what.rule else "the most probable class"
-    )
+    """Return the model card: inputs and outputs, objective, and measured numbers with their intervals."""
+    card = what.card
+    shape = tuple(what.example.shape[1:])
+    rule = "the most probable class"
+    if what.rule:
+        rule = "argmax_j m_j softmax(T log p + d)_j + c_j, fitted after training"
     lines = [
         f"# {file}",
         "",
         f"- format: {to}; inputs `x` {what.example.dtype} (N, {', '.join(map(str, shape))}); outputs `probabilities` "
         f"(N, {len(what.class_names)}) and `label` (N,)",
-        f"- classes, in order: {', '.join(json.dumps(name, ensure_ascii=False) for name in what.class_names)}",
-        *([f"- columns in this order: {json.dumps(list(columns), ensure_ascii=False)}"] if columns else []),
+        f"- classes, in order: {', '.join(map(quote, what.class_names))}",
+    ]
+    if card.get("columns"):
+        lines.append(f"- columns in this order: {quote(list(card['columns']))}")
+    lines += [
         f"- objective: {card.get('objective', 'unknown')}; decision rule: {rule}",
         f"- preprocessing: {card.get('preprocessing', 'none: standardization is part of the graph')}",
         f"- method: {card.get('method', 'unknown')}; data hash: {card.get('data_hash', 'unknown')}",
         "",
     ]
     for part, numbers in card.get("measured", {}).items():
-        lines += [f"## Measured on {part}", "", "| | estimate | 95 % interval | n |", "|---|---|---|---|"]
-        named = zip(what.class_names, numbers.get("recall", []), strict=False)
-        for name, interval in [
-            ("min recall", numbers.get("min_recall")),
-            ("min coverage", numbers.get("min_coverage")),
-            *((f"recall of {json.dumps(name, ensure_ascii=False)}", interval) for name, interval in named),
-        ]:
-            if interval is not None:
-                ends = f"{interval['low']:.3f}–{interval['high']:.3f}"
-                lines.append(f"| {name} | {interval['estimate']:.3f} | {ends} | {interval['n']} |")
-        for interval in numbers.get("constraints", []):
-            name = json.dumps(interval["constraint"], ensure_ascii=False)
-            ends = f"about {interval['low']:.3f} to {interval['high']:.3f}"
-            lines.append(f"| slack of {name} | {interval['slack']:.3f} | {ends} | |")
+        lines += [f"## Measured on {part}", "", *list_intervals(numbers, what.class_names), ""]
         basis = f", {numbers['basis']}" if "basis" in numbers else ""
-        lines += ["", f"The intervals of the classes are simultaneous at 95 %{basis}.", ""]
-    for note in card.get("notes", []):
-        lines.append(f"- {note}")
+        lines += [f"The intervals of the classes are simultaneous at 95 %{basis}.", ""]
+    lines += [f"- {note}" for note in card.get("notes", [])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def list_intervals(numbers: dict[str, Any], class_names: tuple[str, ...]) -> list[str]:
+    """Return the lines of a Markdown table of intervals: minima, recalls and slacks."""
+    lines = ["| | estimate | 95 % interval | n |", "|---|---|---|---|"]
+    intervals = [("min recall", numbers.get("min_recall")), ("min coverage", numbers.get("min_coverage"))]
+    for name, interval in zip(class_names, numbers.get("recall", []), strict=False):
+        intervals.append((f"recall of {quote(name)}", interval))
+    for name, interval in intervals:
+        if interval is not None:
+            ends = f"{interval['low']:.3f}–{interval['high']:.3f}"
+            lines.append(f"| {name} | {interval['estimate']:.3f} | {ends} | {interval['n']} |")
+    for interval in numbers.get("constraints", []):
+        ends = f"about {interval['low']:.3f} to {interval['high']:.3f}"
+        lines.append(f"| slack of {quote(interval['constraint'])} | {interval['slack']:.3f} | {ends} | |")
+    return lines
+
+
+def quote(value: Any) -> str:
+    """Return a name or a list of names as JSON, without escaping letters."""
+    return json.dumps(value, ensure_ascii=False)

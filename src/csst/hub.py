@@ -1,6 +1,6 @@
-"""The Hugging Face hub: whether it can be asked, and one sentence where it cannot or does not give what is wanted.
+"""Load from the Hugging Face hub, with a one-sentence error if it cannot be reached or lacks the data.
 
-Its own client repeats a failed connection for half a minute; here it is tried once, and quickly.
+Its client retries a failed connection for half a minute; here one quick attempt decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONNECT_SECONDS = 5
 
 
 def import_extra(package: str, wanted_by: str) -> Any:
-    """A package of the extra csst-learn[hf], imported when first used."""
+    """Import a package of the extra csst-learn[hf]; `wanted_by` names what needs it in the error."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -28,12 +28,12 @@ def import_extra(package: str, wanted_by: str) -> Any:
 
 
 def load_from_hub(name: str, load: Callable[[bool], Loaded], what: str) -> Loaded:
-    """load(local_only) from the local cache if it is all there; else from the hub, if it can be reached.
+    """Return load(True), from the local cache, if all files are there; else load(False), from the hub.
 
     Args:
         name: OWNER/NAME, as on the hub.
-        load: the loader; True means from the cache only, which raises OSError where something is not there.
-        what: what is loaded, with its article, "an image classifier", for the error.
+        load: the loader; its argument is whether to use the cache only, and then it raises OSError for a missing file.
+        what: kind of the model or data, with its article, such as "an image classifier", for the error.
     """
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"hf:{name}: there is no such folder")
@@ -50,23 +50,23 @@ def load_from_hub(name: str, load: Callable[[bool], Loaded], what: str) -> Loade
         return load(False)
     except InputError:
         raise
-    except Exception as error:  # whatever the hub's client raises
+    except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
             f"hf:{name} is neither a folder nor {what} that the Hugging Face hub gives: {first_line(error)}"
         ) from error
 
 
 def read_datasets_folder(datasets: Any, folder: Path) -> Any:
-    """The data sets in a folder: what `save_to_disk` wrote, else its files as `load_dataset` reads them.
+    """Read the data sets in a folder: written by `save_to_disk`, else files that `load_dataset` reads.
 
     Args:
         datasets: the package.
-        folder: that of hf:FOLDER, for texts and images alike.
+        folder: the folder of hf:FOLDER, with texts or images.
     """
     is_saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
     try:
         return datasets.load_from_disk(str(folder)) if is_saved else datasets.load_dataset(str(folder))
-    except Exception as error:  # of any kind, where a file is missing, empty or damaged
+    except Exception as error:  # a missing, empty or damaged file raises errors of many kinds
         raise InputError(
             f"{folder} is not a folder of rows that datasets' save_to_disk wrote, nor of files that its load_dataset "
             f"reads, such as train.csv and test.csv: {type(error).__name__}"
@@ -74,7 +74,7 @@ def read_datasets_folder(datasets: Any, folder: Path) -> Any:
 
 
 def find_obstacle() -> str:
-    """Why the hub cannot be asked; empty where it answers."""
+    """Return why the hub cannot be reached; "" if it answers."""
     constants = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
@@ -88,6 +88,6 @@ def find_obstacle() -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, at most 300 characters, for use inside a sentence."""
+    """Return the first line of an error's message, at most 300 characters, for use inside a sentence."""
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""A user's own objective, method, model or dataset, named `package.module:name`."""
+"""Import a user's objective, method, model or dataset, named `package.module:name`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from csst.errors import InputError, nearest
 
 
 def load(reference: str, what: str) -> Any:
-    """Import `package.module:name`, looking in the working directory too, as `python -m` does."""
+    """Import `package.module:name`, also from the working directory, as `python -m` does."""
     module_name, _, name = reference.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")

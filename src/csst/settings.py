@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from csst.errors import InputError, nearest
+from csst.setting_checks import check_choices, check_positive, check_within
 
 #: of cross-fitting, at most
 MOST_FOLDS = 20
@@ -20,6 +19,8 @@ UPDATES = 50
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 5, 500
 #: the part of the steps before a solved gain first moves
 WARMUP = 0.05
+#: pixels that a network of images sees on the shorter side, at least, of images that are larger
+SMALLEST_SIDE = 14
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Training:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
-        _within(self, 0, 1, "momentum", "ema")
-        _within(self, 0, float("inf"), "weight_decay", "warmup")
+        check_positive(self, "steps", "labeled_batch", "unlabeled_batch", "lr", "evaluation_batch")
+        check_within(self, 0, 1, "momentum", "ema")
+        check_within(self, 0, float("inf"), "weight_decay", "warmup")
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,9 @@ class SelfTrainingSettings:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
-        _within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
-        _positive(self, "darp_every", "crest_generations")
+        check_within(self, 0, float("inf"), "unlabeled_weight", "tau", "darp_delta", "crest_alpha")
+        check_within(self, 0, 1, "confidence", "temperature", "darp_warmup", "crest_temperature")
+        check_positive(self, "darp_every", "crest_generations")
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,9 @@ class Dual:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "steps_per_update")
-        _within(self, 0, float("inf"), "step_size", "farthest", "warmup")
-        _within(self, 0, 1, "share")
+        check_positive(self, "steps_per_update")
+        check_within(self, 0, float("inf"), "step_size", "farthest", "warmup")
+        check_within(self, 0, 1, "share")
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _within(self, 0, float("inf"), "tolerance", "patience")
+        check_within(self, 0, float("inf"), "tolerance", "patience")
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,8 @@ class Hardware:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "devices", "nodes", "accumulate")
-        _within(self, 0, float("inf"), "clip", "threads")
+        check_positive(self, "devices", "nodes", "accumulate")
+        check_within(self, 0, float("inf"), "clip", "threads")
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,50 @@ class TableNetwork:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "hidden")
-        _within(self, 0, float("inf"), "depth")
+        check_positive(self, "hidden")
+        check_within(self, 0, float("inf"), "depth")
+
+
+@dataclass(frozen=True)
+class ImageNetwork:
+    """The network of an array of images, and how they are varied; what is left open follows from their size.
+
+    Args:
+        model: a wide residual network, wrn-DEPTH-WIDTH.
+        reduce: the network sees images this many times smaller, averaged; None for a shorter side of 14 to 27 pixels.
+        views: symbols (shifts, RandAugment and Cutout: digits, letters, signs), photos (also mirrored), or a weak and a
+            strong view, functions (batch, generator) -> batch of uint8 (B, C, H, W).
+        padding: how far, in pixels, views shift an image; None for an eighth of the shorter side.
+        cutout: side of the gray square in strong views, as a fraction of the shorter side; None for a half, and a
+            quarter of images below 16 pixels, of which a half would leave nothing to recognize.
+        batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 for the network's own, for long runs.
+    """
+
+    model: str = "wrn-10-1"
+    reduce: int | None = None
+    views: Any = "symbols"
+    padding: int | None = None
+    cutout: float | None = None
+    batchnorm_momentum: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_positive(self, "reduce")
+        check_within(self, 0, float("inf"), "padding")
+        check_within(self, 0, 1, "cutout", "batchnorm_momentum")
+
+    def reduce_of(self, side: int) -> int:
+        """How many times smaller the network sees images of this shorter side."""
+        return max(1, side // SMALLEST_SIDE) if self.reduce is None else self.reduce
+
+    def padding_of(self, side: int) -> int:
+        """How far views shift images of this shorter side, in pixels."""
+        return max(1, side // 8) if self.padding is None else self.padding
+
+    def cutout_of(self, side: int) -> float:
+        """The side of the gray square in images of this shorter side, as a fraction of it."""
+        if self.cutout is not None:
+            return self.cutout
+        return 0.5 if side >= 16 else 0.25
 
 
 @dataclass(frozen=True)
@@ -256,9 +299,9 @@ class Fitting:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        _positive(self, "folds", "certifying")
-        _within(self, 0, 0.99, "certifying")
-        _within(self, 0, 20, "rounds")
+        check_positive(self, "folds", "certifying")
+        check_within(self, 0, 0.99, "certifying")
+        check_within(self, 0, 20, "rounds")
 
 
 @dataclass(frozen=True)
@@ -273,6 +316,7 @@ class Settings:
         hardware: device, precision, processes.
         network: the network of a table.
         fitting: folds, the decision rule and self-training of learners other than a network.
+        image: the network of an array of images.
     """
 
     training: Training = field(default_factory=Training)
@@ -282,6 +326,7 @@ class Settings:
     hardware: Hardware = field(default_factory=Hardware)
     network: TableNetwork = field(default_factory=TableNetwork)
     fitting: Fitting = field(default_factory=Fitting)
+    image: ImageNetwork = field(default_factory=ImageNetwork)
 
     @property
     def ema(self) -> float:
@@ -319,75 +364,15 @@ class Settings:
         return self.selection.keep == "last"
 
 
-def override(old: Any, values: dict[str, Any], where: str = "") -> Any:
-    """Settings with these nested values, {"training": {"steps": 100}}; an unknown name or another type is an error."""
-    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
-    kinds = get_type_hints(type(old))
-    for name, value in values.items():
-        if name not in known:
-            raise InputError(f"there is no setting {where}{name}{nearest(str(name), known)}")
-        nested = is_dataclass(known[name])
-        if nested and not isinstance(value, dict):
-            raise InputError(f"{where}{name} is a group of settings; found {value!r}")
-        if not nested and not _fits(value, kinds[name]):
-            wanted = getattr(kinds[name], "__name__", str(kinds[name]))
-            raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
-        new[name] = override(known[name], value, f"{where}{name}.") if nested else value
-    return replace(old, **new)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value from a file has a setting's type; whole numbers are numbers, and True and False are not."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
-    if get_origin(kind) is Literal:  # which word it is, the settings themselves check
-        return any(isinstance(value, type(each)) for each in get_args(kind))
-    if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    is_plain = isinstance(kind, type) and kind is not Any and get_origin(kind) is None
-    return isinstance(value, kind) if is_plain else True
-
-
-def _positive(settings: Any, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) is None:  # left open, where the type allows it
-            continue
-        if not 0 < getattr(settings, name) < float("inf"):
-            raise InputError(f"{_path(settings, name)} must be positive; found {getattr(settings, name)!r}")
-
-
-def _within(settings: Any, low: float, high: float, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) is None:
-            continue
-        if not low <= getattr(settings, name) <= high or getattr(settings, name) == float("inf"):
-            raise InputError(
-                f"{_path(settings, name)} must be a number from {low} to {high}; found {getattr(settings, name)!r}"
-            )
-
-
-def check_choices(settings: Any, where: str | None = None) -> None:
-    """Refuse a word that the `Literal` of a field does not list, with the nearest that it does.
-
-    Args:
-        settings: a dataclass.
-        where: what comes before a field's name on the command line; None for the group of `Settings`.
-    """
-    for name, hint in get_type_hints(type(settings)).items():
-        words, value = get_args(hint) if get_origin(hint) is Literal else (), getattr(settings, name)
-        if words and value not in words:
-            place = _path(settings, name) if where is None else f"{where}{name}"
-            raise InputError(f"{place} must be one of {', '.join(words)}; found {value!r}{nearest(str(value), words)}")
-
-
-def _path(settings: Any, name: str) -> str:
-    group = next((f.name for f in fields(Settings) if f.type == type(settings).__name__), type(settings).__name__)
-    return f"{group}.{name}"
-
-
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
     dual=Dual(step_size=0.5, schedule="linear", rates="pooled"),
     selection=Selection("last"),
+    hardware=Hardware(threads=1),
+)
+#: of a network on small images, as `CSSTClassifier` has it
+IMAGES = Settings(
+    training=Training(600, 32, 96),
+    dual=Dual(update="solve", step_size=0.5, schedule="linear", rates="pooled"),
     hardware=Hardware(threads=1),
 )

@@ -16,6 +16,9 @@ from csst.cli import main
 from csst.fitted import FittedModel
 from csst.rules import fit_point
 from csst.runs.results import KeptEvidence
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 FAST = ["--training.steps", "20", "--data.validation", "30", "--data.test", "30"]
 
@@ -238,9 +241,11 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     def show(message, category, filename, lineno, file=None, line=None):  # as Python does; pytest would keep it
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
+    warnings.simplefilter("default")  # SHORT_RUN hides what this test is about
     monkeypatch.setattr(warnings, "showwarning", show)
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--out", "r", *FAST]) == 0
+    shifted = ["--data.unlabeled_imbalance", "1", "--method", "la", "--training.steps", "100"]
+    assert main(["train", "digits", "--out", "r", *FAST, *shifted]) == 0
     said = capsys.readouterr().err
     warned = [line for line in said.splitlines() if "differently balanced" in line]
     assert len(warned) == 1

@@ -14,6 +14,9 @@ from csst.recipes import recipe, with_overrides
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import read_group
 from csst.report.bounds import find_coverage_bounds
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 STEPS = ["--learner", "network", "--training.steps", "6"]
 STEPS += ["--training.labeled_batch", "16", "--training.unlabeled_batch", "16"]

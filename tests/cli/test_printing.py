@@ -16,7 +16,7 @@ from rich.table import Table
 import csst
 from csst.cli import main
 from csst.cli.progress import Progress
-from csst.cli.tables import metrics_table, plain_console, show
+from csst.cli.terminal import metrics_table, plain_console, show
 from csst.data.embeddings import Embedder, Embedding
 
 SOURCE = Path(csst.__file__).parent
@@ -38,7 +38,7 @@ def switched_off(node):
 
 def test_every_console_prints_words_as_they_stand():
     consoles = list(calls("Console"))
-    assert {"cli/tables.py", "data/embeddings.py"} <= {path for path, _ in consoles}
+    assert {"cli/terminal.py", "data/embeddings.py"} <= {path for path, _ in consoles}
     for path, node in consoles:
         only_asked = not node.args and not node.keywords  # Console().is_terminal prints nothing
         assert only_asked or {"markup", "emoji", "highlight"} <= switched_off(node), f"{path}:{node.lineno}"

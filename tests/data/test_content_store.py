@@ -104,6 +104,19 @@ def test_processes_write_to_one_file_from_its_first_moment_on(path):
     assert dict(open_store(path).entries()) == {b"%d" % number: b"x" * number for number in range(200)}
 
 
+def test_a_file_that_another_process_begins_while_it_is_opened_is_ours(path, monkeypatch):
+    query = ContentStore._query
+
+    def begin_elsewhere(store, sql, *parameters):
+        rows = query(store, sql, *parameters)
+        monkeypatch.undo()
+        put(open_store(path), {b"a": b"1"})  # by now the first answer is old
+        return rows
+
+    monkeypatch.setattr(ContentStore, "_query", begin_elsewhere)
+    assert b"a" in open_store(path)
+
+
 def test_a_killed_writer_leaves_whole_transactions_only(path):
     code = """
 import sys

@@ -23,6 +23,9 @@ from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
 from csst.training.generations import expand_labeled
 from csst.training.interruption import Interrupted
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SEEDS = [bytes([at]) * 16 for at in range(40)]
 

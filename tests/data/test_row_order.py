@@ -22,7 +22,7 @@ def table(rows=300, columns=5, seed=0):
 
 def hash_by_loops(X):
     """The formula of the module, in plain Python."""
-    weights = [int(w) for w in row_order._draw_weights(X.shape[1])]
+    weights = [int(w) for w in row_order.draw_weights(X.shape[1])]
     ranks = [{v: r for r, v in enumerate(sorted(set(column.tolist())))} for column in X.T]
     return [sum(w * r[v] for w, r, v in zip(weights, ranks, row.tolist(), strict=True)) % 2**64 for row in X]
 

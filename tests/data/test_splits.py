@@ -76,7 +76,7 @@ def test_every_set_that_is_cut_by_counts_takes_a_fraction_of_its_labels(source):
 def test_the_seed_names_the_split():
     one, two, other = (Digits().load(seed).split_hash for seed in (0, 0, 1))
     assert one == two != other
-    assert one == "cad24b41fcc21b4c"  # the same everywhere: NumPy's PCG64 stream does not depend on the platform
+    assert one == "ca10891a3c4edd77"  # the same everywhere: NumPy's PCG64 stream does not depend on the platform
 
 
 def test_a_pool_that_is_too_small_is_refused():

@@ -22,6 +22,9 @@ from csst.recipes import from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, CHECKSUM_MAGIC, CHECKSUM_SIZE, PREVIOUS, Run
 from tests.helpers.runs import QUICK, Stop, compared, same
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 @pytest.fixture(scope="module")

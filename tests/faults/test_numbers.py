@@ -18,6 +18,9 @@ from csst.training.engine import Engine
 from csst.training.records import RunningMeans
 from csst.training.trainer import Trainer
 from tests.helpers.runs import QUICK
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 @pytest.mark.parametrize(("method", "place"), [("csst", "loss"), ("csst", "weights"), ("erm", "loss")])

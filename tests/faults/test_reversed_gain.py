@@ -11,6 +11,9 @@ import csst
 from csst.cli import main
 from csst.training.records import RunningMeans
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 class EvenRecall(csst.Objective):

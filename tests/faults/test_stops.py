@@ -23,6 +23,9 @@ from csst.training import interruption
 from csst.training.interruption import Interrupted, defer_signals, pending_signal, step_boundary
 from csst.training.trainer import Trainer
 from tests.helpers.runs import QUICK, compared, same
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 WORDS = ["toy", "--training.steps", "60", "--dual.steps_per_update", "10", "--data.labeled", "60"]
 WORDS += ["--data.unlabeled", "120", "--data.validation", "40", "--data.test", "60"]

@@ -10,7 +10,8 @@ from csst import CSSTClassifier
 from csst.settings import Settings
 
 QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.8}
-GROUPS = {field.name: group.name for group in fields(Settings) for field in fields(getattr(Settings(), group.name))}
+TABLE_GROUPS = [group.name for group in fields(Settings) if group.name != "image"]
+GROUPS = {field.name: group for group in TABLE_GROUPS for field in fields(getattr(Settings(), group))}
 
 
 def nest(**single) -> dict:

@@ -19,6 +19,7 @@ QUICK = replace(
 )
 #: the same for the command line, on digits
 FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
+FAST += ["--model.name", "mlp", "--dual.update", "gradient", "--dual.rates", "validation"]
 
 
 def compared(folder: Path) -> tuple[list, dict, dict]:

@@ -19,9 +19,10 @@ DIGITS = Digits(labeled=20, unlabeled=40, imbalance=4, validation=10, test=10)
 
 def trainer(how="csst", goal="min-recall", settings=SMALL, seed=0, data=DIGITS) -> Trainer:
     task = data.load(seed)
-    return Trainer(
-        task, build(Model(hidden=16, depth=1), task.input_shape, task.classes, seed), goal, how, settings, seed
-    )
+    model = build(Model(hidden=16, depth=1), task.input_shape, task.classes, seed)
+    if task.kind == "image":
+        model[0].std.fill_(255.0)  # pixels in 0...1
+    return Trainer(task, model, goal, how, settings, seed)
 
 
 def lines(records) -> list[dict]:

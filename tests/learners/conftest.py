@@ -2,10 +2,10 @@
 
 import pytest
 
-from csst.learners import forest, linear, read
+from csst.learners import catalog, forest, linear
 
 
 @pytest.fixture
 def all_variants(monkeypatch):
-    monkeypatch.setattr(read, "TREES", forest.TREES)
-    monkeypatch.setattr(read, "PENALTIES", linear.PENALTIES)
+    monkeypatch.setattr(catalog, "TREES", forest.TREES)
+    monkeypatch.setattr(catalog, "PENALTIES", linear.PENALTIES)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_softmax
 
+from csst.learners.catalog import Problem
 from csst.learners.protocol import Rows
-from csst.learners.read import Problem
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 

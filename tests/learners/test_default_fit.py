@@ -13,7 +13,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from csst import CSSTClassifier
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import PRIOR, bent, gaussians
+
+pytestmark = SHORT_RUN
 
 
 def half(y, mark=-1):

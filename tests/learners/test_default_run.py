@@ -22,7 +22,10 @@ from csst.rules import DecisionRule
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.learners import as_parts, load_rows
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import bent
+
+pytestmark = SHORT_RUN
 
 NAMES = ["ape", "bee", "cat"]
 
@@ -241,7 +244,7 @@ def test_damaged_learners_of_a_run_are_one_sentence(linear_run, data, tmp_path, 
 
 def test_what_needs_a_network_says_so(linear_run, data, tmp_path, capsys):
     assert main(["theory", str(linear_run)]) == 2
-    assert "was trained with linear learners, and this needs a network: train" in capsys.readouterr().err
+    assert "was trained with linear learners: train with --learner network" in capsys.readouterr().err
     assert train(data, "none", "--learner", "forrest") == 2
     assert "forrest" in capsys.readouterr().err
     assert not (data / "none").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from csst.learners.forest import SMALLEST_PROBABILITY, FittedForest, Forest
+from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Forest
 from tests.learners.samples import gaussians
 
 
@@ -26,7 +26,7 @@ def reference(forests, rows):
     out = np.zeros(said[0].shape)
     for i in range(len(rows)):
         means = [
-            sum(np.log(max(one[i][k], SMALLEST_PROBABILITY)) for one in said) / len(said) for k in range(out.shape[1])
+            sum(np.log(max(one[i][k], SMALLEST_FRACTION)) for one in said) / len(said) for k in range(out.shape[1])
         ]
         total = sum(np.exp(value) for value in means)
         out[i] = [value - np.log(total) for value in means]
@@ -53,7 +53,7 @@ def test_log_probs_are_the_mean_of_both_forests(classes):
 def test_no_probability_is_below_what_the_clip_implies():
     model = FittedForest((Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])))
     found = np.exp(model.log_probs(np.zeros((2, 1))))
-    tiny = SMALLEST_PROBABILITY
+    tiny = SMALLEST_FRACTION
     np.testing.assert_allclose(found[0], np.array([1, tiny, tiny]) / (1 + 2 * tiny), rtol=1e-12)
     parts = np.array([(0.5 * tiny) ** 0.5, 0.5**0.5, tiny])  # a mean of logarithms is a product
     np.testing.assert_allclose(found[1], parts / parts.sum(), rtol=1e-12)

@@ -15,15 +15,18 @@ from sklearn.preprocessing import StandardScaler
 from csst import CSSTClassifier, InputError
 from csst.cli import main
 from csst.fitted import MODEL, FittedModel
+from csst.learners.catalog import read_learner
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Member, Portfolio
-from csst.learners.read import read_learner
-from csst.learners.wrapped import wrap
+from csst.learners.sklearn_classifier import wrap
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.statistics.calibration import Calibration
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians, problem_of, table_of
+
+pytestmark = SHORT_RUN
 
 
 def portfolio_of(model):

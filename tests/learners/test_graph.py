@@ -8,14 +8,13 @@ import torch
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
-from csst.learners.forest import Forest
+from csst.learners.catalog import Problem, make_variants
+from csst.learners.forest import Forest, Trees
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
-from csst.learners.read import Problem, make_variants
+from csst.learners.sklearn_classifier import wrap
 from csst.learners.store import pack, unpack
-from csst.learners.trees import Trees
-from csst.learners.wrapped import wrap
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 

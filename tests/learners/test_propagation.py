@@ -13,11 +13,11 @@ from csst.learners.graph import PortfolioScores, PropagationScores
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import fit_projection
 from csst.learners.propagation import (
+    ADDED_PROBABILITY,
     ALPHA,
     DECAY,
     NEAREST,
     NEIGHBORS,
-    SMALLEST_PROBABILITY,
     Propagation,
     make_graph,
 )
@@ -49,7 +49,7 @@ def reference_scores(nodes, probs, prior, point):
     farthest = max(squares[j] for j in near)
     weights = [np.exp(-DECAY * squares[j] / farthest) for j in near]
     mixed = sum(w * probs[j] for w, j in zip(weights, near, strict=True)) / sum(weights)
-    return soften([[np.log(p + SMALLEST_PROBABILITY) + np.log(q) for p, q in zip(mixed, prior, strict=True)]])[0]
+    return soften([[np.log(p + ADDED_PROBABILITY) + np.log(q) for p, q in zip(mixed, prior, strict=True)]])[0]
 
 
 @pytest.fixture(scope="module")

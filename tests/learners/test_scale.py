@@ -11,6 +11,9 @@ from csst.data.tabular.rows import RowParts
 from csst.errors import InputError
 from csst.learners.scale import choose_scale
 from csst.settings import TableNetwork
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def make_embeddings(rows=240, seed=0):

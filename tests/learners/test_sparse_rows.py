@@ -8,14 +8,18 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 from csst import CSSTClassifier, InputError
+from csst.export import Decision
+from csst.learners.catalog import LEARNERS
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Member, Portfolio
-from csst.learners.read import LEARNERS
 from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import hidden, quick
 from tests.helpers.exports import onnx, run_onnx
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians, table_of
+
+pytestmark = SHORT_RUN
 
 
 def counts_of_words(n, seed=0):
@@ -28,19 +32,32 @@ def classifier_of(learner):
     return quick() if learner == "network" else CSSTClassifier(learner=learner)
 
 
-@onnx
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_after_sparse_rows_dense_ones_and_onnx_get_the_same_answer(learner, tmp_path):
+def test_after_sparse_rows_dense_ones_and_the_graph_get_the_same_answer(learner):
     X, y = counts_of_words(120)
     new, _ = counts_of_words(60, seed=1)
     clf = classifier_of(learner).fit(csr_matrix(X), hidden(y))
     probs = clf.predict_proba(csr_matrix(new))
     np.testing.assert_allclose(clf.predict_proba(new), probs, atol=1e-4)
     assert (clf.predict(new) == clf.predict(csr_array(new))).all()
+    exportable = clf.fit_.as_exportable()
+    graph = Decision(exportable.model, exportable.rule, 3)
+    with torch.no_grad():
+        graph_probs, graph_labels = graph(torch.from_numpy(new))
+    np.testing.assert_allclose(graph_probs, probs, atol=1e-3)
+    assert (clf.classes_[graph_labels] == clf.predict(new)).all()
+
+
+@onnx
+def test_after_sparse_rows_onnx_gets_the_same_answer(tmp_path):
+    """Of one learner: ONNX files hold the graph, which the test above compares for all of them."""
+    X, y = counts_of_words(120)
+    new, _ = counts_of_words(60, seed=1)
+    clf = CSSTClassifier(learner="linear").fit(csr_matrix(X), hidden(y))
     clf.export(tmp_path / "model.onnx")
-    graph = run_onnx(tmp_path / "model.onnx", new)
-    np.testing.assert_allclose(graph["probabilities"], probs, atol=1e-3)
-    assert (clf.classes_[graph["label"]] == clf.predict(new)).all()
+    outputs = run_onnx(tmp_path / "model.onnx", new)
+    np.testing.assert_allclose(outputs["probabilities"], clf.predict_proba(csr_matrix(new)), atol=1e-3)
+    assert (clf.classes_[outputs["label"]] == clf.predict(new)).all()
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -12,15 +12,14 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
-from csst.learners.forest import Forest
+from csst.learners.catalog import Problem, make_variants
+from csst.learners.forest import CHUNK, Forest, Trees
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear, Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.propagation import FittedPropagation
-from csst.learners.read import Problem, make_variants
+from csst.learners.sklearn_classifier import wrap
 from csst.learners.store import pack, unpack
-from csst.learners.trees import CHUNK, Trees
-from csst.learners.wrapped import wrap
 from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import csst
+from csst.maths.constraint_scale import MOST_WEIGHT, STEEP, ConstraintUnits
 from csst.maths.multipliers import CHANCE_UPDATES
-from csst.maths.slopes import MOST_WEIGHT, STEEP, ConstraintUnits
 
 K, ROWS = 5, 4000
 PRIOR = torch.tensor([0.4, 0.25, 0.2, 0.1, 0.05], dtype=torch.float64)

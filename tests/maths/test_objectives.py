@@ -49,6 +49,14 @@ def test_labels_use_class_names():
     assert read.labels[3] == "coverage['cat'] >= 0.95/K"
 
 
+@pytest.mark.parametrize("sign", [">=", "<="])
+def test_a_constraint_met_exactly_has_a_slack_of_plain_zero(sign):
+    chance = csst.Confusion.uniform([0.5, 0.5])
+    slack = csst.objective(f"max mean(recall) s.t. coverage {sign} 0.5").slack(chance)
+    assert slack.tolist() == [0, 0]
+    assert not torch.signbit(slack).any()  # -0 would be printed with its sign
+
+
 def test_no_multipliers_without_worst_case_or_constraint():
     for text in ("accuracy", "mean-recall", "max gmean(recall)"):
         assert csst.Multipliers(csst.objective(text), PRIOR).value.shape == (0,)

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from csst import CSSTClassifier
 from csst.cli import main
-from csst.learners.read import LEARNERS
+from csst.learners.catalog import LEARNERS
 from tests.helpers.estimators import quick
 from tests.learners.samples import gaussians
 
@@ -23,20 +23,21 @@ ORDER = np.random.default_rng(1).permutation(150)
 MORE = gaussians(60, features=5, apart=1.5, seed=2)[0]
 
 
-def classifiers():
-    """Every learner by its name, a classifier of the user's own, and every way to judge."""
-    for name in LEARNERS:
-        yield name, quick(validation=0.3) if name == "network" else CSSTClassifier(learner=name)
-    yield "cross-fitted network", quick(steps=20, validation=None)
-    yield "a tree", CSSTClassifier(learner=DecisionTreeClassifier())
-    yield "held out", CSSTClassifier(learner="linear", validation=0.3)
-    yield "self-trained", CSSTClassifier(learner="linear", settings={"fitting": {"rounds": 1}})
-    pair = (MORE, np.arange(60) % 3)
-    yield "validation set", CSSTClassifier(learner="linear", validation=pair)
+#: every learner by its name, a classifier of the user's own, and every way to judge
+CLASSIFIERS = {
+    **{name: CSSTClassifier(learner=name) for name in LEARNERS},
+    "network": quick(validation=0.3),
+    "cross-fitted network": quick(steps=20, validation=None),
+    "a tree": CSSTClassifier(learner=DecisionTreeClassifier()),
+    "held out": CSSTClassifier(learner="linear", validation=0.3),
+    "self-trained": CSSTClassifier(learner="linear", settings={"fitting": {"rounds": 1}}),
+    "validation set": CSSTClassifier(learner="linear", validation=(MORE, np.arange(60) % 3)),
+}
 
 
-@pytest.mark.parametrize(("name", "clf"), classifiers(), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_same_model_from_rows_in_another_order(name, clf):
+@pytest.mark.parametrize("name", list(CLASSIFIERS))
+def test_the_same_model_from_rows_in_another_order(name):
+    clf = CLASSIFIERS[name]
     probs = clf.fit(X, Y).predict_proba(MORE)
     expected = clf.fit_.expected.confusion.rates.numpy()
     clf.fit(X[ORDER], Y[ORDER])

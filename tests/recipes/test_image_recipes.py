@@ -16,6 +16,9 @@ from csst.fitted import FittedModel
 from csst.recipes import RECIPES, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +159,20 @@ def test_the_papers_table_is_in_the_recipes():
     assert (recipe("cifar10-lt").data.labeled, recipe("cifar10-lt").data.unlabeled) == (1000, 4000)
 
 
+def test_digits_are_images_with_unlabeled_ones_in_the_tail():
+    made = recipe("digits")
+    task = made.data.load(0)
+    assert (task.kind, task.input_shape, task.labeled.inputs.dtype) == ("image", (1, 8, 8), torch.uint8)
+    assert int(task.test.inputs.max()) == 255
+    assert task.train_counts.tolist() == [30, 23, 17, 13, 10, 8, 6, 5, 3, 3]
+    assert task.unlabeled_truth.bincount().min() >= 25
+    assert not task.weak.flip
+    assert not task.strong.flip
+    # Two of eight pixels: a wider square would hide most of a digit.
+    assert round(task.strong.cutout * 8) == 2
+    assert made.model.name == "wrn-10-1"
+
+
 def test_every_recipe_has_a_command_in_its_docstring():
     for name, make in RECIPES.items():
         assert f"csst train {name}" in make.__doc__
@@ -171,7 +188,7 @@ def test_predicting_images_and_the_wrong_network(archive, tmp_path, capsys, monk
     np.savez(tmp_path / "new.npz", x=np.load(archive)["x_test"][:3].transpose(0, 3, 1, 2))
     assert main(["predict", "run", "new.npz", "-o", "out.csv"]) == 0
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
-    assert main(["train", "digits", "--model.name", "wrn-28-2", "--out", "other"]) == 2
+    assert main(["train", "toy", "--model.name", "wrn-28-2", "--out", "other"]) == 2
     assert "takes images" in capsys.readouterr().err
     assert main(["train", "cifar10-lt-small", "--out", "other"]) == 2
     assert "--data.path" in capsys.readouterr().err

@@ -22,7 +22,10 @@ from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.training.schedules import learning_rate, warmup_factor
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.tiny_models import BAD, GOOD, PLAIN, reviews, save_image_model, save_text_model
+
+pytestmark = SHORT_RUN
 
 KNOWN = (*GOOD, *BAD, *PLAIN)
 SMALL = ["--training.labeled_batch", "8", "--training.unlabeled_batch", "16", "--dual.steps_per_update", "5"]

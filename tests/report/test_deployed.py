@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 import csst
 from csst.report import report_page
 from csst.report.bounds import find_limits
-from csst.report.deployed import tabulate_deployed
 from csst.report.figures import classes, tradeoff
+from csst.report.run_tables import tabulate_deployed
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
 from csst.statistics.expectation import describe_minimum
 from tests.report.samples import read_limits, write_run

@@ -14,7 +14,7 @@ import pytest
 
 import csst
 from csst.report import report_page
-from csst.report.explorer import add_own, build_explorer, find_commands, has_gain, keep_some
+from csst.report.explorer import add_run_point, build_explorer, find_commands, has_gain, select_evenly
 from csst.report.render import render
 from csst.report.run_view import read_run
 from csst.rules.candidates import fit_pooled, sharpness
@@ -276,24 +276,28 @@ def test_commands_of_a_point(folder):
 
 def test_some_points_of_a_way_with_both_ends():
     points = [{"n": n} for n in range(11)]
-    assert keep_some(points, 11) == points
-    assert [point["n"] for point in keep_some(points, 4)] == [0, 3, 7, 10]
-    assert [point["n"] for point in keep_some(points, 2)] == [0, 10]
+    assert select_evenly(points, 11) == points
+    assert [point["n"] for point in select_evenly(points, 4)] == [0, 3, 7, 10]
+    assert [point["n"] for point in select_evenly(points, 2)] == [0, 10]
+
+
+def with_trades(run, trades):
+    return replace(run, rule=replace(run.rule, trades=trades))
 
 
 def test_a_way_of_one_point_is_not_shown(folder):
     run = read_run(folder)
-    ways, classes = run.trades["ways"], run.trades["classes"]
-    single = {**run.trades, "ways": {**ways, "coverage": ways["coverage"][:1]}, "classes": {"1": classes["1"][:1]}}
-    explorer = build_explorer(replace(run, trades=single))
+    ways, classes = run.rule.trades["ways"], run.rule.trades["classes"]
+    single = {**run.rule.trades, "ways": {**ways, "coverage": ways["coverage"][:1]}, "classes": {"1": classes["1"][:1]}}
+    explorer = build_explorer(with_trades(run, single))
     assert explorer is not None
     assert "coverage" not in explorer.ways
     assert (explorer.classes, json.loads(explorer.content)["classes"]) == ([], {})
-    no_way = {**run.trades, "ways": {name: points[:1] for name, points in ways.items()}}
-    only_classes = build_explorer(replace(run, trades=no_way))
+    no_way = {**run.rule.trades, "ways": {name: points[:1] for name, points in ways.items()}}
+    only_classes = build_explorer(with_trades(run, no_way))
     assert only_classes is not None
     assert (only_classes.ways, [k for k, _ in only_classes.classes]) == ([], [int(k) for k in classes])
-    assert build_explorer(replace(run, trades={**no_way, "classes": {}})) is None
+    assert build_explorer(with_trades(run, {**no_way, "classes": {}})) is None
 
 
 @pytest.mark.parametrize(
@@ -307,10 +311,10 @@ def test_a_number_that_hardly_grows_has_no_slider(values, expected):
 def test_the_own_point_stands_where_its_mean_recall_is():
     points = [{"sentence": name, "numbers": [number]} for name, number in (("a", 0.9), ("b", 0.7))]
     own = {"sentence": "mine", "numbers": [0.8]}
-    added = add_own(points, own)
+    added = add_run_point(points, own)
     assert ([point["sentence"] for point in added["points"]], added["start"]) == (["a", "mine", "b"], 1)
-    assert add_own(points, {**own, "sentence": "b"}) == {"points": points, "start": 1}
-    assert add_own(points, None) == {"points": points, "start": 0}
+    assert add_run_point(points, {**own, "sentence": "b"}) == {"points": points, "start": 1}
+    assert add_run_point(points, None) == {"points": points, "start": 0}
 
 
 def test_pages_without_a_frontier_have_no_explorer(tmp_path, folder):

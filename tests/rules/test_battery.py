@@ -13,24 +13,25 @@ import pytest
 import torch
 
 from csst.maths.confusion import Confusion
+from csst.rules.candidates import CONSTRAINED_SOFTNESS, MOST_BETA, find_bias
+from csst.rules.search import WeightedRows
+from csst.rules.smooth import SmoothObjective
+from csst.statistics.calibration import Calibration
 from tests.helpers import populations
 from tests.helpers.populations import BOUNDS_PER_GOAL, METRICS, References, World
 
 GOALS = 4 * len(METRICS) + 1
 NUMBERS = [(classes, number) for classes in (2, 3, 5) for number in range(GOALS * BOUNDS_PER_GOAL)]
-#: every 16th case is always run, so that most goals and kinds of bounds are met
-FEW = NUMBERS[::16]
-REST = [pair for pair in NUMBERS if pair not in FEW]
+#: cases that are always run, so that most goals and kinds of bounds are met: searches, and whole fits
+FEW_SEARCHES = NUMBERS[::5]
+FEW_FITS = NUMBERS[::16]
 STORED = References()
-#: with 4,000 labels per class what is left is the search: it may lose .03 and miss by .02
+#: labels per class with which chance is small
 MANY = 4000
 #: with 200 the precision of the rarest of five classes is known to about .04: two standard errors more are chance
 CHANCE = 0.08
-#: cases in which the present search is farther from brute force than that, all of five classes and with precision
-KNOWN = {
-    "max mean(precision) s.t. precision[0] >= 0.88",
-    "max precision[4] s.t. recall[some] >= 0.62",
-}
+#: what a search may miss on rows whose rates are exact: brute force counts a bound as met within .001
+EXACT_MISS = 0.002
 
 
 @lru_cache(maxsize=6)
@@ -38,39 +39,67 @@ def cases_of(classes, labels=200):
     return populations.list_cases(World(classes, labels=labels))
 
 
+def find_reference(case):
+    assert case.text in STORED.stored[case.world.key], f"brute force of '{case.text}' is not stored"
+    return STORED.get(case)
+
+
 def find_faults(classes, number, labels, **tolerances):
     """What is wrong with the rule of a case without and with a margin, in words."""
     case = cases_of(classes, labels)[number]
-    assert case.text in STORED.stored[case.world.key], f"brute force of '{case.text}' is not stored"
-    reference = STORED.get(case)
+    reference = find_reference(case)
     faults = []
     for margin in (False, True) if case.bounds else (False,):
         outcome = populations.solve(case, margin)
         fault = populations.judge(outcome, reference, margin, **tolerances)
-        if fault not in ("", "not judged") and case.text not in KNOWN:
+        if fault not in ("", "not judged"):
             where = "with a margin" if margin else "without a margin"
             faults.append(f"{case.text}, {where}: {fault}; found {outcome}, to reach {reference}")
     return faults
 
 
-@pytest.mark.parametrize(("classes", "number"), FEW)
+def find_search_fault(classes, number):
+    """What is wrong with the bias that is found on the population itself, where nothing is left to chance."""
+    case = cases_of(classes)[number]
+    population = case.world.population
+    rows = WeightedRows(population.scores, population.fractions)
+    bound = case.objective.bind_prior(torch.from_numpy(case.world.prior))
+    objective = SmoothObjective(bound, case.world.prior, MOST_BETA)
+    objective.least_coverage = populations.LEAST_COVERAGE
+    bias = find_bias(objective, rows, Calibration.identity(classes), CONSTRAINED_SOFTNESS)
+    recall, coverage = population.measure((population.scores + bias).argmax(1))
+    value, slack = (float(measure(recall[None], coverage[None])[0]) for measure in (case.value, case.slack))
+    outcome = populations.Outcome(value, slack, 0.0, "pooled")
+    fault = populations.judge(outcome, find_reference(case), margin=False, miss=EXACT_MISS)
+    return "" if fault in ("", "not judged") else f"{case.text}: {fault}; found {outcome}"
+
+
+@pytest.mark.parametrize(("classes", "number"), FEW_SEARCHES)
+def test_the_search_is_near_brute_force(classes, number):
+    """Strictly: value within .03 of brute force, and no bound missed."""
+    assert not find_search_fault(classes, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_all_searches_are_near_brute_force(classes):
+    faults = [find_search_fault(*pair) for pair in NUMBERS if pair[0] == classes]
+    assert not list(filter(None, faults))
+
+
+@pytest.mark.parametrize(("classes", "number"), FEW_FITS)
 def test_the_rule_is_near_the_best_possible(classes, number):
+    """The strict criterion, plus what chance does to 200 labels per class."""
     chance = {"loss": 0.03 + CHANCE, "miss": 0.02 + CHANCE, "miss_with_margin": CHANCE}
     assert not find_faults(classes, number, 200, **chance)
-    assert not find_faults(classes, number, MANY, miss_with_margin=0.01)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("classes", "number"), REST)
-def test_the_rule_is_near_the_best_possible_in_the_rest(classes, number):
-    assert not find_faults(classes, number, MANY, miss_with_margin=0.01)
-
-
-@pytest.mark.slow
-def test_with_few_labels_nearly_all_rules_are_near_the_best_possible():
-    """Strictly, with 200 labels per class: the search before this one failed 84 of 186 sentences."""
-    failures = sum(bool(find_faults(classes, number, 200)) for classes, number in NUMBERS)
-    assert failures <= 40
+def test_nearly_all_rules_are_near_the_best_possible():
+    """Strictly: the search before sweeps failed 84 of 186 sentences with 200 labels per class."""
+    for labels, most in ((200, 40), (MANY, 10)):
+        failures = [faults for pair in NUMBERS if (faults := find_faults(*pair, labels))]
+        assert len(failures) <= most, failures
 
 
 def test_nearly_all_cases_can_be_judged():
@@ -119,7 +148,7 @@ def test_stored_results_are_those_of_brute_force():
         if reference.value is None:
             continue
         values = []
-        for cut in cuts[::20]:
+        for cut in cuts[::60]:
             decisions = (population.scores[:, 0] - population.scores[:, 1] < cut).astype(int)
             recall, coverage = population.measure(decisions)
             if coverage[case.predicted].min(initial=1) >= populations.LEAST_COVERAGE:

@@ -328,6 +328,7 @@ def judged(value, miss=0.0, clear_miss=None):
         ([(0.1, 0.3), (0.2, 0.0), (0.6, 0.02)], 1),
         ([(0.1, 0.0), (0.2, 0.05), (0.6, 0.02)], 0),
         ([(0.1, 0.0), (0.2, 0.0), (0.6, 0.05, 0.0)], 2),  # a miss within its own error is none
+        ([(0.7, 0.10, 0.08), (0.2, 0.3), (0.6, 0.12, 0.0)], 2),  # nor is a doubt that is larger as bad as a clear miss
     ],
 )
 def test_misses_are_compared_first_then_values(candidates, index):

@@ -15,6 +15,7 @@ from csst.maths.domains import Domain, NonNegative, Simplex
 from csst.maths.gain import ConstantGain
 from csst.maths.objectives import Objective
 from csst.rules.smooth import FIRST_PENALTY, MOST_PENALTY, SmoothObjective, soft_minimum
+from csst.rules.standard_errors import AutogradPayoffs, measure_standard_errors
 
 PRIOR = np.array([0.5, 0.3, 0.15, 0.05])
 K = 4
@@ -399,3 +400,53 @@ def test_what_no_rule_can_serve_is_refused():
         _ = smooth(Idle()).first_weights
     with pytest.raises(InputError, match="Sharp has a non-finite gradient"):
         _ = smooth(Sharp()).first_weights
+
+
+def test_soft_decisions_alone_serve_where_all_recalls_count():
+    even = ["max min(recall)", "max mean(f1)", "max accuracy", "max min(jaccard)", "max gmean(recall)"]
+    uneven = ["max f1[1]", "max accuracy s.t. recall >= 0.3", "max mean(precision)", "max min(coverage)"]
+    assert all(smooth(text).is_even for text in even)
+    assert not any(smooth(text).is_even for text in uneven)
+
+
+@pytest.mark.parametrize("text", [text for text in LINEAR if "s.t." in text])
+def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
+    """sum_k (sum_j B g^2 - (sum_j B g)^2) / n_k, B on the way to chance where the constraint is just met."""
+    one = smooth(text)
+    rates = random_rates()
+    worth = np.array([40.0, 20.0, 10.0, 5.0])
+    errors = one.measure_errors(rates, worth, one.constraints)
+    blurred = (worth[:, None] * rates + 1 / K) / (worth[:, None] + 1)
+
+    def evaluate(place, part):
+        """The payoff and its slope at a mixture with chance."""
+        leaf = torch.from_numpy((1 - part) * blurred + part / K).requires_grad_()
+        payoff = one.objective.payoff(Confusion(leaf, one.prior))[int(place)]
+        return float(payoff), torch.autograd.grad(payoff, leaf)[0].numpy()
+
+    for place in one.constraints:
+        start, slope = evaluate(place, 0.0)
+        part = 0.0
+        if start > 0 and evaluate(place, 1.0)[0] < start:
+            steps = np.arange(1, 2**12 + 1) / 2**12
+            part = next((step for step in steps if evaluate(place, step)[0] <= 0), 1.0)
+        slope = (slope + evaluate(place, part)[1]) / 2
+        at_bound = (1 - part) * blurred + part / K
+        variance = sum((at_bound[k] @ slope[k] ** 2 - (at_bound[k] @ slope[k]) ** 2) / worth[k] for k in range(K))
+        assert errors[place] == pytest.approx(variance**0.5, rel=1e-9, abs=1e-12)
+        by_autograd = measure_standard_errors(AutogradPayoffs(one.objective, one.prior, [place]), rates, worth, 1)
+        assert errors[place] == pytest.approx(by_autograd[0], rel=1e-9, abs=1e-12)
+
+
+def test_precision_divides_by_no_less_than_its_floor():
+    """Below the floor precision falls with the predictions, and its slope by coverage is 0."""
+    one = smooth("max precision[3]")
+    recall = np.array([0.9, 0.9, 0.9, 0.1])
+    coverage = np.array([0.5, 0.3, 0.195, 0.005])
+    assert one.from_margins(recall, coverage).value == pytest.approx(1.0)
+    one.least_coverage = 0.01
+    value = one.from_margins(recall, coverage)
+    assert value.value == pytest.approx(0.5)
+    assert one.measure_margins(recall[None], coverage[None])[0][0] == pytest.approx(0.5)
+    assert value.by_coverage[3] == 0
+    assert value.by_recall[3] == pytest.approx(PRIOR[3] / 0.01)

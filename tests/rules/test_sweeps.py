@@ -7,9 +7,12 @@ import pytest
 import torch
 
 import csst
+from csst.rules.candidates import LEAST_ROWS, fit_pooled
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
 from csst.rules.sweeps import MOST_CLASSES, Sweep, order_classes, score_bias, sweep_biases
+from csst.statistics.evidence import Evidence
+from tests.helpers.populations import World
 
 
 def random_rows(n=60, classes=3, seed=0, digits=9):
@@ -100,6 +103,35 @@ def test_the_smallest_miss_comes_before_the_value():
     bias = sweep_biases(goal, WeightedRows(scores, fractions), np.zeros(2))
     decisions = (scores + bias).argmax(1)
     assert decisions.tolist() == [1, 1, 0, 0]  # precision .7 of the first two; .667 and .643 of one and three
+
+
+def test_the_precision_of_hardly_any_row_does_not_count():
+    """One row that is right by chance has a precision of 1; where five are needed, the surest twenty are taken."""
+    scores = np.zeros((100, 2))
+    scores[:, 1] = -np.arange(100.0)
+    fractions = np.full((100, 2), [0.9, 0.1])
+    fractions[0] = [0.0, 1.0]
+    fractions[1:20] = [0.1, 0.9]
+    rows = WeightedRows(scores, fractions / fractions.sum(0))
+    goal = bind("max precision[1]", 2, fractions.mean(0))
+    lone = (scores + sweep_biases(goal, rows, np.zeros(2))).argmax(1)
+    assert lone.sum() == 1
+    goal.least_coverage = 0.05
+    decisions = (scores + sweep_biases(goal, rows, np.zeros(2))).argmax(1)
+    assert decisions[:20].sum() == decisions.sum()
+    assert decisions.sum() >= 5
+
+
+@pytest.mark.parametrize("text", ["max precision[2]", "max precision[0] s.t. recall[1] >= 0.8"])
+def test_a_fitted_rule_predicts_the_class_whose_precision_counts(text):
+    world = World(3, labels=20, unlabeled=2000)
+    probs, labels, unlabeled = world.evidence
+    evidence = Evidence.from_probs(probs, labels, unlabeled, train_prior=world.prior)
+    objective = csst.objective(text).bind_prior(torch.from_numpy(world.prior))
+    pooled = fit_pooled(SmoothObjective(objective, world.prior, 10.0), evidence, margin=0.0)
+    decisions = pooled.decide(np.vstack([evidence.scores, evidence.unlabeled_scores]))
+    goal_class = int(text[len("max precision[")])
+    assert (decisions == goal_class).sum() >= LEAST_ROWS
 
 
 def test_of_many_classes_those_that_matter_are_swept():

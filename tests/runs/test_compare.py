@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from csst.cli import main
 from csst.errors import InputError
 from csst.fitted import MODEL, FittedModel
 from csst.recipes import recipe
-from csst.report.tables import as_csv, cells, markdown
+from csst.report.comparison_tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict
 from csst.runs.compare import compare
 from csst.runs.execute import execute
@@ -27,10 +28,14 @@ from csst.runs.results import read_outputs
 from csst.runs.rows import Row, make_rows
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def test_compare_runs_everything_once_on_the_same_splits(short, tmp_path):
     seen = []
+    short = replace(short, training=replace(short.training, steps=10))
     chosen = make_rows(["csl", "csst"], ["min-recall"])
     first = compare(short, chosen, [0, 1], tmp_path, 1, "fit", lambda name, at, of: seen.append((name, at, of)))
     assert [name for name, _, _ in seen] == [
@@ -73,8 +78,8 @@ def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] 
 
 
 def numbers(mean: float, low: float, coverage: float, slack: list[float] | None = None) -> dict:
-    found = {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
-    return {**found, "objective_value": low, "recall": [low, mean]}
+    values = {"mean_recall": mean, "min_recall": low, "min_coverage": coverage, "constraint_slack": slack or []}
+    return {**values, "objective_value": low, "recall": [low, mean]}
 
 
 def test_the_table_says_mean_std_and_n():
@@ -122,8 +127,8 @@ def test_head_and_tail_columns_are_computed_from_the_confusion():
     assert cells(table)[0][3] == "min head–tail recall"
     confusion[9, 9], confusion[9, 0], confusion[0, 0], confusion[0, 1] = 10, 0, 0, 10
     better = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
-    found = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values("min_recall")
-    assert found == pytest.approx([8 / 9])  # one of nine head classes is always missed
+    lowest = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values("min_recall")
+    assert lowest == pytest.approx([8 / 9])  # one of nine head classes is always missed
 
 
 def test_csv_has_a_line_per_seed_and_no_formula():
@@ -141,18 +146,18 @@ def test_csv_has_a_line_per_seed_and_no_formula():
 def test_the_command_writes_all_tables(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "digits", "--methods", "erm,csst", "--seeds", "1", "--jobs", "1", "--out", "c", *FAST]) == 0
-    said = capsys.readouterr().out
-    assert "csst + rule" in said
+    printed = capsys.readouterr().out
+    assert "csst + rule" in printed
     stored = json.loads(Path("c/compare.json").read_text())
-    found = {(row["method"], row["rule"]): row for row in stored["rows"]}
-    assert set(found) == {(method, rule) for method in ("erm", "csst") for rule in ("", "rule")}
+    rows_by_name = {(row["method"], row["rule"]): row for row in stored["rows"]}
+    assert set(rows_by_name) == {(method, rule) for method in ("erm", "csst") for rule in ("", "rule")}
     values = [row["objective_value"]["mean"] for row in stored["rows"]]
     assert values == sorted(values, reverse=True)
     run = json.loads(Path("c/csst-min-recall-0/metrics.json").read_text())
-    assert found["csst", ""]["min_recall"]["values"] == [run["test"]["min_recall"]]
-    assert found["csst", "rule"]["min_recall"]["values"] == [run["adjusted"]["test"]["min_recall"]]
+    assert rows_by_name["csst", ""]["min_recall"]["values"] == [run["test"]["min_recall"]]
+    assert rows_by_name["csst", "rule"]["min_recall"]["values"] == [run["adjusted"]["test"]["min_recall"]]
     environment = json.loads(Path("c/csst-min-recall-0/environment.json").read_text())
-    assert found["csst", ""]["hardware"] == [f"{environment['processor']}, 1 thread"]
+    assert rows_by_name["csst", ""]["hardware"] == [f"{environment['processor']}, 1 thread"]
     assert "| csst + rule |" in Path("c/compare.md").read_text()
     assert len(Path("c/compare.csv").read_text().splitlines()) == 5
     page = Path("c/compare.html").read_text()
@@ -188,9 +193,9 @@ def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, m
         predicted = [int(row["label"]) for row in csv.DictReader(file)]
     assert predicted == rule.predict(probs).tolist()
     assert main(["frontier", "r", "--objective", "mean-recall-coverage"]) == 0
-    said = capsys.readouterr().out
-    assert "as trained" in said
-    assert "coverage" in said
+    printed = capsys.readouterr().out
+    assert "as trained" in printed
+    assert "coverage" in printed
     assert "<svg" in Path("r/frontier.html").read_text()
 
 
@@ -207,17 +212,32 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
     average = state["trainer"]["ema"]
     assert all(torch.equal(kept[f"last.{name}"], value) for name, value in average.items())
     assert any(not torch.equal(kept[f"last.{name}"], kept[f"selected.{name}"]) for name in average)
-    found, test = FittedModel.load(tmp_path / "r"), made.data.load(0).test
-    ended = found.logits(test.inputs)
+    fitted = FittedModel.load(tmp_path / "r")
+    test = made.data.load(0).test
+    ended = fitted.logits(test.inputs)
     torch.testing.assert_close(ended, read_outputs(tmp_path / "r").parts["test"][0])
-    predicted = found.predict(test.inputs)
+    predicted = fitted.predict(test.inputs)
     recall = csst.Confusion.from_predictions(test.labels, predicted, 3).recall
     assert metrics["adjusted"]["test"]["recall"] == pytest.approx(recall.tolist())
 
 
-def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatch):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a finished run on digits with a decision rule."""
+    folder = tmp_path_factory.mktemp("digits") / "r"
+    assert main(["train", "digits", "--rule", "fit", "--out", str(folder), "--method", "erm", *FAST]) == 0
+    return folder
+
+
+@pytest.fixture
+def own_run(trained, tmp_path, monkeypatch):
+    """A copy of that run as folder r of the working directory."""
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
+    shutil.copytree(trained, "r")
+
+
+@pytest.mark.usefixtures("own_run")
+def test_evaluate_measures_the_finished_model_again(capsys):
     assert main(["evaluate", "r"]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
     metrics = json.loads(Path("r/metrics.json").read_text())
@@ -227,14 +247,13 @@ def test_evaluate_measures_the_finished_model_again(tmp_path, capsys, monkeypatc
     assert "differs from metrics.json" in capsys.readouterr().out
 
 
-def test_training_writes_its_page_and_intervals(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--out", "r", *FAST]) == 0
+@pytest.mark.usefixtures("own_run")
+def test_training_writes_its_page_and_intervals():
     assert "<svg" in Path("r/report.html").read_text()
     metrics = json.loads(Path("r/metrics.json").read_text())
-    found = metrics["test"]["intervals"]
-    assert found["min_recall"]["low"] <= metrics["test"]["min_recall"] <= found["min_recall"]["high"]
-    assert found["constraints"] == []
+    measured = metrics["test"]["intervals"]
+    assert measured["min_recall"]["low"] <= metrics["test"]["min_recall"] <= measured["min_recall"]["high"]
+    assert measured["constraints"] == []
     expected = metrics["validation"]["intervals"]["min_recall"]
     assert expected["low"] <= expected["estimate"] <= expected["high"]
     assert "unlabeled rows" in metrics["validation"]["estimate"]["basis"]
@@ -246,12 +265,12 @@ def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
     assert main(["train", "digits", "--out", "r", *FAST, *words]) == 0
     metrics = json.loads(Path("r/metrics.json").read_text())
     for part in (metrics["validation"], metrics["test"], metrics["adjusted"]["test"], metrics["adjusted"]):
-        found = part["intervals"]["constraints"]
+        entries = part["intervals"]["constraints"]
         if part in (metrics["test"], metrics["adjusted"]["test"]):  # counted, and not estimated
-            assert [one["slack"] for one in found] == part["constraint_slack"]
-        assert all(one["low"] <= one["slack"] <= one["high"] for one in found)
-        assert len({one["constraint"] for one in found}) == 11
-        assert "recall[3]" in found[-1]["constraint"]
+            assert [one["slack"] for one in entries] == part["constraint_slack"]
+        assert all(one["low"] <= one["slack"] <= one["high"] for one in entries)
+        assert len({one["constraint"] for one in entries}) == 11
+        assert "recall[3]" in entries[-1]["constraint"]
     assert "Confidence intervals of the constraints" in Path("r/report.html").read_text()
 
 
@@ -277,10 +296,9 @@ def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short
     assert len(read_outputs(tmp_path / "r").unlabeled) == 50
 
 
-def test_predict_follows_whatever_rule_the_run_holds(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("own_run")
+def test_predict_follows_whatever_rule_the_run_holds():
     """A rule that only ever says class 3, so that ignoring it cannot go unnoticed."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "erm", *FAST]) == 0
     path = Path("r/metrics.json")
     metrics = json.loads(path.read_text())
     metrics["adjusted"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]

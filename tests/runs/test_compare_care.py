@@ -15,7 +15,7 @@ import pytest
 import csst.cli.compare as command
 from csst.cli import main
 from csst.errors import InputError
-from csst.report.tables import as_csv, cells
+from csst.report.comparison_tables import as_csv, cells
 from csst.runs.compare import RunsFailed, compare
 from csst.runs.execute import execute
 from csst.runs.outcomes import sort_rows, tabulate
@@ -23,6 +23,9 @@ from csst.runs.rows import Row, make_rows
 from csst.training.evaluation import constraints_met
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 KILLED = """
 import os, signal
@@ -47,7 +50,7 @@ def task(seed):
         (["--learner", "auto"], "no --learner: use --methods"),
         (
             ["--rules", "fitted"],
-            "knows the rules fit, argmax, closed-form, calibrated, pooled, or none; found 'fitted'",
+            "the rules of a comparison are fit, argmax, closed-form, calibrated, pooled, or none; found 'fitted'",
         ),
         (["--preset", "seeds", "--objective", "mean-recall"], "leave out --objective"),
         (["--objectives", "min-recall", "--objective", "mean-recall"], "leave out --objective"),

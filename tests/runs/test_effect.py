@@ -9,6 +9,9 @@ import pytest
 
 from csst.recipes import recipe
 from csst.runs.execute import execute
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SEEDS = range(3)
 

@@ -27,6 +27,9 @@ from csst.runs.results import KeptEvidence
 from csst.settings import Hardware
 from csst.statistics import expectation
 from tests.helpers.runs import QUICK, Stop, compared, same
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def test_the_folder_holds_everything(tmp_path):
@@ -279,7 +282,7 @@ def test_a_cross_fitted_run_is_measured_again_on_test_only(cross_fitted, capsys)
     assert main(["evaluate", str(cross_fitted)]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
     assert main(["theory", str(cross_fitted)]) == 2
-    assert "learned from its validation examples (folds 3)" in capsys.readouterr().err
+    assert "learned from them (folds 3)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

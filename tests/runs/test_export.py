@@ -27,8 +27,11 @@ from csst.runs.folder import Run
 from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import blobs, hidden, quick
 from tests.helpers.exports import onnx, run_onnx
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.tiny_models import reviews, save_text_model
 from tests.learners.samples import bent, table_of
+
+pytestmark = SHORT_RUN
 
 
 def fitted(rule="fit"):
@@ -36,6 +39,13 @@ def fitted(rule="fit"):
     X, y = blobs(240)
     X = X + np.random.default_rng(1).normal(size=X.shape).astype(np.float32) * 2
     return quick("max mean(recall) s.t. coverage[0] >= 0.6", "csl", rule=rule).fit(X, hidden(y)), X
+
+
+def read_metadata(path):
+    """Return what an ONNX file says about itself, by key."""
+    import onnx as package
+
+    return {entry.key: entry.value for entry in package.load(str(path)).metadata_props}
 
 
 @onnx
@@ -48,19 +58,17 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
         out = run_onnx(files[0], rows)
         np.testing.assert_allclose(out["probabilities"], made.predict_proba(rows), atol=1e-5)
         assert (made.classes_[out["label"]] == made.predict(rows)).all()
-    import onnx as library
-
-    known = {entry.key: entry.value for entry in library.load(str(files[0])).metadata_props}
-    assert json.loads(known["class_names"]) == ["0", "1", "2"]
-    assert "coverage[0] >= 0.6" in known["objective"]
+    metadata = read_metadata(files[0])
+    assert json.loads(metadata["class_names"]) == ["0", "1", "2"]
+    assert "coverage[0] >= 0.6" in metadata["objective"]
 
 
 @onnx
 def test_a_forest(tmp_path):
     X, y = bent(150)
     members = tuple(
-        Member(name, learner.fit(X[:60], y[:60]), Calibration(1.3, np.array([0.2, -0.2, 0.0])), 0.0, weight)
-        for name, learner, weight in (("linear", Linear(table_of(X)), 0.4), ("forest", Forest(trees=3), 0.6))
+        Member(name, learner.fit(X[:40], y[:40]), Calibration(1.3, np.array([0.2, -0.2, 0.0])), 0.0, weight)
+        for name, learner, weight in (("linear", Linear(table_of(X)), 0.4), ("forest", Forest(trees=2), 0.6))
     )
     portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
     what = Exportable(PortfolioScores(portfolio), torch.from_numpy(X[:3]), ("a", "b", "c"))
@@ -92,10 +100,11 @@ def test_a_table_with_categories(tmp_path):
     frame = pd.DataFrame({"size": rng.normal(size=120), "color": np.array(["red", "green", "blue"])[y]})
     made = quick().fit(frame, hidden(y))
     path, card = made.export(tmp_path / "table.onnx")
+    assert json.loads(read_metadata(path)["columns"]) == ["size", "color"]
     # The card says how the table becomes numbers: do just that, by hand.
-    said = card.read_text(encoding="utf-8")
-    assert 'columns in this order: ["size", "color"]' in said
-    assert 'column 1 holds the place, from 0, in ["blue", "green", "red"], and -1 for anything else' in said
+    text = card.read_text(encoding="utf-8")
+    assert 'columns in this order: ["size", "color"]' in text
+    assert 'column 1 holds the place, from 0, in ["blue", "green", "red"], and -1 for anything else' in text
     codes = [["blue", "green", "red"].index(color) for color in frame["color"]]
     rows = np.stack([frame["size"], codes], 1).astype(np.float32)
     np.testing.assert_allclose(run_onnx(path, rows)["probabilities"], made.predict_proba(frame), atol=1e-5)
@@ -108,7 +117,7 @@ def test_a_table_with_categories(tmp_path):
 def digits(tmp_path_factory):
     """A quick finished run, with a decision rule fitted after training."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
-    quickly = with_overrides(recipe("digits"), {"training": {"steps": 30}, "method": "csl", "rule": "fit"})
+    quickly = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "rule": "fit"})
     execute(quickly, folder)
     return folder
 
@@ -121,7 +130,8 @@ def classifier_of(folder):
 def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
     assert main(["export", str(digits), "--to", "onnx", "-o", str(tmp_path / "deep/digits.onnx")]) == 0
     assert "digits.onnx" in capsys.readouterr().out
-    made, x = classifier_of(digits), torch.rand(11, *Run.open(digits).metrics()["input_shape"]) * 16
+    made = classifier_of(digits)
+    x = recipe("digits").data.load(0).test.inputs[:11]
     probs = torch.softmax(made.logits(x).double(), 1)
     out = run_onnx(tmp_path / "deep/digits.onnx", x.numpy())
     np.testing.assert_allclose(out["probabilities"], made.rule.posterior(probs), atol=1e-4)
@@ -130,9 +140,7 @@ def test_a_finished_run_by_the_command_line(digits, tmp_path, capsys):
 
 @onnx
 def test_the_columns_of_a_table_are_named(tmp_path, capsys, monkeypatch):
-    """In the card and in the file, of a run as of an estimator; and nothing of torch's own is shown."""
-    import onnx as package
-
+    """In the card and in the file of a run (above: of an estimator); and nothing of torch's own is shown."""
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
@@ -144,11 +152,8 @@ def test_the_columns_of_a_table_are_named(tmp_path, capsys, monkeypatch):
         warnings.simplefilter("error", FutureWarning)
         assert main(["export", "run", "-o", "run.onnx"]) == 0
         assert main(["export", "run", "--to", "safetensors", "-o", "run.safetensors"]) == 0
-        quick().fit(frame, y).export("made.onnx")
-    for name in ("run", "made"):
-        assert 'columns in this order: ["größe", "weight"]' in (tmp_path / f"{name}.card.md").read_text("utf-8")
-        known = {entry.key: entry.value for entry in package.load(f"{name}.onnx").metadata_props}
-        assert json.loads(known["columns"]) == ["größe", "weight"]
+    assert 'columns in this order: ["größe", "weight"]' in (tmp_path / "run.card.md").read_text("utf-8")
+    assert json.loads(read_metadata("run.onnx")["columns"]) == ["größe", "weight"]
     with safe_open("run.safetensors", "pt") as file:
         assert json.loads(file.metadata()["columns"]) == ["größe", "weight"]
 
@@ -157,7 +162,8 @@ def test_torch_export_and_safetensors_of_a_run(digits, tmp_path):
     from safetensors import safe_open
     from safetensors.torch import load_file
 
-    made, x = classifier_of(digits), torch.rand(5, *Run.open(digits).metrics()["input_shape"]) * 16
+    made = classifier_of(digits)
+    x = recipe("digits").data.load(0).test.inputs[:5]
     probs = torch.softmax(made.logits(x).double(), 1)
     what = made.as_exportable()
     path, _ = export(what, tmp_path / "digits.pt2", "torch-export")
@@ -188,12 +194,13 @@ def test_the_card_of_a_run(digits):
     row = f"| min recall | {least['estimate']:.3f} | {least['low']:.3f}–{least['high']:.3f} | {least['n']} |"
     assert row in said.split("## Measured on test")[1], "the numbers are those of the rule that is in the graph"
     assert '"0", "1", "2"' in said
-    assert "standardization is part of the graph" in said
+    assert "images uint8, channels first; scaling is part of the graph" in said
 
 
 def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     goal = "max mean(recall) s.t. coverage >= 0.05"
-    made = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "objective": goal})
+    values = {"training": {"steps": 20}, "model": {"name": "mlp"}, "method": "csl", "objective": goal}
+    made = with_overrides(recipe("digits"), values)
     found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
     said = model_card(classifier_of(tmp_path / "r").as_exportable(), "r.onnx", "onnx")
     row = f"| {found['slack']:.3f} | about {found['low']:.3f} to {found['high']:.3f} | |"

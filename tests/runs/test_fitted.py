@@ -16,11 +16,14 @@ from csst.fitted import FittedModel
 from csst.learners.network import Network
 from csst.models.mlp import mlp
 from csst.settings import Settings, Training
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def make():
     torch.manual_seed(0)
-    return mlp((8, 8), 10, hidden=16, depth=1)
+    return mlp((1, 8, 8), 10, hidden=16, depth=1)
 
 
 @pytest.mark.parametrize("fits_rule", [True, False])
@@ -40,7 +43,7 @@ def test_a_network_fitted_in_python_is_loaded_with_the_function_that_makes_it(tm
 
 
 def test_learners_fitted_in_python_need_nothing_but_their_folder(tmp_path):
-    task = Digits(test=5).load(0)
+    task = Digits(labeled=8, unlabeled=10, imbalance=2, test=5).load(0)
     rows, labels = (np.asarray(part).astype(np.float32) for part in (task.labeled.inputs, task.labeled.labels))
     parts = RowParts(
         rows.reshape(len(rows), -1),

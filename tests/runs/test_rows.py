@@ -15,13 +15,18 @@ from csst.cli import main
 from csst.cli.baselines import BASELINES, fit_classifier, fit_forest, fit_logistic
 from csst.errors import InputError
 from csst.recipes import recipe
+from csst.report.comparison_tables import as_json, cells
 from csst.rules import rule_from_dict
 from csst.runs.compare import RunsFailed, compare, count_parallel_runs
 from csst.runs.folder import environment
 from csst.runs.outcomes import read_hardware, tabulate
 from csst.runs.results import read_outputs
 from csst.runs.rows import Row
+from tests.helpers.comparisons import make_line
 from tests.helpers.runs import FAST
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def nearest_mean(rows, labels, unlabeled, objective, seed):
@@ -59,7 +64,7 @@ def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):
     base = recipe("array")
     base = replace(base, data=replace(base.data, path=str(tmp_path / "a.npz")))
     row = Row("means", "means", "min-recall", fit=nearest_mean)
-    with pytest.raises(RunsFailed, match="learns from every label, so that only a test set can judge it"):
+    with pytest.raises(RunsFailed, match="learns from all labels, so only a test set can judge it"):
         compare(base, [row], [0], tmp_path / "c", 1)
     lines = [json.dumps({"text": f"w{n % 2} v{n}", "label": str(n % 2)}) for n in range(40)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
@@ -104,7 +109,7 @@ def test_a_comparison_shows_the_rules_that_a_run_chose_among(short, tmp_path):
         counts = rule.counts(torch.softmax(scores.double(), 1), labels)
         assert chosen.results[n].recall == pytest.approx((counts.diag() / counts.sum(1)).tolist())
     assert len({line.mean("mean_recall") for line in table[2:]}) > 1  # the candidates differ
-    with pytest.raises(InputError, match="knows the rules fit, argmax, closed-form"):
+    with pytest.raises(InputError, match="rules of a comparison are fit, argmax, closed-form"):
         tabulate(outcomes, ["closed form"])
 
 
@@ -160,17 +165,34 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
     def watch(base, rows, seeds, out, on_run):
         seen.update(base=base, rows=rows)
         few = replace(base, training=replace(base.training, steps=20))
-        return compare(few, [rows[0], rows[2], replace(rows[-1], fit=nearest_mean)], seeds, out, 1)
+        quick = [replace(row, fit=nearest_mean) if row.fit else row for row in rows]
+        return compare(few, quick, seeds, out, 1)
 
     monkeypatch.setattr("csst.cli.demo.compare", watch)
     assert main(["demo", "--seeds", "1", "--out", str(tmp_path)]) == 0
-    labels = ["balanced logistic regression", "class-weighted forest", "ERM", "LA", "CSL", "FixMatch", "CSST"]
-    assert [row.label for row in seen["rows"]] == [*labels, "CSSTClassifier()"]
-    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 5, fit_classifier]
+    networks = ["LA", "FixMatch", "CSST, λ by gradient", "CSST, λ solved"]
+    labels = ["balanced logistic regression", "class-weighted forest", *networks, "CSSTClassifier()"]
+    assert [row.label for row in seen["rows"]] == labels
+    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 4, fit_classifier]
     assert seen["base"].data.validation == 5
     text = capsys.readouterr().out
     shown = [line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")]
-    assert shown == ["balanced logistic regression", "ERM", "ERM + rule", "CSSTClassifier()"]  # in this order
+    with_rules = [name for network in networks for name in (network, f"{network} + rule")]
+    assert shown == [*labels[:2], *with_rules, labels[-1]]  # in this order
     assert "Test set, 168 labels of ten digits" in text
     assert "Asked for the worst class, CSSTClassifier() recalls it at" in text
-    assert "<svg" in Path(tmp_path / "compare.html").read_text()
+    assert "CSST, λ solved 0." in text
+    assert "The game over the steps" in Path(tmp_path / "compare.html").read_text()
+
+
+def test_of_many_classes_the_five_lowest_recalls_are_shown():
+    few = make_line("few", [0.2, 0.4])
+    assert "5 lowest recalls" not in cells([few])[0]
+    recalls = [[0.1 * c for c in range(11)], [0.0] * 11]
+    results = [replace(result, recall=recall) for result, recall in zip(few.results, recalls, strict=True)]
+    many = replace(few, results=results)
+    head, row = cells([many])
+    # The mean of 0 to .4 is .2 with one seed and 0 with the other.
+    assert row[head.index("5 lowest recalls")].startswith("0.100 ± 0.141")
+    stored = json.loads(as_json([many], {}))["rows"][0]["five_lowest_recalls"]
+    assert stored["values"] == pytest.approx([0.2, 0.0])

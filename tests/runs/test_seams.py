@@ -27,6 +27,9 @@ from csst.statistics.rates import estimate_rates
 from tests.helpers import toys
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import QUICK
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 DEPLOYED = [0.1, 0.2, 0.7]
 

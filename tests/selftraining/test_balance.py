@@ -18,6 +18,9 @@ from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
 from csst.training.trainer import Trainer
 from tests.helpers.estimators import nest
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 K, TAU, CONFIDENCE = 3, 0.5, 0.7
 LABELED, UNLABELED = [0.6, 0.3, 0.1], [0.1, 0.2, 0.7]

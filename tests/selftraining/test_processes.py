@@ -11,6 +11,9 @@ import torch
 
 from csst.selftraining.memory import gather_rows
 from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SCRIPT = """
 import json, sys

@@ -10,6 +10,9 @@ from scipy.sparse import csr_matrix
 
 import csst
 from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 X, Y = blobs(90)
 PART = hidden(Y)

@@ -6,6 +6,9 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tests.helpers.estimators import quick
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 #: what we do not promise, and why
 EXPECTED = {"check_classifiers_classes": "one of its problems has the classes -1 and 1, and here -1 means unlabeled"}

@@ -21,7 +21,10 @@ from csst.statistics.bootstrap import slack_intervals
 from csst.statistics.expectation import estimate_intervals
 from csst.statistics.intervals import recall_intervals
 from tests.helpers.estimators import blobs, hidden, quick
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.tiny_models import reviews
+
+pytestmark = SHORT_RUN
 
 
 def states_of(fitted) -> list[dict]:

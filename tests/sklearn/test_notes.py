@@ -34,7 +34,7 @@ def note_balance(clf):
 @pytest.mark.parametrize("network", [False, True])
 def test_the_notes_are_what_the_summary_prints(network):
     X, y = other_balance()
-    clf = quick(steps=100, validation=None) if network else CSSTClassifier(learner="linear")
+    clf = quick(steps=40, validation=None) if network else CSSTClassifier(learner="linear")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clf.fit(X, y)

@@ -9,6 +9,9 @@ import pytest
 
 from csst import CSSTClassifier
 from csst.cli import main
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 @pytest.mark.parametrize(("rule", "noise"), [("none", 0), ("fit", 0), ("none", 200)])

@@ -15,6 +15,9 @@ from csst import CSSTClassifier, InputError, Settings
 from csst.settings import TABULAR, Dual, Training
 from csst.sklearn.missing import MissingNumbers
 from tests.helpers.estimators import blobs, hidden
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 
 def test_the_constructor_is_short():

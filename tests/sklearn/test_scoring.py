@@ -15,7 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import csst
 from csst.maths.confusion import Confusion
+from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians
+
+pytestmark = SHORT_RUN
 
 X, Y = gaussians(240, np.array([0.6, 0.3, 0.1]), apart=1.5)
 NEW, TRUTH = gaussians(240, np.array([0.6, 0.3, 0.1]), apart=1.5, seed=1)

@@ -127,19 +127,34 @@ def test_polars_frames():
     assert fitted.columns_.categories == {1: ("blue", "green", "red"), 2: (False, True)}
 
 
-@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
-def test_sparse_rows(kind):
+def rows_with_zeros():
+    """Rows (120, 30) of which most numbers are 0, and their classes (120,)."""
     X, y = blobs(120, features=30)
-    X[np.abs(X) < 1] = 0
-    dense, sparse = quick().fit(X, hidden(y)), quick().fit(kind(X), hidden(y))
-    np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense.predict_proba(X), atol=1e-4)
+    return np.where(np.abs(X) < 1, 0, X), y
+
+
+@pytest.fixture(scope="module")
+def dense_probs():
+    """The probabilities of the network that learned from dense rows."""
+    X, y = rows_with_zeros()
+    return quick().fit(X, hidden(y)).predict_proba(X)
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_sparse_rows(kind, dense_probs):
+    X, y = rows_with_zeros()
+    sparse = quick().fit(kind(X), hidden(y))
+    np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense_probs, atol=1e-4)
     np.testing.assert_allclose(sparse.predict_proba(X), sparse.predict_proba(kind(X)), atol=1e-6)
-    crossed = quick(validation=None).fit(kind(X), y, X_unlabeled=kind(X))
+
+
+def test_sparse_rows_beside_dense_ones_and_in_folds():
+    X, y = rows_with_zeros()
+    unlabeled_dense = quick().fit(csr_matrix(X), y, X_unlabeled=X)
+    unlabeled_sparse = quick().fit(X, y, X_unlabeled=csr_matrix(X))
+    np.testing.assert_allclose(unlabeled_sparse.predict_proba(X), unlabeled_dense.predict_proba(X), atol=1e-4)
+    crossed = quick(validation=None).fit(csr_array(X), y, X_unlabeled=csr_array(X))
     assert crossed.score(X, y) > 0.8
-    mixed = quick().fit(kind(X), y, X_unlabeled=X)
-    np.testing.assert_allclose(
-        quick().fit(X, y, X_unlabeled=kind(X)).predict_proba(X), mixed.predict_proba(X), atol=1e-4
-    )
 
 
 def test_scarf_keeps_columns_marginals_and_kinds():

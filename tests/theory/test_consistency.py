@@ -13,8 +13,7 @@ from csst.data.tabular.array_views import Noise
 from csst.data.task import identity_view
 from csst.errors import InputError
 from csst.theory import Neighborhood, two_gaussians, weighted_consistency_error
-from csst.theory.consistency import as_floats, attack
-from csst.theory.features import features, features_of_views
+from csst.theory.networks import as_floats, attack, features, features_of_views
 
 
 def linear(weight, bias):
@@ -39,7 +38,7 @@ def test_views_by_loops(monkeypatch):
     assert found.rates == pytest.approx((2 / 3, 1 / 3))
     assert found.standard_error == pytest.approx(math.sqrt(0.6**2 * 2 / 27 + 0.4**2 * 2 / 27))
     # in batches it is the same
-    monkeypatch.setattr("csst.theory.consistency.BATCH", 2)
+    monkeypatch.setattr("csst.theory.weighted_errors.BATCH", 2)
     assert weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1)).value == pytest.approx(expected)
 
 
@@ -153,7 +152,7 @@ def test_features_are_what_the_last_linear_layer_sees(monkeypatch):
     expected = torch.relu(model[1](x.flatten(1))).detach()
     assert torch.equal(features(model, x), expected)
     assert not model[3]._forward_pre_hooks
-    monkeypatch.setattr("csst.theory.features.BATCH", 3)
+    monkeypatch.setattr("csst.theory.networks.BATCH", 3)
     twice = features_of_views(model, x, lambda batch, g: batch + torch.randn((), generator=g), draws=2)
     assert twice.shape == (5, 2, 3)
     assert torch.equal(features_of_views(model, x)[:, 0], expected)

@@ -16,8 +16,10 @@ from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
-from csst.theory.diagnosis import Diagnosis, Effort, _best_case, diagnose
-from csst.theory.words import describe_promise, write_sentences
+from csst.theory.diagnosis import Diagnosis, Effort, _best_case, describe_promise, diagnose, write_sentences
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SMALL = {"training": {"steps": 40}, "data": {"validation": 30, "test": 40}}
 
@@ -54,6 +56,7 @@ def test_theory_of_a_run(run, capsys):
 
 def test_theory_of_digits_and_of_a_method_without_game(tmp_path, capsys):
     small = {"training": {"steps": 20}, "data": {"validation": 5, "test": 8}, "method": "fixmatch"}
+    small["model"] = {"name": "mlp"}
     execute(with_overrides(recipe("digits"), small), tmp_path / "run")
     assert main([str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out

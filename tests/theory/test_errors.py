@@ -18,7 +18,7 @@ from csst.theory import (
     weighted_error,
     weights_of_gain,
 )
-from csst.theory.errors import measured_error, weighted_rate
+from csst.theory.weighted_errors import measured_error, weighted_rate
 
 
 def random_case(seed, signed=False):

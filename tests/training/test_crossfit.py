@@ -18,6 +18,9 @@ from csst.training.evaluation import compute_logits
 from csst.training.interruption import Interrupted
 from csst.training.measuring import estimate_from_logits, join
 from tests.helpers.estimators import blobs
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SETTINGS = Settings(training=Training(steps=20, ema=0.9, lr=0.1), dual=Dual(steps_per_update=10, rates="pooled"))
 

@@ -15,7 +15,10 @@ from csst.selftraining import Confidence, GenerationSchedule, Hard, Method
 from csst.training.generations import Generations, Joined
 from csst.training.selection import Best
 from tests.helpers.runs import QUICK, Stop, compared, same
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.trainers import trainer
+
+pytestmark = SHORT_RUN
 
 
 def recipe_of(method: str, **settings):

@@ -13,6 +13,9 @@ from csst.cli import main
 from csst.runs.folder import Run
 from csst.training.engine import Engine
 from tests.helpers.processes import FORK, PLUGIN, TORCHRUN, flat, go
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SCRIPT = """
 import atexit, json, sys
@@ -28,8 +31,8 @@ from plugin_for_processes import task
 
 def play(name, parts, strategy, update="gradient"):
     settings = Settings(
-        training=Training(steps=40, labeled_batch=16, unlabeled_batch=32, ema=0.8),
-        dual=Dual(steps_per_update=10, step_size=0.5, update=update),
+        training=Training(steps=20, labeled_batch=16, unlabeled_batch=32, ema=0.8),
+        dual=Dual(steps_per_update=5, step_size=0.5, update=update),
         hardware=Hardware(threads=1, accumulate=int(parts), strategy=strategy),
     )
     network = build(Model(hidden=8, depth=1), (2,), 3, 0)

@@ -11,6 +11,9 @@ from csst import InputError, execute, recipe
 from csst.cli import main
 from csst.recipes import with_overrides
 from csst.training.tracking import TensorBoard
+from tests.helpers.short_runs import SHORT_RUN
+
+pytestmark = SHORT_RUN
 
 SHORT = {"training": {"steps": 60}, "dual": {"steps_per_update": 20}}
 
@@ -89,5 +92,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch, tmp_path):
 def test_nothing_to_log_is_said(capsys, tmp_path):
     words = ["train", "digits", "--learner", "linear", "--log", "tensorboard", "--out", str(tmp_path / "run")]
     assert main(words) == 2
-    assert "learner linear trains none" in capsys.readouterr().err
+    assert "learner linear has none" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

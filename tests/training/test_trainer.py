@@ -11,12 +11,15 @@ import csst
 from csst.data import Toy, from_arrays
 from csst.maths.losses import cost_sensitive_loss
 from csst.maths.ranking import ValidationScore, score_on
-from csst.models import Model, build
+from csst.models import Model, Standardize, build
 from csst.selftraining import METHODS, method
 from csst.settings import Dual, Selection, SelfTrainingSettings, Settings, Training
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
+from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.trainers import DIGITS, SMALL, lines, trainer
+
+pytestmark = SHORT_RUN
 
 
 def test_weights_multipliers_and_average_change():
@@ -133,7 +136,9 @@ def test_dropout_resumes_to_the_bit_and_leaves_the_global_generator_alone():
     def make() -> Trainer:
         task = DIGITS.load(0)
         torch.manual_seed(0)
-        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10))
+        net = torch.nn.Sequential(
+            Standardize((1, 8, 8)), torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, 10)
+        )
         return Trainer(task, net, "min-recall", "csst", SMALL)
 
     whole = make()

@@ -31,7 +31,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb; a user's mistake is one sentence on stderr and exit code 2."""
+    """Run a verb; print a user's mistake as one sentence on stderr, with exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] in ("-V", "--version"):
         print(f"csst {__version__}")
         return 0
-    warnings.formatwarning, usual = _format_warning, warnings.formatwarning
+    former_format = warnings.formatwarning
+    warnings.formatwarning = _format_warning
     try:
         if arguments[0] not in VERBS:
             raise InputError(f"unknown command {arguments[0]!r}{nearest(arguments[0], VERBS) or '; try csst --help'}")
@@ -54,20 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"csst: {sentence}; {_say_how_to_continue(arguments)}", file=sys.stderr)
         return 128 + int(getattr(stop, "number", 2))
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = former_format
 
 
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as a person reads it: one sentence, no line of code, and once however many processes there are."""
+    """Return a warning as one sentence without a line of code, and only in the main process."""
     if not is_main_process():
         return ""
-    return f"csst: {'' if category is UserWarning else f'{category.__name__}: '}{message}\n"
+    prefix = "csst: " if category is UserWarning else f"csst: {category.__name__}: "
+    return f"{prefix}{message}\n"
 
 
 def _say_how_to_continue(arguments: list[str]) -> str:
-    """How an interrupted command is taken up again."""
+    """Return how to continue an interrupted command."""
     if arguments[0] == "train" and "--resume" not in arguments:
         arguments = [*arguments, "--resume"]
     if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -78,7 +80,7 @@ def _say_how_to_continue(arguments: list[str]) -> str:
 
 def _help() -> str:
     width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {what}" for verb, what in VERBS.items()]
+    lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
     return (
         "csst: train classifiers for the metric you care about\n\nusage: csst COMMAND ...\n\n"
         + "\n".join(lines)

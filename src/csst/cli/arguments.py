@@ -1,4 +1,4 @@
-"""Arguments and YAML files from a recipe's typed settings."""
+"""Command-line arguments and YAML files made from a recipe's typed settings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HELP = {
     "name": argparse.SUPPRESS,
     "method": f"csst, {', '.join(METHODS)} or package.module:name",
     "learner": "network; or auto, linear, forest, kernel, propagation, lda, which take seconds on tables or embeddings",
-    "objective": "what is maximized, selected on and reported, whatever the method",
-    "seed": "of the split, the weights and the order of examples",
+    "objective": "the goal that is maximized, selected by and reported, for every method",
+    "seed": "seed of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
-    "rule": "fit fits, after training, the decision rule for the objective on validation and unlabeled examples",
+    "rule": "fit: after training, fit the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
-    "confidence": "how sure one must be that all bounds of the objective hold, e.g. 0.95; default as it says",
-    "certifying": "with a confidence, the share of the labels that certify and that nothing is fitted to",
+    "confidence": "confidence that all bounds of the objective hold, e.g. 0.95; default as the objective says",
+    "certifying": "with a confidence, the fraction of the labels that certify; nothing is fitted to them",
     "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
     "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
@@ -37,15 +37,15 @@ class Parser(ArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         sentence = " ".join(f"{ex or message}".split())
-        unknown = _find_unknown(sentence)
-        if unknown:
+        name = _find_unknown_setting(sentence)
+        if name:
             settings = [word.removeprefix("--") for action in self._actions for word in action.option_strings]
-            sentence = f"unknown setting {unknown!r}{_suggest(unknown, settings) or '; --help lists all'}"
+            sentence = f"unknown setting {name!r}{_suggest(name, settings) or '; --help lists all'}"
         raise InputError(sentence)
 
 
-def _find_unknown(sentence: str) -> str:
-    """The setting that a sentence of the parser calls unknown; empty where it says something else."""
+def _find_unknown_setting(sentence: str) -> str:
+    """Return the setting that a parser's message calls unknown; "" if the message is about something else."""
     for pattern, form in (
         (r"Group '([\w.]+)' does not accept option '([\w.]+)'", r"\1.\2"),
         (r"Option '([\w.]+)' is not accepted", r"\1"),
@@ -57,62 +57,74 @@ def _find_unknown(sentence: str) -> str:
     return ""
 
 
-def _suggest(unknown: str, settings: Sequence[str]) -> str:
-    """A hint that names the closest setting, or one of another group with the same name."""
-    close = nearest(unknown, settings)
-    same = [name for name in settings if name.rpartition(".")[2] == unknown.rpartition(".")[2]]
-    return close or (f"; did you mean {same[0]!r}?" if same else "")
+def _suggest(name: str, settings: Sequence[str]) -> str:
+    """Return a hint with the closest setting, or with one of another group that has the same name."""
+    hint = nearest(name, settings)
+    if hint:
+        return hint
+    namesakes = [setting for setting in settings if setting.rpartition(".")[2] == name.rpartition(".")[2]]
+    return f"; did you mean {namesakes[0]!r}?" if namesakes else ""
 
 
-def recipe_and_rest(argv: Sequence[str], parser_of: Any, hidden: Sequence[str] = ()) -> tuple[Recipe, Namespace]:
-    """The recipe named first (or by --config), changed by the other arguments; and those arguments.
+def parse_recipe(argv: Sequence[str], make_parser: Any, hidden_names: Sequence[str] = ()) -> tuple[Recipe, Namespace]:
+    """Return the recipe named first (or by --config), changed by the other arguments, and all arguments.
 
-    hidden: settings that --help does not list; a file of settings may still hold them.
+    hidden_names: settings that --help does not list; a file of settings may still hold them.
     """
-    name, rest = _read_name(list(argv))
+    name, words = _read_name(list(argv))
     base = recipe(name)
-    parser: Parser = parser_of(name, base)
-    add_recipe(parser, base, hidden)
-    args = parser.parse_args(rest)
-    values = {f.name: args[f.name] for f in fields(base)}
+    parser: Parser = make_parser(name, base)
+    add_recipe(parser, base, hidden_names)
+    args = parser.parse_args(words)
+    values = {setting.name: args[setting.name] for setting in fields(base)}
     values = {key: value.as_dict() if isinstance(value, Namespace) else value for key, value in values.items()}
     if values["name"] != base.name:
         raise InputError(f"the configuration is for recipe {values['name']!r}, not {name!r}")
     return with_overrides(base, values), args
 
 
-def add_recipe(parser: Parser, base: Recipe, hidden: Sequence[str] = ()) -> None:
-    helps = {**HELP, **dict.fromkeys(hidden, argparse.SUPPRESS)}
+def add_recipe(parser: Parser, base: Recipe, hidden_names: Sequence[str] = ()) -> None:
+    """Add every setting of a recipe to a parser, its value in the recipe being the default."""
+    texts = {**HELP, **dict.fromkeys(hidden_names, argparse.SUPPRESS)}
     parser.add_argument("--config", action="config", help="a YAML file of settings, e.g. a run's recipe.yaml")
-    for f in fields(base):
-        value: Any = getattr(base, f.name)
+    for setting in fields(base):
+        name = setting.name
+        value: Any = getattr(base, name)
         if is_dataclass(value) and not isinstance(value, type):
-            parser.add_class_arguments(type(value), f.name)
-            parser.set_defaults({f"{f.name}.{key}": v for key, v in asdict(value).items()})
+            parser.add_class_arguments(type(value), name)
+            parser.set_defaults({f"{name}.{key}": default for key, default in asdict(value).items()})
         elif isinstance(value, bool):
-            parser.add_argument(f"--{f.name}", action=ActionYesNo, default=value, help=helps[f.name])
-        elif isinstance(value, dict):
-            parser.add_argument(f"--{f.name}", type=dict[str, Any], default=value, help=helps[f.name])
-        elif value is None:
-            parser.add_argument(f"--{f.name}", type=float | None, default=None, help=helps[f.name])
+            parser.add_argument(f"--{name}", action=ActionYesNo, default=value, help=texts[name])
         else:
-            parser.add_argument(f"--{f.name}", type=type(value), default=value, help=helps[f.name])
+            parser.add_argument(f"--{name}", type=_find_type(value), default=value, help=texts[name])
+
+
+def _find_type(value: Any) -> Any:
+    """Return the type of a setting from its default; a setting without a default is a number."""
+    if isinstance(value, dict):
+        return dict[str, Any]
+    return float | None if value is None else type(value)
 
 
 def _read_name(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the name of the recipe, from the first word or a configuration, and the words after it."""
     if argv and not argv[0].startswith("-"):
         return argv[0], argv[1:]
-    for at, word in enumerate(argv):
-        path = argv[at + 1] if word == "--config" and at + 1 < len(argv) else word.partition("--config=")[2]
+    for i, word in enumerate(argv):
+        path = argv[i + 1] if word == "--config" and i + 1 < len(argv) else word.partition("--config=")[2]
         if path:
-            try:
-                with open(path, encoding="utf-8") as file:
-                    values = yaml.safe_load(file)
-            except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-                raise InputError(f"the configuration {path} cannot be read: {error}") from None
-            if isinstance(values, dict) and isinstance(values.get("name"), str):
-                return values["name"], argv
-            raise InputError(f"{path} does not say which recipe it is for: add 'name: {next(iter(RECIPES))}'")
+            return _read_name_from_file(path), argv
     if any(word in ("-h", "--help") for word in argv):
         return next(iter(RECIPES)), argv
     raise InputError(f"which recipe? csst train RECIPE ..., with one of {', '.join(RECIPES)}")
+
+
+def _read_name_from_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = yaml.safe_load(file)
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"the configuration {path} cannot be read: {error}") from None
+    if isinstance(values, dict) and isinstance(values.get("name"), str):
+        return values["name"]
+    raise InputError(f"{path} does not say which recipe it is for: add 'name: {next(iter(RECIPES))}'")

@@ -1,8 +1,8 @@
-"""csst augment FILE -o cache.sqlite --via hf:A,hf:B: back-translations of texts, made once and kept.
+"""csst augment FILE -o cache.sqlite --via hf:A,hf:B: back-translate texts once, into a cache.
 
-Every different text is translated once per copy. What is translated is saved every few seconds; the same command goes
-on where a killed one stopped, and does nothing where all is there. More copies, or the texts of another file, can be
-added to a cache; other models or settings are refused.
+Every different text is translated once per copy. Translations are saved every few seconds; the same command continues
+a killed one, and does nothing if all translations are there. More copies, or the texts of another file, can be added
+to a cache; other models or settings are refused.
 """
 
 from __future__ import annotations
@@ -30,56 +30,61 @@ def main(argv: Sequence[str]) -> int:
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     rows = texts_of(read_table(args.input, args.split), args.text_column, args.input)
     texts = [text for text in dict.fromkeys(rows) if text.strip()]
-    made_by = {"via": ",".join(specs), **asdict(sampling), "max_characters": args.max_characters}
-    start, empty = time.monotonic(), 0
-    with TranslationWriter(args.output, made_by) as cache:
+    settings = {"via": ",".join(specs), **asdict(sampling), "max_characters": args.max_characters}
+    start = time.monotonic()
+    empty_count = 0
+    with TranslationWriter(args.output, settings) as cache:
         if cache.damaged:
             print(f"{args.output}: {cache.damaged} damaged translations are made again", file=sys.stderr)
-        wanted = [(text, copy) for text in texts for copy in range(args.copies)]
-        todo = [item for item in wanted if item not in cache]
-        if todo:
-            there, back = (load_translator(spec, _choose_device(args.device)) for spec in specs)
-            trip = RoundTrip(there, back, sampling, args.batch, args.max_characters)
+        items = [(text, copy) for text in texts for copy in range(args.copies)]
+        missing_items = [item for item in items if item not in cache]
+        if missing_items:
+            device = _choose_device(args.device)
+            outward, homeward = (load_translator(spec, device) for spec in specs)
+            trip = RoundTrip(outward, homeward, sampling, args.batch, args.max_characters)
             try:
-                empty = _translate(trip, todo, len(wanted), cache, args.save_every)
+                empty_count = _translate(trip, missing_items, len(items), cache, args.save_every)
             except KeyboardInterrupt:
                 cache.save()
                 print("csst: interrupted; run the same command to continue", file=sys.stderr)
                 return 130
         cache.save()
-        stored = len(cache)
+        cache_size = len(cache)
     seconds = time.monotonic() - start
     print(f"{len(rows)} rows, {len(texts)} different texts with words, {args.copies} translation(s) of each")
-    print(f"translated now {len(todo)}, found in the cache {len(wanted) - len(todo)}, in {seconds:.0f} s")
-    too_long = sum(len(text) > args.max_characters > 0 for text in texts)
-    if too_long:
-        print(f"{too_long} texts are longer than {args.max_characters} characters: translated up to there")
-    if empty:
-        print(f"{empty} translations came out empty: the text itself is kept for them")
-    print(f"{stored} translations in {args.output}")
+    found_count = len(items) - len(missing_items)
+    print(f"translated now {len(missing_items)}, found in the cache {found_count}, in {seconds:.0f} s")
+    long_count = sum(len(text) > args.max_characters > 0 for text in texts)
+    if long_count:
+        print(f"{long_count} texts are longer than {args.max_characters} characters: translated up to there")
+    if empty_count:
+        print(f"{empty_count} translations came out empty: the text itself is kept for them")
+    print(f"{cache_size} translations in {args.output}")
     return 0
 
 
-def _translate(trip: RoundTrip, todo: list[Item], total: int, cache: TranslationWriter, save_every: float) -> int:
-    """Translate and store; returns how many translations came out empty.
+def _translate(trip: RoundTrip, items: list[Item], total: int, cache: TranslationWriter, save_every: float) -> int:
+    """Translate and store `items`, the missing ones of `total`; return how many translations came out empty.
 
-    Groups are cut in the order of the file and stored whole, so that a run that is continued forms the same groups.
+    Groups are cut in the order of the file and stored at once, so that a continued command forms the same groups.
     """
-    empty, saved = 0, time.monotonic()
-    before = total - len(todo)
-    with Progress(total, "translations", before) as progress:
-        progress.update(before)
-        for start in range(0, len(todo), trip.batch):
-            group = todo[start : start + trip.batch]
+    empty_count = 0
+    count = total - len(items)
+    save_time = time.monotonic()
+    with Progress(total, "translations", count) as progress:
+        progress.update(count)
+        for start in range(0, len(items), trip.batch):
+            group = items[start : start + trip.batch]
             translations = trip.translate([text for text, _ in group], [copy for _, copy in group])
-            empty += translations.count("")
-            cache.add((text, copy, new or text) for (text, copy), new in zip(group, translations, strict=True))
-            done = before + start + len(group)
-            progress.update(done, is_last=done == total)
-            if time.monotonic() - saved >= save_every:
+            empty_count += translations.count("")
+            pairs = zip(group, translations, strict=True)
+            cache.add((text, copy, translation or text) for (text, copy), translation in pairs)
+            count += len(group)
+            progress.update(count, is_last=count == total)
+            if time.monotonic() - save_time >= save_every:
                 cache.save()
-                saved = time.monotonic()
-    return empty
+                save_time = time.monotonic()
+    return empty_count
 
 
 def _choose_device(name: str) -> str:
@@ -92,7 +97,7 @@ def _choose_device(name: str) -> str:
 
 
 def _parse_count(minimum: int) -> Callable[[str], int]:
-    """A reader of whole numbers from a minimum, for argparse."""
+    """Return a parser of whole numbers from a minimum, for argparse."""
 
     def parse(word: str) -> int:
         if not word.isdecimal() or int(word) < minimum:
@@ -109,14 +114,14 @@ def _make_parser() -> argparse.ArgumentParser:
     add("-o", "--output", required=True, help="the cache of translations, an SQLite file")
     add("--via", required=True, help="two models, hf:THERE,hf:BACK: folders, or names of the Hugging Face hub")
     add("--copies", type=_parse_count(1), default=2, help="translations of each text (2)")
-    add("--temperature", type=float, default=0.9, help="of the sampling; 0 takes the likeliest word (0.9)")
-    add("--top_k", type=int, default=0, help="sample among so many likeliest words; 0: all (0)")
-    add("--top_p", type=float, default=1.0, help="sample among the likeliest words of this probability (1)")
-    add("--seed", type=int, default=0, help="of the sampling (0)")
+    add("--temperature", type=float, default=0.9, help="sampling temperature; 0 takes the likeliest word (0.9)")
+    add("--top_k", type=int, default=0, help="sample among this many likeliest words; 0: all (0)")
+    add("--top_p", type=float, default=1.0, help="sample among the likeliest words with this total probability (1)")
+    add("--seed", type=int, default=0, help="seed of the sampling (0)")
     add("--batch", type=_parse_count(1), default=16, help="sentences translated at a time (16)")
-    add("--max_characters", type=_parse_count(0), default=3000, help="longer texts lose their end; 0: none does (3000)")
+    add("--max_characters", type=_parse_count(0), default=3000, help="longer texts are cut; 0: no text is (3000)")
     add("--text_column", default="text", help="the column of the texts (text)")
-    add("--split", default="train", help="the split, where the input is of datasets (train)")
+    add("--split", default="train", help="the split of a Hugging Face dataset (train)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="where the models run (auto)")
     add("--save_every", type=float, default=20.0, help="seconds between two saves; a killed run loses no more (20)")
     return parser

@@ -1,4 +1,4 @@
-"""What people use instead, and csst's own learners, as rows of a comparison: each learns from every label there is."""
+"""Common baselines and csst's learners as rows of a comparison; each learns from the validation labels, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def fit_logistic(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
-    """What many people would write first."""
+    """Fit a balanced logistic regression, which many people would try first."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -25,7 +25,7 @@ def fit_logistic(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, 
 
 
 def fit_forest(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
-    """And what they would try next."""
+    """Fit a class-weighted random forest, which they would try next."""
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(300, class_weight="balanced", random_state=seed).fit(rows, labels).predict
@@ -34,14 +34,14 @@ def fit_forest(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, se
 def fit_classifier(
     rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int, learner: str = "auto"
 ) -> Predict:
-    """One line of csst."""
+    """Fit a `CSSTClassifier`."""
     from csst import CSSTClassifier
 
     model = CSSTClassifier(objective, learner=learner, random_state=seed)
     return model.fit(rows, labels, X_unlabeled=unlabeled if unlabeled.shape[0] else None).predict
 
 
-#: what --methods takes beside the methods of the network
+#: values of --methods beside the methods of the network
 BASELINES: dict[str, FitPredictor] = {
     "logistic-regression": fit_logistic,
     "weighted-forest": fit_forest,

@@ -1,4 +1,4 @@
-"""csst certify RUN labeled.csv "precision['fraud'] >= 0.9": whether fresh labels prove the bounds of a sentence."""
+"""csst certify RUN labeled.csv "precision['fraud'] >= 0.9": check whether fresh labels prove a sentence's bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def main(argv: Sequence[str]) -> int:
         "columns of the training data (.csv, .tsv, .jsonl, .parquet)",
     )
     parser.add_argument("sentence", nargs="?", default="", help="a sentence or only its bounds; default the run's own")
-    parser.add_argument("--confidence", type=float, help="how sure one must be; default as the sentence says, or 0.95")
+    parser.add_argument(
+        "--confidence", type=float, help="confidence of the proof; default as the sentence says, or 0.95"
+    )
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     args = parser.parse_args(argv)
@@ -44,26 +46,24 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_labels(model: FittedModel, recipe: Recipe, path: str, name: str) -> np.ndarray:
-    """Class indices of the rows of a file, (N,); every row needs one."""
+    """Return the class index of every row of a file, (N,); refuse rows without a label."""
     if is_table(path):
         label = name or getattr(recipe.data, "label", "label")
         words = labels_of(column(read_table(path), label, path))
-        missing = sum(word is None for word in words)
-        unknown = sorted({word for word in words if word is not None and word not in model.class_names})
     elif path.endswith(".npz"):
         numbers = read_npz(path, KEYS, needed=("x", "y"))["y"]
         words = [model.class_names[n] if 0 <= n < len(model.class_names) else None for n in numbers.tolist()]
-        missing = sum(word is None for word in words)
-        unknown = []
     else:
         raise InputError(f"labeled rows are an .npz file with x and y, or a table; found {path}")
-    if missing:
+    missing_count = sum(word is None for word in words)
+    if missing_count:
         raise InputError(
-            f"every row that certifies needs a label; {missing} of the {len(words)} rows of {path} have none"
+            f"every row that certifies needs a label; {missing_count} of the {len(words)} rows of {path} have none"
         )
-    if unknown:
+    unknown_words = sorted({str(word) for word in words if word not in model.class_names})
+    if unknown_words:
         raise InputError(
-            f"{path} has labels that the model does not know: {unknown[:5]}; its classes: "
+            f"{path} has labels that the model does not know: {unknown_words[:5]}; its classes: "
             f"{list(model.class_names)[:20]}"
         )
     return np.array([model.class_names.index(str(word)) for word in words], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""csst compare RECIPE --methods ... --objectives ... --seeds N: methods side by side, on the same splits."""
+"""csst compare RECIPE --methods ... --objectives ... --seeds N: train methods side by side, on the same splits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.table import Table
 
-from csst.cli.arguments import Parser, recipe_and_rest
+from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.baselines import BASELINES
-from csst.cli.tables import show
+from csst.cli.terminal import show
 from csst.errors import InputError
 from csst.recipes import Recipe
 from csst.report import outcomes_page
-from csst.report.tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
+from csst.report.comparison_tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
 from csst.runs.compare import RunsFailed, compare, count_parallel_runs
 from csst.runs.folder import Run
 from csst.runs.outcomes import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
@@ -24,11 +24,11 @@ from csst.runs.presets import PRESETS, read_preset
 from csst.runs.rows import Row, make_rows
 
 METHODS = "erm,la,csl,fixmatch,csst"
-#: what `csst train` takes for one run, and what a comparison takes instead
-INSTEAD = {"--seed": "--seeds N", "--method": "--methods", "--learner": "--methods", "--rule": "--rules"}
+#: arguments of `csst train`, and their replacements in a comparison
+REPLACEMENTS = {"--seed": "--seeds N", "--method": "--methods", "--learner": "--methods", "--rule": "--rules"}
 
 
-def parser_of(name: str, base: Recipe) -> Parser:
+def make_parser(name: str, base: Recipe) -> Parser:
     parser = Parser(
         prog=f"csst compare {name}",
         usage="csst compare RECIPE [--methods A,B] [--objectives 'X;Y'] [--preset P] [--seeds N] [--out DIR]",
@@ -36,8 +36,8 @@ def parser_of(name: str, base: Recipe) -> Parser:
         "Finished runs in --out are not repeated. Every setting of the recipe is an argument, for all methods.",
         allow_abbrev=False,
     )
-    others = ", ".join(BASELINES)
-    parser.add_argument("--methods", type=str, default="", help=f"with commas; default {METHODS}. Also {others}")
+    baselines = ", ".join(BASELINES)
+    parser.add_argument("--methods", type=str, default="", help=f"with commas; default {METHODS}. Also {baselines}")
     parser.add_argument("--objectives", type=str, default="", help="one or more, with ';' between; default --objective")
     parser.add_argument("--preset", type=str, default="", help=f"a table of the paper: {', '.join(PRESETS)}")
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 .. N-1")
@@ -50,118 +50,122 @@ def parser_of(name: str, base: Recipe) -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     options = {word.partition("=")[0] for word in argv}
-    for word, instead in INSTEAD.items():
+    for word, replacement in REPLACEMENTS.items():
         if word in options:
-            raise InputError(f"csst compare starts many runs and has no {word}: use {instead}")
-    base, args = recipe_and_rest(argv, parser_of, hidden=[word.removeprefix("--") for word in INSTEAD])
+            raise InputError(f"csst compare starts many runs and has no {word}: use {replacement}")
+    base, args = parse_recipe(argv, make_parser, [word.removeprefix("--") for word in REPLACEMENTS])
     if "--objective" in options and (args.preset or args.objectives):
         raise InputError("--preset and --objectives name the objectives themselves: leave out --objective")
-    chosen = choose_rows(base, args)
+    rows = choose_rows(base, args)
     rules = [] if args.rules == "none" else split_words(args.rules, ",")
     tabulate([], rules)  # an unknown rule is refused before anything is run
     if args.seeds < 1 or args.jobs < 0:
         raise InputError(f"--seeds must be at least 1 and --jobs at least 0; found {args.seeds} and {args.jobs}")
     name = f"compare-{base.name}-{args.preset}".removesuffix("-").replace(":", "_")
-    out = Path(args.out or f"runs/{name}")
+    folder = Path(args.out or f"runs/{name}")
     jobs = args.jobs or count_parallel_runs(base)
-    print(f"{len(chosen) * args.seeds} runs, {jobs} at once, in {out}", file=sys.stderr, flush=True)
+    print(f"{len(rows) * args.seeds} runs, {jobs} at once, in {folder}", file=sys.stderr, flush=True)
     try:
-        outcomes = compare(base, chosen, range(args.seeds), out, jobs, "fit" if rules else "none", Clock())
+        outcomes = compare(base, rows, range(args.seeds), folder, jobs, "fit" if rules else "none", Clock())
     except RunsFailed as error:
-        write_and_print(out, base, error.outcomes, rules)
+        write_and_print(folder, base, error.outcomes, rules)
         raise
-    write_and_print(out, base, outcomes, rules)
+    write_and_print(folder, base, outcomes, rules)
     return 0
 
 
-def write_and_print(out: Path, base: Recipe, outcomes: Sequence[Outcome], rules: Sequence[str]) -> None:
-    """Write the tables and show them; of several processes the first alone has outcomes."""
+def write_and_print(folder: Path, base: Recipe, outcomes: Sequence[Outcome], rules: Sequence[str]) -> None:
+    """Write and print the tables; of several processes only the first has outcomes."""
     if not outcomes:
         return
     table = sort_rows(tabulate(outcomes, rules))
     sentence = describe_winner(table)
-    write(out, base, outcomes, table, sentence)
+    write(folder, base, outcomes, table, sentence)
     seeds = max(line.n for line in table)
-    where = f"{describe_part(table)}, {f'mean ± std over {seeds} seeds' if seeds > 1 else 'one seed'}"
+    numbers = f"mean ± std over {seeds} seeds" if seeds > 1 else "one seed"
     for objective, lines in split_objectives(table).items():
-        print_table(lines, f"{base.name}, {objective}, {where}")
-    print(f"{sentence} Tables and report: {out}/compare.md, .csv, .json, .html")
+        print_table(lines, f"{base.name}, {objective}, {describe_part(table)}, {numbers}")
+    print(f"{sentence} Tables and report: {folder}/compare.md, .csv, .json, .html")
 
 
 def print_table(table: Sequence[ComparisonRow], title: str, columns: Sequence[str] = ()) -> None:
-    """The table on the terminal, and below it what it ran on; a column that repeats the objective's is left out."""
-    shown = cells(table, columns)
+    """Print the table, with the hardware below it; without columns that repeat the objective value, unless named."""
+    rows = cells(table, columns)
     if not columns:
-        values = [row[shown[0].index("objective value")] for row in shown[1:]]
-        apart = zip(*shown, strict=True)
-        kept = [name for name, *column in apart if column != values or name == "objective value"]
-        shown = cells(table, kept)
-    terminal = Table(*shown[0], title=title, caption=describe_hardware(table) or None)
-    for row in shown[1:]:
-        terminal.add_row(*row)
-    show(terminal)
+        values = [row[rows[0].index("objective value")] for row in rows[1:]]
+        named_columns = zip(*rows, strict=True)
+        rows = cells(table, [name for name, *column in named_columns if column != values or name == "objective value"])
+    terminal_table = Table(*rows[0], title=title, caption=describe_hardware(table) or None)
+    for row in rows[1:]:
+        terminal_table.add_row(*row)
+    show(terminal_table)
 
 
 def describe_part(table: Sequence[ComparisonRow]) -> str:
-    """What the numbers were measured on."""
+    """Return the part of the data that the numbers were measured on."""
     if all(line.part == "test" for line in table):
         return "test set"
     return "validation set, for lack of a test set (optimistic: models and rules were chosen on it)"
 
 
 def choose_rows(base: Recipe, args: Any) -> list[Row]:
-    """The rows that the arguments ask for."""
+    """Return the rows that the arguments ask for."""
     if args.preset:
         if args.methods or args.objectives:
             raise InputError("--preset names methods and objectives itself: leave out --methods and --objectives")
         return read_preset(args.preset, base)
-    methods, objectives = split_words(args.methods or METHODS, ","), split_words(args.objectives or base.objective, ";")
+    methods = split_words(args.methods or METHODS, ",")
+    objectives = split_words(args.objectives or base.objective, ";")
     return make_rows(methods, objectives, fits=BASELINES)
 
 
 def split_words(text: str, separator: str) -> list[str]:
-    """The words between separators, without blanks around them and without empty ones."""
+    """Return the words between separators, without blanks around them and without empty ones."""
     return [word.strip() for word in text.split(separator) if word.strip()]
 
 
 class Clock:
-    """Says which run is done and about how long the rest will take."""
+    """Prints each finished run and the estimated time left."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
 
     def __call__(self, name: str, finished: int, of: int) -> None:
-        left = (time.perf_counter() - self.start) / finished * (of - finished)
-        print(f"{finished}/{of} {name}  about {left:.0f} s left", file=sys.stderr, flush=True)
+        seconds = (time.perf_counter() - self.start) / finished * (of - finished)
+        print(f"{finished}/{of} {name}  about {seconds:.0f} s left", file=sys.stderr, flush=True)
 
 
 def describe_winner(table: Sequence[ComparisonRow]) -> str:
-    """Which row is best for each objective: the highest value of those that miss the constraints least."""
-    sentences = []
-    for objective in dict.fromkeys(line.row.objective for line in table):
-        ranked = sort_rows([line for line in table if line.row.objective == objective])
-        best, (missed, _) = ranked[0], ranked[0].rank
-        level = [line.name for line in ranked if line.rank == best.rank]
-        value = best.mean(VALUE)
-        if len(level) > 1:
-            sentences.append(f"For '{objective}', {', '.join(level[:-1])} and {level[-1]} are level ({value:.3f}).")
-            continue
-        text = f"For '{objective}', {best.name} "
-        if missed > 0:
-            text += f"misses the constraints least, by {missed:.3f} on average ({value:.3f}"
-        else:
-            is_constrained = best.results[0].is_met is not None
-            text += f"{'meets the constraints and ' if is_constrained else ''}has the highest value ({value:.3f}"
-        if len(ranked) > 1:
-            text += f"; next {ranked[1].name}, {ranked[1].mean(VALUE):.3f}"
-            text += f", missing them by {ranked[1].rank[0]:.3f}" if ranked[1].rank[0] > 0 else ""
-        sentences.append(f"{text}).")
+    """Return the best row for each objective: the highest value of those that miss the constraints least."""
+    sentences = [f"For '{objective}', {_describe_best(rows)}." for objective, rows in split_objectives(table).items()]
     return " ".join(sentences) + f" Measured on the {describe_part(table)}."
 
 
-def write(out: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[ComparisonRow], sentence: str) -> None:
-    """compare.json, .csv, .md and .html in the folder of the runs."""
-    folder = Run(out)
+def _describe_best(table: Sequence[ComparisonRow]) -> str:
+    ranking = sort_rows(table)
+    winner = ranking[0]
+    shortfall, _ = winner.rank
+    value = winner.mean(VALUE)
+    names = [line.name for line in ranking if line.rank == winner.rank]
+    if len(names) > 1:
+        return f"{', '.join(names[:-1])} and {names[-1]} are level ({value:.3f})"
+    if shortfall > 0:
+        text = f"misses the constraints least, by {shortfall:.3f} on average ({value:.3f}"
+    elif winner.results[0].is_met is not None:
+        text = f"meets the constraints and has the highest value ({value:.3f}"
+    else:
+        text = f"has the highest value ({value:.3f}"
+    if len(ranking) > 1:
+        runner_up = ranking[1]
+        text += f"; next {runner_up.name}, {runner_up.mean(VALUE):.3f}"
+        if runner_up.rank[0] > 0:
+            text += f", missing them by {runner_up.rank[0]:.3f}"
+    return f"{winner.name} {text})"
+
+
+def write(path: Path, base: Recipe, outcomes: Sequence[Outcome], table: Sequence[ComparisonRow], sentence: str) -> None:
+    """Write compare.json, .csv, .md and .html into the folder of the runs."""
+    folder = Run(path)
     seconds = sum(result.seconds for line in table if not line.rule for result in line.results)
     about = {"recipe": base.name, "settings": base.as_dict(), "training_seconds": seconds}
     folder.write("compare.json", as_json(table, about))

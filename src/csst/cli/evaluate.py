@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from csst.cli.tables import metrics_table, show
+from csst.cli.terminal import metrics_table, show
 from csst.data.task import RowTask, Task
 from csst.errors import InputError
 from csst.fitted import FittedModel, read_recipe
@@ -20,29 +20,29 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("run", help="the run's folder")
     folder = parser.parse_args(argv).run
     recipe = read_recipe(folder)
-    plain = FittedModel.load(folder, "selected")
-    stored = plain.metrics
-    examples = load_examples(recipe, stored["split_hash"])
-    measured = dict(stored)
+    model = FittedModel.load(folder, "selected")
+    former_metrics = model.metrics
+    examples = load_examples(recipe, former_metrics["split_hash"])
+    metrics = dict(former_metrics)
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for part, labeled in examples.items():
-        measured[part] = plain.measure(labeled)
-        pairs.append((measured[part], stored[part]))
-    if "test" in stored.get("adjusted", {}):
-        again = FittedModel.load(folder).measure(examples["test"])
-        measured["adjusted"] = {**stored["adjusted"], "test": again}
-        pairs.append((again, stored["adjusted"]["test"]))
-    show(metrics_table([measured], f"{stored['method']} for '{stored['objective']}'"))
-    same = all(fresh["confusion"] == then["confusion"] for fresh, then in pairs)
+        metrics[part] = model.measure(labeled)
+        pairs.append((metrics[part], former_metrics[part]))
+    if "test" in former_metrics.get("adjusted", {}):
+        rule_metrics = FittedModel.load(folder).measure(examples["test"])
+        metrics["adjusted"] = {**former_metrics["adjusted"], "test": rule_metrics}
+        pairs.append((rule_metrics, former_metrics["adjusted"]["test"]))
+    show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0
-    print("equal to metrics.json" if same else "differs from metrics.json: another machine or library version?")
-    return 0 if same else 1
+    is_equal = all(new["confusion"] == former["confusion"] for new, former in pairs)
+    print("equal to metrics.json" if is_equal else "differs from metrics.json: another machine or library version?")
+    return 0 if is_equal else 1
 
 
 def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
-    """The examples that can be measured again: not those of validation, where they were predicted out of fold."""
+    """Return the examples to measure again, by part; without validation examples that were predicted out of fold."""
     task: Task | RowTask
     if recipe.uses_network:
         task = recipe.data.load(recipe.seed)

@@ -1,4 +1,4 @@
-"""csst frontier RUN: what the run's model could trade off by its decision rule alone, without training again."""
+"""csst frontier RUN: show what other decision rules attain with the run's model, without training again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from csst.cli.report import write_page
-from csst.cli.tables import show
+from csst.cli.terminal import show
 from csst.errors import InputError
 from csst.fitted import FittedModel
-from csst.report.frontier import frontier_page
+from csst.report.page import frontier_page
 from csst.rules import trace_frontier
 from csst.runs.folder import Run
 from csst.runs.results import KeptEvidence, describe_trades
@@ -31,16 +31,19 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.points < 2:
         raise InputError(f"--points must be at least 2; found {args.points}")
-    fitted, kept = FittedModel.load(Run.open(args.run).folder), KeptEvidence.read(args.run)
+    model = FittedModel.load(Run.open(args.run).folder)
+    scores = KeptEvidence.read(args.run)
     if args.objective:
-        fitted = fitted.with_objective(args.run, args.objective)
-    objective = fitted.objective
-    frontier = trace_frontier(kept.evidence, kept.prior, objective, kept.undo)
+        model = model.with_objective(args.run, args.objective)
+    objective = model.objective
+    frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
     table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
     rows = [("as trained", frontier.unadjusted)]
-    rows += [] if frontier.best is None else [(f"best for '{objective}'", frontier.best)]
-    each = max(1, -(-len(frontier.points) // args.points))
-    for name, point in [*rows, *(("", point) for point in frontier.points[::each])]:
+    if frontier.best is not None:
+        rows.append((f"best for '{objective}'", frontier.best))
+    stride = max(1, -(-len(frontier.points) // args.points))
+    rows += [("", point) for point in frontier.points[::stride]]
+    for name, point in rows:
         table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
     show(table)
     print(frontier.sentence)

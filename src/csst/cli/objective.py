@@ -1,4 +1,4 @@
-"""csst objective "...": what a sentence means."""
+"""csst objective "...": explain a sentence."""
 
 from __future__ import annotations
 
@@ -38,60 +38,61 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
     parser.add_argument("--prior", help="class fractions of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
-    parser.add_argument("--confidence", type=float, help="how sure one must be that all bounds hold, e.g. 0.95")
+    parser.add_argument("--confidence", type=float, help="confidence that all bounds hold, e.g. 0.95")
     args = parser.parse_args(argv)
     names = args.class_names.split(",") if args.class_names else None
-    read = objective(args.sentence, class_names=names, confidence=args.confidence)
-    print(f"objective   {read}")
-    if isinstance(read, Sentence):
-        print("\n".join(explain(read)))
+    goal = objective(args.sentence, class_names=names, confidence=args.confidence)
+    print(f"objective   {goal}")
+    if isinstance(goal, Sentence):
+        print("\n".join(explain(goal)))
     if args.prior is None:
         print("gain        depends on the class fractions: pass --prior 0.7,0.2,0.1")
         return 0
     prior = _prior(args.prior)
-    game = Multipliers(read, prior)
+    game = Multipliers(goal, prior)
     start = Confusion.uniform(prior)
     matrix = gain_matrix(game.objective, game.value, start, prior).matrix
     print(f"multipliers {len(game.value)}, at the start:")
     for label, value in zip(game.labels, game.value.tolist(), strict=True):
         print(f"              λ {label:<32} {value:.4g}")
-    kind = (
-        "diagonal: only hits are rewarded"
-        if game.gain.is_diagonal
-        else "not diagonal: some misses earn more than others"
-    )
+    kind = "not diagonal: some misses earn more than others"
+    if game.gain.is_diagonal:
+        kind = "diagonal: only hits are rewarded"
     print(f"gain        G at the start ({kind}); row = truth, column = prediction:")
     for row in matrix.tolist():
         print("              " + "  ".join(f"{entry:8.4f}" for entry in row))
     return 0
 
 
-def explain(read: Sentence) -> list[str]:
-    """The objective, the constraints and where the multipliers live, one line each."""
-    worst = read.parts[1]
-    lines = [f"in words    {NEXT_LINE.join(say(read))}", f"maximizes   {render(read.expression)}"]
-    lines += [f"subject to  {render(constraint)}" for constraint in read.constraints]
-    if read.confidence is not None:
-        lines.append(f"promised    all bounds with confidence {read.confidence!r}, on labels that nothing is fitted to")
-    where = [f"the simplex over the entries of {render(w.call)}: a worst case" for w in worst]
-    where += ["λ ≥ 0, the price of each constraint"] if read.constraints else []
-    lines.append(
-        f"λ lives in  {' × '.join(where) if where else 'nothing: no worst case and no constraint, so no multipliers'}"
-    )
-    data = "training" if read.metric_prior == "train" else "evaluation"
+def explain(sentence: Sentence) -> list[str]:
+    """Return the objective, the constraints and the domain of the multipliers, one line each."""
+    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", f"maximizes   {render(sentence.expression)}"]
+    lines += [f"subject to  {render(constraint)}" for constraint in sentence.constraints]
+    if sentence.confidence is not None:
+        lines.append(
+            f"promised    all bounds with confidence {sentence.confidence!r}, on labels that nothing is fitted to"
+        )
+    worst_cases = sentence.parts[1]
+    domains = [f"the simplex over the entries of {render(case.call)}: a worst case" for case in worst_cases]
+    if sentence.constraints:
+        domains.append("λ ≥ 0, the price of each constraint")
+    if not domains:
+        domains = ["nothing: no worst case and no constraint, so no multipliers"]
+    lines.append(f"λ lives in  {' × '.join(domains)}")
+    data = "training" if sentence.metric_prior == "train" else "evaluation"
     lines.append(f"derived at  the {data} data's class fractions")
     return lines
 
 
-def say(read: Sentence) -> list[str]:
-    """Return the objective in words, then what each of its metrics is, one line each."""
-    nodes = [node for tree in (read.expression, *read.constraints) for node in walk(tree)]
+def say(sentence: Sentence) -> list[str]:
+    """Return the objective in words, then the meaning of each of its metrics, one line each."""
+    nodes = [node for tree in (sentence.expression, *sentence.constraints) for node in walk(tree)]
     names = [node.name for node in nodes if isinstance(node, Metric)]
     names += [node.metric for node in nodes if isinstance(node, Each)]
-    asked = f"make {_say(read.expression)} as high as possible"
-    if read.constraints:
-        asked += ", with " + " and ".join(map(_say_constraint, read.constraints))
-    return [asked, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
+    request = f"make {_say(sentence.expression)} as high as possible"
+    if sentence.constraints:
+        request += ", with " + " and ".join(map(_say_constraint, sentence.constraints))
+    return [request, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
 
 
 def _say_constraint(constraint: Constraint) -> str:
@@ -121,7 +122,7 @@ def _say(node: Node) -> str:
 
 def _prior(text: str) -> torch.Tensor:
     try:
-        shares = torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64)
+        numbers = torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64)
     except ValueError:
         raise InputError(f"--prior takes numbers separated by commas; found {text!r}") from None
-    return check_prior(shares / shares.sum(), "--prior")
+    return check_prior(numbers / numbers.sum(), "--prior")

@@ -1,4 +1,4 @@
-"""csst predict RUN INPUT -o out.csv: labels and probabilities for new examples."""
+"""csst predict RUN INPUT -o out.csv: write labels and probabilities of new examples."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.fitted import FittedModel, read_recipe
 from csst.recipes import Recipe
-from csst.report.tables import plain
+from csst.report.comparison_tables import quote_formula
 
-#: what a run of each kind of inputs takes
-WANTED = {
+#: files that a run takes, by kind of inputs
+FILES = {
     "text": "a .csv, .tsv, .jsonl or .parquet file",
     "image": "image files, a folder of them, or one .npz or .npy file",
     "array": "an .npz or .npy file or, where the columns have names, a table",
@@ -48,18 +48,22 @@ def main(argv: Sequence[str]) -> int:
     )
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
-    model = model.with_objective(args.run, args.objective) if args.objective else model
+    if args.objective:
+        model = model.with_objective(args.run, args.objective)
     inputs, names = read_examples(model, read_recipe(args.run), args.input, args.column)
     probs = model.probs(inputs)
-    labels = (probs.argmax(1) if model.rule is None else model.rule.predict(probs)).tolist()
-    shown = (probs if model.rule is None else model.rule.posterior(probs)).tolist()
-    classes = [plain(name) for name in model.class_names]
+    if model.rule is None:
+        labels = probs.argmax(1)
+    else:
+        labels = model.rule.predict(probs)
+        probs = model.rule.posterior(probs)
+    classes = [quote_formula(name) for name in model.class_names]
     try:
         with open(args.output, "w", newline="", encoding="utf-8") as file:
-            out = csv.writer(file)
-            out.writerow(["row", "label", *(f"p({name})" for name in classes)])
-            for name, label, row in zip(names, labels, shown, strict=True):
-                out.writerow([plain(name), classes[label], *(f"{p:.6f}" for p in row)])
+            writer = csv.writer(file)
+            writer.writerow(["row", "label", *(f"p({name})" for name in classes)])
+            for name, label, row in zip(names, labels.tolist(), probs.tolist(), strict=True):
+                writer.writerow([quote_formula(name), classes[label], *(f"{p:.6f}" for p in row)])
     except OSError as error:
         raise InputError(f"{args.output} cannot be written: {error}") from None
     print(f"{len(names)} predictions in {args.output}")
@@ -67,32 +71,34 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_examples(model: FittedModel, recipe: Recipe, paths: Sequence[str], column: str) -> tuple[Examples, list[str]]:
-    """New examples from a file or folder, or from image files, and a name for each: its row, or the image's name."""
-    data, kind = recipe.data, model.inputs.kind
+    """Read new examples from a file or folder, or from image files; return them and their row numbers or file names."""
+    kind = model.inputs.kind
     pictures = [path for path in paths if path.lower().endswith(SUFFIXES)]
     if kind == "image" and all(path in pictures or Path(path).is_dir() for path in paths):
         return read_images(model, recipe, paths)
     if kind != "image" and pictures:
-        raise InputError(f"this run did not learn from images, and {pictures[0]} is one: pass {WANTED[kind]}")
+        raise InputError(f"this run did not learn from images, and {pictures[0]} is one: pass {FILES[kind]}")
     if len(paths) > 1:
-        raise InputError(f"only images may be several files; found {len(paths)}: pass {WANTED[kind]}")
+        raise InputError(f"only images may be several files; found {len(paths)}: pass {FILES[kind]}")
     path = paths[0]
     if kind == "text":
-        texts = texts_of(read_table(path), column or getattr(data, "text", "text"), path)
+        texts = texts_of(read_table(path), column or getattr(recipe.data, "text", "text"), path)
         return Texts(texts), [str(row) for row in range(len(texts))]
     columns = model.metrics.get("facts", {}).get("columns")
     if is_table(path) and columns is None:
         raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
     inputs = as_inputs(read_number_table(path, columns) if is_table(path) else read_array(path), "x")
     shape = tuple(inputs.shape[1:])
-    if len(shape) != 3 if recipe.frozen else shape != model.inputs.shape:
-        wanted = "(channels, height, width)" if recipe.frozen else model.inputs.shape
-        raise InputError(f"the model takes inputs of shape {wanted}; {path} has {shape}")
+    # a frozen encoder takes images of any size
+    is_valid = len(shape) == 3 if recipe.frozen else shape == model.inputs.shape
+    if not is_valid:
+        needed_shape = "(channels, height, width)" if recipe.frozen else model.inputs.shape
+        raise InputError(f"the model takes inputs of shape {needed_shape}; {path} has {shape}")
     return inputs, [str(row) for row in range(len(inputs))]
 
 
 def read_images(model: FittedModel, recipe: Recipe, places: Sequence[str]) -> tuple[ImageFiles, list[str]]:
-    """The images of some files and folders; names are relative to the folder where there is only one place."""
+    """Read images from files and folders; return them and their names, relative to the folder if there is only one."""
     data = recipe.data
     if recipe.frozen and not isinstance(data, ImageFolder):
         raise InputError("this run learned from arrays: pass the images as an .npz file, not as files or a folder")
@@ -108,12 +114,13 @@ def read_images(model: FittedModel, recipe: Recipe, places: Sequence[str]) -> tu
         else:
             paths.append(place)
             names.append(place)
-    size = data.size if isinstance(data, ImageFolder) else model.inputs.shape[-1]
-    return ImageFiles(paths, size, data.workers if isinstance(data, ImageFolder) else 0), names
+    if isinstance(data, ImageFolder):
+        return ImageFiles(paths, data.size, data.workers), names
+    return ImageFiles(paths, model.inputs.shape[-1], 0), names
 
 
 def read_array(path: str) -> np.ndarray:
-    """The inputs of an .npy file, or x of an .npz file."""
+    """Return the inputs of an .npy file, or x of an .npz file."""
     if not path.endswith(".npy"):
         return read_npz(path, KEYS, needed=("x",))["x"]
     if not Path(path).is_file():

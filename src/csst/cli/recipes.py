@@ -1,4 +1,4 @@
-"""csst recipes: what there is to run."""
+"""csst recipes: list the recipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from csst.cli.tables import show
+from csst.cli.terminal import show
 from csst.recipes import RECIPES
 
 

@@ -1,4 +1,4 @@
-"""csst train RECIPE --method M --objective "..." --seed S --out DIR [--resume]"""
+"""csst train RECIPE --method M --objective "..." --seed S --out DIR [--resume]: train a classifier."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-from csst.cli.arguments import Parser, recipe_and_rest
+from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
-from csst.cli.tables import metrics_table, show
+from csst.cli.terminal import metrics_table, show
 from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
@@ -25,7 +25,7 @@ from csst.training.tracking import TensorBoard
 from csst.training.trainer import Trainer
 
 
-def parser_of(name: str, base: Recipe) -> Parser:
+def make_parser(name: str, base: Recipe) -> Parser:
     parser = Parser(
         prog=f"csst train {name}",
         usage="csst train RECIPE [--method M] [--objective '...'] [--seed S] [--out DIR] [--resume] [--GROUP.NAME V]",
@@ -45,14 +45,12 @@ def parser_of(name: str, base: Recipe) -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    recipe, args = recipe_and_rest(argv, parser_of)
+    recipe, args = parse_recipe(argv, make_parser)
     refuse_unused_settings(read_recipe(recipe.name), recipe)
     out = args.out or f"runs/{recipe.name}-{recipe.method}-{recipe.seed}".replace(":", "_")
     logs = Path(out) / "tensorboard"
     if args.log and not recipe.uses_network:
-        raise InputError(
-            f"--log follows the training of a network, and learner {recipe.learner} trains none: leave it out"
-        )
+        raise InputError(f"--log records the training of a network; learner {recipe.learner} has none: leave it out")
     with Progress(recipe.training.steps) as progress, ExitStack() as stack:
         watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
         if args.log and is_main_process():
@@ -60,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
             print(f"view it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
 
         def watch(trainer: Trainer, record: Record) -> None:
-            for each in watchers:
-                each(trainer, record)
+            for watcher in watchers:
+                watcher(trainer, record)
 
         metrics = execute(recipe, out, args.resume, watch, args.checkpoint_seconds)
     if not is_main_process():
@@ -73,9 +71,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:
         print(f"{metrics['adjusted']['sentence']}\nresults: {out}/metrics.json, {page}")
-    stored = metrics.get("adjusted", {}).get("certificate")
-    if stored is not None:
-        print("\n".join(certificate_from_dict(stored).lines()))
+    certificate = metrics.get("adjusted", {}).get("certificate")
+    if certificate is not None:
+        print("\n".join(certificate_from_dict(certificate).lines()))
     if args.log:
         print(f"curves: tensorboard --logdir {shlex.quote(str(logs))}")
     return 0

@@ -1,7 +1,7 @@
-"""What was computed once is found again by its content: one SQLite file, shared by runs and processes.
+"""A cache of computed values, found by the content they belong to: one SQLite file, shared by runs and processes.
 
-A file maps keys (hashes of contents) to values (bytes), each with a checksum, and keeps the settings that all values
-share. Changes are made in transactions: a killed process loses its last one and leaves nothing half-written behind.
+A file maps keys (hashes of contents) to values (bytes), each with a checksum, and stores the settings that all values
+share. Changes are made in transactions: a killed process loses its last transaction and leaves nothing half-written.
 One process writes at a time, and others may read meanwhile.
 """
 
@@ -32,14 +32,17 @@ class ContentStore:
 
     Args:
         path: the file; None keeps everything in memory.
-        kind: what the values are, in the plural; a file holds one kind only.
-        again: what to do about a file that cannot be read, for the error.
-        elsewhere: what to do about a place that cannot be written, for the error.
-        create: whether a missing or empty file is begun; otherwise it is an error.
+        kind: kind of the values, in the plural; a file holds one kind only.
+        again: advice for a file that cannot be read, for the error.
+        elsewhere: advice for a place that cannot be written, for the error.
+        create: whether to create a missing file; otherwise it is an error.
     """
 
     def __init__(self, path: Path | None, kind: str, again: str = "", elsewhere: str = "", create: bool = True) -> None:
-        self.path, self.kind, self.again, self.elsewhere = path, kind, again, elsewhere
+        self.path = path
+        self.kind = kind
+        self.again = again
+        self.elsewhere = elsewhere
         with self._explain_errors():
             self._connection = self._connect()
         self.close = weakref.finalize(self, self._connection.close)
@@ -56,53 +59,51 @@ class ContentStore:
         return bool(self._query("SELECT 1 FROM content WHERE key = ?", key))
 
     def get(self, keys: Sequence[bytes]) -> list[bytes]:
-        """The values of keys that are all there; a damaged one is an error."""
-        values = []
-        for key in keys:
-            checksum, value = self._query("SELECT checksum, value FROM content WHERE key = ?", key)[0]
-            if _compute_checksum(key, value) != checksum:
-                raise self._unreadable("a value does not match its checksum")
-            values.append(value)
-        return values
+        """Return the values of these keys, all of which must exist; raise an error for a damaged value."""
+        rows = [self._query("SELECT checksum, value FROM content WHERE key = ?", key)[0] for key in keys]
+        return [self._check(key, *row) for key, row in zip(keys, rows, strict=True)]
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """All keys with their values, in the order of keys; a damaged value is an error."""
+        """Yield all keys with their values, sorted by key; raise an error for a damaged value."""
         for key, checksum, value in self._query("SELECT key, checksum, value FROM content ORDER BY key"):
-            if _compute_checksum(key, value) != checksum:
-                raise self._unreadable("a value does not match its checksum")
-            yield key, value
+            yield key, self._check(key, checksum, value)
+
+    def _check(self, key: bytes, checksum: int, value: bytes) -> bytes:
+        if _compute_checksum(key, value) != checksum:
+            raise self._unreadable("a value does not match its checksum")
+        return value
 
     def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Add values, within a transaction; a key that is there already keeps its value."""
+        """Add values, within a transaction; an existing key keeps its value."""
         rows = [(key, _compute_checksum(key, value), value) for key, value in entries]
         with self._explain_errors():
             self._connection.executemany("INSERT OR IGNORE INTO content VALUES (?, ?, ?)", rows)
 
     def drop_damaged(self) -> int:
-        """Delete damaged values, within a transaction; returns how many there were."""
+        """Delete damaged values, within a transaction, and return their number."""
         rows = self._query("SELECT key, checksum, value FROM content")
-        damaged = [key for key, checksum, value in rows if _compute_checksum(key, value) != checksum]
-        for key in damaged:
+        keys = [key for key, checksum, value in rows if _compute_checksum(key, value) != checksum]
+        for key in keys:
             self._query("DELETE FROM content WHERE key = ?", key)
-        return len(damaged)
+        return len(keys)
 
     def keep_setting(self, name: str, value: Any) -> Any:
-        """The setting that the file has; where it has none yet, this one, which it keeps (within a transaction)."""
+        """Return the file's value of a setting; store this value if it has none yet (within a transaction)."""
         self._query("INSERT OR IGNORE INTO setting VALUES (?, ?)", name, json.dumps(value))
         return json.loads(self._query("SELECT value FROM setting WHERE name = ?", name)[0][0])
 
     def begin(self, wait: bool = True) -> bool:
-        """Begin a transaction. While another process writes, wait for it, or return False."""
+        """Begin a transaction; while another process writes, wait for it or return False."""
         return self._execute_alone("BEGIN IMMEDIATE", wait)
 
     def commit(self) -> None:
-        """Keep what was changed since `begin`."""
+        """Save all changes since `begin`."""
         with self._explain_errors():
             self._connection.commit()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write alone; what was put is kept at the end, or nothing of it where an error ends the block."""
+        """Write alone; an error in the block discards all changes."""
         self.begin()
         try:
             yield
@@ -122,9 +123,12 @@ class ContentStore:
         return sqlite3.connect(f"{self.path.resolve().as_uri()}?immutable=1", uri=True, **options)
 
     def _prepare(self, create: bool) -> None:
-        """Check that the file is one of ours, or make an empty one so."""
+        """Check that the file is a content store of this kind; set up an empty file."""
+        # Tables before the mark: both are written together, so whoever sees tables that another process makes
+        # meanwhile sees its mark, too.
+        tables = self._query("SELECT 1 FROM sqlite_master")
         mark = self._query("PRAGMA application_id")[0][0]
-        if mark != _APPLICATION_ID and (self._query("SELECT 1 FROM sqlite_master") or not create):
+        if mark != _APPLICATION_ID and (tables or not create):
             raise self._unreadable("it was not written by csst")
         if create:
             self._execute_alone("PRAGMA journal_mode = WAL")
@@ -135,12 +139,12 @@ class ContentStore:
                     self._query(table)
                 self._query(f"PRAGMA application_id = {_APPLICATION_ID}")
                 self.keep_setting("kind", self.kind)
-        stored = self._query("SELECT value FROM setting WHERE name = 'kind'")[0][0]
-        if json.loads(stored) != self.kind:
-            raise self._unreadable(f"it holds {json.loads(stored)}")
+        kind = json.loads(self._query("SELECT value FROM setting WHERE name = 'kind'")[0][0])
+        if kind != self.kind:
+            raise self._unreadable(f"it holds {kind}")
 
     def _execute_alone(self, sql: str, wait: bool = True) -> bool:
-        """Execute what needs the file's lock; without waiting, returns False where another process has it."""
+        """Execute a statement that locks the file; without waiting, return False if another process has the lock."""
         while True:
             with self._explain_errors():
                 try:

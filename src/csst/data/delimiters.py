@@ -1,4 +1,4 @@
-"""What separates the fields of a table in a text file."""
+"""The delimiter between the fields of a text file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import csv
 def find_delimiter(head: str, ending: str) -> str:
     """Return the character between the fields of a file whose first line is `head`.
 
-    A .tsv file has tabs. A .csv file has commas; where its first line has none, a spreadsheet with decimal commas has
-    written semicolons, or tabs.
+    A .tsv file has tabs. A .csv file has commas; if its first line has none, it has semicolons (from a spreadsheet with
+    decimal commas) or tabs.
 
     Args:
         head: the first line.
-        ending: of the file's name.
+        ending: ending of the file's name.
 
     Returns:
         One character.
@@ -24,5 +24,7 @@ def find_delimiter(head: str, ending: str) -> str:
         fields = {delimiter: len(next(csv.reader([head], delimiter=delimiter), [])) for delimiter in ",;\t"}
     except csv.Error:
         return ","
-    others = [delimiter for delimiter in ";\t" if fields[delimiter] > 1]
-    return others[0] if fields[","] < 2 and others else ","
+    for delimiter in ",;\t":
+        if fields[delimiter] > 1:
+            return delimiter
+    return ","

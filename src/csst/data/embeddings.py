@@ -1,7 +1,7 @@
 """Frozen embeddings: every example is embedded once, and only a small head is trained on the vectors.
 
-Views cannot be embedded anew at every step, so a few of each training example are embedded beforehand and drawn from
-during training: of an image weak and strong ones, of a text, whose weak view is the text itself, strong ones.
+Embedding new views at every step would be too slow, so a few views of each training example are embedded beforehand
+and sampled during training: weak and strong views of an image, and strong views of a text, whose weak view is the text.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from csst.data.task import Examples, Labeled, Task, View, identity_view
 from csst.errors import InputError
 
 CHUNK = 2048  # examples in memory at once
-VIEW_TYPE = "<f2"  # views of images are kept in half precision
+VIEW_TYPE = "<f2"  # views of images are stored in half precision
 _COLUMNS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def locate_cache(folder: str = "") -> Path:
-    """Where embeddings are kept: in this folder, else in $CSST_CACHE, else in the user's cache folder."""
+    """Return the folder of embeddings: in this folder, else in $CSST_CACHE, else in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(folder or os.environ.get("CSST_CACHE") or f"{base}/csst").expanduser() / "embeddings"
 
@@ -40,7 +40,7 @@ def locate_cache(folder: str = "") -> Path:
 class Encoder(Protocol):
     """A function from a batch (texts, or images uint8) to vectors (B, width).
 
-    `fingerprint` names it in the cache; where it is empty, vectors are kept in memory only.
+    `fingerprint` identifies it in the cache; without one, vectors are kept in memory only.
     """
 
     fingerprint: str
@@ -50,15 +50,15 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Embedding:
-    """How frozen embeddings are made (with --encoder ... --frozen).
+    """Settings of frozen embeddings (with --encoder ... --frozen).
 
     Args:
-        max_length: tokens of a text that are read; longer ones are cut.
-        draws: strong views of each unlabeled example that are embedded; training draws from them.
-        views: weak views of each training image that are embedded; training draws from them and the image itself.
-        components: principal components that are kept of the vectors of images, fitted on the training images; 0 keeps
-            the vectors as they are.
-        noise: noise of the strong view beside that, in standard deviations of each feature.
+        max_length: tokens read of a text; longer texts are cut.
+        draws: strong views embedded per unlabeled example; training samples from them.
+        views: weak views embedded per training image; training samples from them and the image itself.
+        components: principal components to which the vectors of images are reduced, fitted on the training images; 0
+            keeps the vectors unchanged.
+        noise: noise added to the strong view, in standard deviations of each feature.
         batch: examples per forward pass of the encoder.
         cache: folder of the embeddings; default $CSST_CACHE or the user's cache folder.
     """
@@ -80,19 +80,21 @@ class Embedding:
 
 
 class Embedder:
-    """Embeds examples in batches, each content once, with a progress bar where a person is watching.
+    """Embeds examples in batches, equal examples once, with a progress bar in a terminal.
 
     vectors = Embedder(encoder, Embedding(cache="cache"))(texts, "texts")
     """
 
     def __init__(self, encoder: Encoder, settings: Embedding) -> None:
-        self.encoder, self.settings, self.fingerprint = encoder, settings, encoder.fingerprint
+        self.encoder = encoder
+        self.settings = settings
+        self.fingerprint = encoder.fingerprint
         path = locate_cache(settings.cache) / f"{self.fingerprint}.sqlite" if self.fingerprint else None
-        again = "delete it, and they are computed again"
-        self.store = ContentStore(path, "embeddings", again, "name another folder with --embedding.cache")
+        advice = "delete it, and they are computed again"
+        self.store = ContentStore(path, "embeddings", advice, "name another folder with --embedding.cache")
 
     def __call__(self, inputs: Examples, what: str, view: Callable[[Any], Any] | None = None) -> Tensor:
-        """The vectors (N, width), float32, of the examples or of a view of them."""
+        """Return the vectors of the examples or of a view of them, (N, width), float32."""
 
         def embed(batch: Any, advance: Callable[[int], None]) -> np.ndarray:
             batch = batch if view is None else view(batch)
@@ -101,9 +103,9 @@ class Embedder:
         return self._embed_all(inputs, what, embed)
 
     def embed_view(self, inputs: Examples, what: str, view: StorableView, draw: int) -> Tensor:
-        """The vectors (N, width), float16, of one view of every image, which depends on image, view and draw only.
+        """Return the vectors of one view of every image, (N, width), float16.
 
-        They are found by the image's content, so that a view that is there is not drawn again.
+        A view depends on the image, the view and the draw only, so that a stored vector is found by these three.
         """
 
         def embed(images: Any, advance: Callable[[int], None]) -> np.ndarray:
@@ -120,9 +122,9 @@ class Embedder:
         vectors = []
         console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
-            shown = bar.add_task(f"embedding {what}", total=len(inputs))
+            bar_task = bar.add_task(f"embedding {what}", total=len(inputs))
             for index in torch.arange(len(inputs)).split(CHUNK):
-                vectors.append(embed(inputs[index], lambda done: bar.advance(shown, done)))
+                vectors.append(embed(inputs[index], lambda count: bar.advance(bar_task, count)))
         return torch.from_numpy(np.concatenate(vectors))
 
     def _embed_chunk(
@@ -133,18 +135,19 @@ class Embedder:
         advance: Callable[[int], None],
         kind: str = "<f4",
     ) -> np.ndarray:
-        """The vectors of these keys, (n, width) of this type; what the store lacks is taken, embedded and kept."""
-        first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self.store}
-        todo = sorted(first.values(), key=lambda place: lengths[place])  # texts of similar length together
+        """Return the vectors of these keys, (n, width) of this type; compute vectors that the store lacks."""
+        place_of_key = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self.store}
+        todo = sorted(place_of_key.values(), key=lambda place: lengths[place])  # texts of similar length together
         for start in range(0, len(todo), self.settings.batch):
-            places = todo[start : start + self.settings.batch]
+            batch_places = todo[start : start + self.settings.batch]
             with self.store.transaction():  # another process waits here, and then finds the work done
-                new = [place for place in places if keys[place] not in self.store]
-                if new:
-                    rows = (row.tobytes() for row in self._compute_vectors(take(new), len(new)).astype(kind))
-                    self.store.put(zip((keys[place] for place in new), rows, strict=True))
-            advance(len(places))
-        advance(len(keys) - len(todo))  # those that were there
+                places = [place for place in batch_places if keys[place] not in self.store]
+                if places:
+                    vectors = self._compute_vectors(take(places), len(places)).astype(kind)
+                    values = (vector.tobytes() for vector in vectors)
+                    self.store.put(zip((keys[place] for place in places), values, strict=True))
+            advance(len(batch_places))
+        advance(len(keys) - len(todo))  # vectors that were in the store before
         return np.stack([np.frombuffer(value, dtype=kind) for value in self.store.get(keys)])
 
     def _compute_vectors(self, batch: Any, count: int) -> np.ndarray:
@@ -164,7 +167,7 @@ class Embedder:
 
 
 def _take(batch: Any) -> Callable[[list[int]], Any]:
-    """A function from places to the examples there."""
+    """Return a function from places to the examples at these places."""
     if isinstance(batch, Tensor):
         return lambda places: batch[torch.tensor(places)]
     return lambda places: [batch[place] for place in places]
@@ -175,7 +178,7 @@ def _measure_lengths(batch: Any) -> list[int]:
 
 
 def hash_contents(batch: Any) -> list[bytes]:
-    """16 bytes of SHA-256 of each example's content."""
+    """Return the first 16 bytes of the SHA-256 of each example."""
     if isinstance(batch, Tensor):
         head = f"{batch.dtype}{tuple(batch.shape[1:])}".encode()
         contents = [head + example.numpy().tobytes() for example in batch.cpu()]
@@ -185,23 +188,22 @@ def hash_contents(batch: Any) -> list[bytes]:
 
 
 def embedded(task: Task, embedder: Embedder) -> Task:
-    """The task with every example replaced by its embedding, and its views by embeddings of views.
+    """Return the task with examples replaced by their embeddings, and views by embeddings of views.
 
-    Views of images that can be stored are embedded so many times as the settings say; the weak view of all others is
-    the embedding itself.
+    The settings say how many views of an image are embedded; the weak view of other examples is the embedding itself.
     """
     settings = embedder.settings
 
-    def part(labeled: Labeled, what: str) -> Labeled:
-        return Labeled(embedder(labeled.inputs, what), labeled.labels)
+    def embed_part(part: Labeled, what: str) -> Labeled:
+        return Labeled(embedder(part.inputs, what), part.labels)
 
-    def drawn(draw: int) -> Tensor:
+    def embed_strong_views(draw: int) -> Tensor:
         what = f"strong views {draw + 1}/{settings.draws}"
         if isinstance(task.strong, StorableView):
             return embedder.embed_view(task.unlabeled, what, task.strong, draw)
 
         def view(batch: Any) -> Any:
-            """Each example's view depends on its content and the draw only, so that the cache finds it again."""
+            """Return views that depend on content and draw only, so that the cache finds them again."""
             views = [
                 task.strong(batch[place : place + 1], stream(draw, int.from_bytes(key[:7], "big")))
                 for place, key in enumerate(hash_contents(batch))
@@ -211,62 +213,69 @@ def embedded(task: Task, embedder: Embedder) -> Task:
         return embedder(task.unlabeled, what, view)
 
     announce(task, embedder)
-    labeled = part(task.labeled, "labeled examples")
+    labeled = embed_part(task.labeled, "labeled examples")
     width = labeled.inputs[torch.tensor([0])].shape[1]
     unlabeled = embedder(task.unlabeled, "unlabeled examples") if len(task.unlabeled) else torch.zeros(0, width)
-    validation = part(task.validation, "validation examples")
-    test = None if task.test is None else part(task.test, "test examples")
+    validation = embed_part(task.validation, "validation examples")
+    test = None if task.test is None else embed_part(task.test, "test examples")
     weak = embed_weak_views(task, embedder, torch.cat([labeled.inputs, unlabeled]))  # type: ignore[list-item]
-    draws = [drawn(draw) for draw in range(settings.draws)] if len(unlabeled) else []
-    spread = unlabeled.std(0, correction=0) if len(unlabeled) else torch.zeros(width)
-    vectors = replace(
+    strong_views = unlabeled[None]
+    scale = torch.zeros(width)
+    if len(unlabeled):
+        if settings.draws:
+            strong_views = torch.stack([embed_strong_views(draw) for draw in range(settings.draws)])
+        scale = unlabeled.std(0, correction=0)
+    embedded_task = replace(
         task,
         labeled=labeled,
         unlabeled=unlabeled,
         validation=validation,
         test=test,
-        certifying=None if task.certifying is None else part(task.certifying, "certifying examples"),
+        certifying=None if task.certifying is None else embed_part(task.certifying, "certifying examples"),
         kept_apart=None if task.kept_apart is None else embedder(task.kept_apart, "unlabeled examples kept apart"),
         weak=weak,
-        strong=Prepared(torch.stack(draws or [unlabeled]), spread, settings.noise),
+        strong=Prepared(strong_views, scale, settings.noise),
         facts={**task.facts, "encoder": embedder.fingerprint, "embedding_width": width},
     )
-    return project(vectors, settings.components) if 0 < settings.components < width else vectors
+    return project(embedded_task, settings.components) if 0 < settings.components < width else embedded_task
 
 
-def embed_weak_views(task: Task, embedder: Embedder, plain: Tensor) -> View:
-    """The weak view of an embedded task: views of the training images, or the embedding itself.
+def embed_weak_views(task: Task, embedder: Embedder, vectors: Tensor) -> View:
+    """Return the weak view of an embedded task: views of the training images, or the embedding itself.
 
     Args:
-        task: of raw examples.
-        embedder: embeds their views.
-        plain: embeddings of the labeled and then the unlabeled examples, (N, width).
+        task: the task before embedding.
+        embedder: embeds the views.
+        vectors: embeddings of the labeled and then the unlabeled examples, (N, width).
     """
     count = embedder.settings.views
     if not count or not isinstance(task.weak, StorableView):
         return identity_view
+    parts = [task.labeled.inputs]
+    if len(task.unlabeled):
+        parts.append(task.unlabeled)
     views = []
     for draw in range(count):
         what = f"weak views {draw + 1}/{count}"
-        parts = [task.labeled.inputs, *([task.unlabeled] if len(task.unlabeled) else [])]
         views.append(torch.cat([embedder.embed_view(part, what, task.weak, draw) for part in parts]))
-    return WeakViews(plain, torch.stack(views))
+    return WeakViews(vectors, torch.stack(views))
 
 
 def announce(task: Task, embedder: Embedder) -> None:
-    """Say how many views there are to embed, and how much room they take, before it begins."""
-    settings, store = embedder.settings, embedder.store
+    """Print how many views will be embedded and how much space they take."""
+    settings = embedder.settings
+    store = embedder.store
     weak = settings.views if isinstance(task.weak, StorableView) else 0
     strong = settings.draws if isinstance(task.strong, StorableView) else 0
-    vectors = weak * (len(task.labeled) + len(task.unlabeled)) + strong * len(task.unlabeled)
-    if not vectors:
+    views = weak * (len(task.labeled) + len(task.unlabeled)) + strong * len(task.unlabeled)
+    if not views:
         return
     width = embedder(task.labeled.inputs[torch.tensor([0])], "one example").shape[1]
-    plain = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
-    size = (2 * vectors + 4 * plain) * width / 1e6
+    images = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
+    size = (2 * views + 4 * images) * width / 1e6
     where = "memory" if store.path is None else str(store.path)
     Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
-        f"embedding {plain} images and {vectors} views of them ({weak} weak, {strong} strong of each): at most "
+        f"embedding {images} images and {views} views of them ({weak} weak, {strong} strong of each): at most "
         f"{size:.0f} MB in {where}, which already holds {len(store)} vectors; an interrupted run resumes there",
         highlight=False,
         markup=False,

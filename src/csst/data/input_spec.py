@@ -1,4 +1,4 @@
-"""What a fitted model takes as input."""
+"""The inputs of a fitted model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from csst.data.task import Examples
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a fitted model takes.
+    """The inputs of a fitted model.
 
     Args:
         kind: array, image or text.
-        shape: of one input, after the encoder; () for texts.
-        preprocessing: how raw examples become inputs, in words; derived from kind and shape if empty.
-        embed: turns raw examples into vectors, where a frozen encoder does.
-        is_embedded: whether inputs are embeddings, whoever makes them.
+        shape: shape of one input, after the encoder; () for texts.
+        preprocessing: how raw examples become inputs, as a phrase; derived from kind and shape if empty.
+        embed: function from raw examples to vectors, if a frozen encoder is part of the model.
+        is_embedded: whether inputs are embeddings, made by the model or by the user.
     """
 
     kind: str

@@ -1,7 +1,7 @@
-"""Views that were embedded beforehand, from which training draws.
+"""Views that are embedded before training, which samples from them.
 
-A view of an image that can be stored depends on the image, the view's settings and the number of the draw only, so that
-its vector is kept under a key of these three and found again by every run.
+A storable view of an image depends on the image, the settings of the view and the number of the draw only. Its vector
+is stored under a key of these three, where every later run finds it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from csst.data.task import Labeled, Task
 
 @runtime_checkable
 class IndexedView(Protocol):
-    """A view that was computed for every unlabeled example beforehand, and is fetched by index."""
+    """A view computed beforehand for every unlabeled example and fetched by index."""
 
     def of_index(self, index: Tensor, generator: torch.Generator) -> Any: ...
 
 
 @runtime_checkable
 class StorableView(Protocol):
-    """A view of images that does not depend on the images beside, and is told apart by its fingerprint."""
+    """A view of images that treats each image on its own and is identified by its fingerprint."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -37,7 +37,7 @@ class StorableView(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The strong view of embeddings: one of the vectors (draws, N, width) computed beforehand, with noise."""
+    """The strong view of embeddings: a random one of the vectors (draws, N, width) computed beforehand, with noise."""
 
     vectors: Tensor
     scale: Tensor
@@ -48,7 +48,7 @@ class Prepared:
         return self._add_noise(self.vectors[draw, index].float(), generator)
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        """Of examples that are not among the unlabeled ones: noise alone."""
+        """Return labeled examples, which have no stored views, with noise only."""
         return self._add_noise(batch, generator)
 
     def _add_noise(self, vectors: Tensor, generator: torch.Generator) -> Tensor:
@@ -58,78 +58,80 @@ class Prepared:
 
 
 class WeakViews:
-    """The weak view of embeddings: the example's own vector, or one of its views' computed beforehand.
+    """The weak view of embeddings: a random choice of the example's vector and the vectors of its views.
 
-    An example is known by its vector, not by its index, so that whoever cuts or joins a task's parts keeps the views.
-    A vector that is not known stays as it is.
+    An example is identified by its vector, not by its index, so that the parts of a task can be split and joined.
+    An unknown vector is left unchanged.
 
     Args:
-        plain: vectors (N, width) of the examples themselves, float32.
-        views: vectors (views, N, width) of their views.
+        vectors: vectors of the examples, (N, width), float32.
+        views: vectors of their views, (views, N, width).
     """
 
-    def __init__(self, plain: Tensor, views: Tensor) -> None:
+    def __init__(self, vectors: Tensor, views: Tensor) -> None:
         self.views = views
-        marks = mark_rows(plain)
+        marks = mark_rows(vectors)
         self._order = marks.argsort(stable=True)
         self._marks = marks[self._order]
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        draw = torch.randint(1 + len(self.views), (len(batch),), generator=generator)
+        draws = torch.randint(1 + len(self.views), (len(batch),), generator=generator)
         marks = mark_rows(batch)
-        place = torch.searchsorted(self._marks, marks).clamp(max=len(self._marks) - 1)
-        changed = ((self._marks[place] == marks) & (draw > 0)).nonzero().flatten()
-        views = self.views[draw[changed] - 1, self._order[place[changed]]]
-        return batch.index_put((changed,), views.to(batch.dtype))
+        places = torch.searchsorted(self._marks, marks).clamp(max=len(self._marks) - 1)
+        rows = ((self._marks[places] == marks) & (draws > 0)).nonzero().flatten()
+        views = self.views[draws[rows] - 1, self._order[places[rows]]]
+        return batch.index_put((rows,), views.to(batch.dtype))
 
 
 def mark_rows(vectors: Tensor) -> Tensor:
-    """A 64-bit mark of each row's bits (N,), int64: a sum, modulo 2^64, of its bits times random odd numbers."""
+    """Return a 64-bit hash of each row, (N,), int64: the sum of its bits times random odd numbers, modulo 2^64."""
     bits = vectors.float().contiguous().view(torch.int32).long()
-    low, high = -(2**63), 2**63 - 1
-    factors = torch.randint(low, high, (bits.shape[1],), generator=torch.Generator().manual_seed(bits.shape[1])) | 1
+    generator = torch.Generator().manual_seed(bits.shape[1])
+    factors = torch.randint(-(2**63), 2**63 - 1, (bits.shape[1],), generator=generator) | 1
     return (bits * factors).sum(1)
 
 
 def view_keys(contents: list[bytes], view: StorableView, draw: int) -> list[bytes]:
-    """16 bytes for one view of each image with these contents: the key of its vector and the seed of its draws."""
+    """Return 16 bytes for one view of each image: the key of its vector and the seed of its random draws."""
     name = f"{view.fingerprint}-{draw}".encode()
     return [hashlib.sha256(content + name).digest()[:16] for content in contents]
 
 
 def project(task: Task, components: int) -> Task:
-    """The embedded task on the principal components of its training examples.
+    """Return the embedded task on the principal components of its training examples.
 
-    All components are scaled by one number, not each by its own: those of small variance are mostly noise, and few
-    labels cannot tell.
+    One deviation scales all components: components of small variance are mostly noise, which few labels cannot tell.
     """
-    known = torch.cat([task.labeled.inputs, task.unlabeled])  # type: ignore[list-item]
-    center = known.mean(0)
-    centered = (known - center).double()
-    directions = torch.linalg.eigh(centered.T @ centered).eigenvectors.flip(1)[:, :components]
-    signs = directions.gather(0, directions.abs().argmax(0, keepdim=True)).sign()  # which side is up is arbitrary
+    examples = torch.cat([task.labeled.inputs, task.unlabeled])  # type: ignore[list-item]
+    center = examples.mean(0)
+    deviations = (examples - center).double()
+    directions = torch.linalg.eigh(deviations.T @ deviations).eigenvectors.flip(1)[:, :components]
+    # The sign of an eigenvector is arbitrary; its largest entry is made positive.
+    signs = directions.gather(0, directions.abs().argmax(0, keepdim=True)).sign()
     basis = (directions * signs).float().contiguous()
 
     def apply(vectors: Tensor) -> Tensor:
         return ((vectors.float() - center) @ basis).to(vectors.dtype)
 
-    def part(labeled: Labeled) -> Labeled:
-        return Labeled(apply(labeled.inputs), labeled.labels)  # type: ignore[arg-type]
+    def project_part(part: Labeled) -> Labeled:
+        return Labeled(apply(part.inputs), part.labels)  # type: ignore[arg-type]
 
-    labeled, unlabeled = part(task.labeled), apply(task.unlabeled)  # type: ignore[arg-type]
-    plain = torch.cat([labeled.inputs, unlabeled])  # type: ignore[list-item]
-    deviation = float(plain.double().square().mean().sqrt())
-    strong, weak = task.strong, task.weak
+    labeled = project_part(task.labeled)
+    unlabeled = apply(task.unlabeled)  # type: ignore[arg-type]
+    vectors = torch.cat([labeled.inputs, unlabeled])  # type: ignore[list-item]
+    deviation = float(vectors.double().square().mean().sqrt())
+    strong = task.strong
+    weak = task.weak
     assert isinstance(strong, Prepared)
     return replace(
         task,
         labeled=labeled,
         unlabeled=unlabeled,
-        validation=part(task.validation),
-        certifying=None if task.certifying is None else part(task.certifying),
+        validation=project_part(task.validation),
+        certifying=None if task.certifying is None else project_part(task.certifying),
         kept_apart=None if task.kept_apart is None else apply(task.kept_apart),  # type: ignore[arg-type]
-        test=None if task.test is None else part(task.test),
-        weak=WeakViews(plain, apply(weak.views)) if isinstance(weak, WeakViews) else weak,
+        test=None if task.test is None else project_part(task.test),
+        weak=WeakViews(vectors, apply(weak.views)) if isinstance(weak, WeakViews) else weak,
         strong=Prepared(apply(strong.vectors), unlabeled.std(0, correction=0), strong.noise),
         moments=(np.zeros(components), np.full(components, deviation)),
         projection=(center, basis),

@@ -1,4 +1,4 @@
-"""Which rows a model has seen: a number for every example, equal for equal examples.
+"""Hashes of examples, by which a model recognizes the rows it was fitted to; equal examples have equal hashes.
 
     h(x) = sum_j w_j bits(x_j)  mod 2^64,    w_j random odd numbers
 
@@ -17,12 +17,13 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
+from csst.data.row_order import draw_weights, sum_rows
 from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
 
-#: cells that are hashed at a time
+#: cells hashed at a time
 CELLS = 4_000_000
-#: how unlikely a number of coincidences by chance must be to be taken for rows of the fit
+#: probability below which equal rows are not explained by chance
 UNLIKELY = 1e-3
 
 
@@ -30,16 +31,14 @@ def hash_rows(rows: Any) -> np.ndarray:
     """Return a hash of every example.
 
     Args:
-        rows: N examples: an array, a tensor or a sparse matrix of numbers, texts, or anything that is fetched by index.
+        rows: N examples: an array, a tensor or a sparse matrix of numbers, texts, or other examples fetched by index.
 
     Returns:
         (N,), uint64.
     """
     if is_sparse(rows):
         matrix = rows.tocsr().astype(np.float32)
-        parts = _bits(matrix.data) * _weights(matrix.shape[1])[matrix.indices]
-        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(parts, dtype=np.uint64)])
-        return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+        return sum_rows(matrix, _bits(matrix.data) * draw_weights(matrix.shape[1])[matrix.indices])
     if isinstance(rows, (np.ndarray, Tensor)):
         return _hash_array(np.asarray(rows))
     hashes = [_hash_batch(rows[torch.arange(k, min(k + 256, len(rows)))]) for k in range(0, len(rows), 256)]
@@ -59,10 +58,10 @@ def _hash_text(text: str) -> int:
 def _hash_array(array: np.ndarray) -> np.ndarray:
     if not len(array):
         return np.zeros(0, dtype=np.uint64)
-    flat = array.reshape(len(array), -1)
-    weights = _weights(flat.shape[1])
-    step = max(1, CELLS // max(1, flat.shape[1]))
-    return np.concatenate([_bits(flat[k : k + step]) @ weights for k in range(0, len(flat), step)])
+    table = array.reshape(len(array), -1)
+    weights = draw_weights(table.shape[1])
+    step = max(1, CELLS // max(1, table.shape[1]))
+    return np.concatenate([_bits(table[k : k + step]) @ weights for k in range(0, len(table), step)])
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -71,45 +70,40 @@ def _bits(values: np.ndarray) -> np.ndarray:
     return numbers.view(np.uint32).astype(np.uint64)
 
 
-def _weights(columns: int) -> np.ndarray:
-    drawn = np.random.default_rng(0).integers(0, 2**63, size=columns, dtype=np.uint64)
-    return 2 * drawn + np.uint64(1)
-
-
 def count_seen(hashes: np.ndarray, seen: np.ndarray) -> int:
-    """How many rows are rows of the fit; 0 if chance explains it.
+    """Return how many rows are rows of the fit; 0 if chance explains the number.
 
-    In a table of few distinct rows, new rows equal old ones by chance, about as often as old ones equal each other.
+    In a table of few distinct rows, new rows equal rows of the fit by chance, about as often as those equal each other.
 
     Args:
-        hashes: of new rows, (n,).
-        seen: of the rows of the fit, each as often as it occurs, (N,).
+        hashes: hashes of new rows, (n,).
+        seen: hashes of the rows of the fit, with repetitions, (N,).
 
     Returns:
         A number of rows.
     """
     if not len(seen):
         return 0
-    found = int(np.isin(hashes, seen).sum())
+    count = int(np.isin(hashes, seen).sum())
     _, occurrences = np.unique(seen, return_counts=True)
-    twins = float(occurrences[occurrences > 1].sum() / len(seen))
-    explained = binom.isf(UNLIKELY, len(hashes), twins) if twins > 0 else 0
-    return found if found > explained else 0
+    twin_fraction = float(occurrences[occurrences > 1].sum() / len(seen))
+    chance_count = binom.isf(UNLIKELY, len(hashes), twin_fraction) if twin_fraction > 0 else 0
+    return count if count > chance_count else 0
 
 
 def pack_hashes(hashes: np.ndarray) -> bytes:
-    """Hashes of rows as an .npz file."""
+    """Return hashes of rows as an .npz file."""
     file = io.BytesIO()
     np.savez(file, rows=np.sort(hashes))
     return file.getvalue()
 
 
 def read_hashes(path: Path) -> np.ndarray | None:
-    """Hashes of rows from a run's folder; None where it has none."""
+    """Read hashes of rows from a run's folder; None if it has none."""
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return stored["rows"]
+        with np.load(path, allow_pickle=False) as file:
+            return file["rows"]
     except Exception as error:  # a damaged archive can make its reader raise anything
         raise InputError(f"{path} is damaged ({error}): restore it, or train the run again") from None

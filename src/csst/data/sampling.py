@@ -1,4 +1,4 @@
-"""Endless batches of indices, with a state that can be saved to the bit."""
+"""Endless batches of indices, with a state that can be saved and restored exactly."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from torch import Tensor
 
 
 class Sampler:
-    """Every example once in random order, then again in a new order; a batch may span two rounds.
+    """Draws all examples in random order, then again in a new order; a batch may span two rounds.
 
-    only: the examples that are drawn, `size` of them; None for 0 .. size-1.
+    Args:
+        size: number of examples.
+        batch: examples per batch.
+        generator: source of the random orders.
+        only: indices of the examples, `size` of them; None for 0 .. size-1.
     """
 
     def __init__(self, size: int, batch: int, generator: torch.Generator, only: Tensor | None = None) -> None:
-        self.size, self.batch, self.generator, self.only = size, batch, generator, only
+        self.size = size
+        self.batch = batch
+        self.generator = generator
+        self.only = only
         self.order = torch.zeros(0, dtype=torch.int64)
 
     def draw(self) -> Tensor:
-        drawn = self.peek()
+        """Return the next batch of indices, (batch,)."""
+        indices = self.peek()
         self.order = self.order[self.batch :]
-        return drawn
+        return indices
 
     def peek(self) -> Tensor:
-        """The batch that the next draw will give."""
+        """Return the batch that the next draw will return."""
         while len(self.order) < self.batch:
             order = torch.randperm(self.size, generator=self.generator)
             self.order = torch.cat([self.order, order if self.only is None else self.only[order]])
@@ -39,5 +47,5 @@ class Sampler:
 
 
 def stream(seed: int, number: int) -> torch.Generator:
-    """Independent streams of one seed: labeled and unlabeled draws must not depend on each other."""
+    """Return one of many independent streams of a seed, so that e.g. labeled and unlabeled draws are independent."""
     return torch.Generator().manual_seed((seed * 1_000_003 + number) % 2**63)

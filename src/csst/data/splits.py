@@ -1,4 +1,4 @@
-"""Who is labeled, unlabeled, validation and test: long tails, stratified cuts, and a hash to prove equality.
+"""Splits into labeled, unlabeled, validation and test examples: long tails, stratified cuts, and a hash of a split.
 
 All randomness comes from NumPy's PCG64, whose stream is the same on every platform, so a seed names a split.
 """
@@ -16,7 +16,7 @@ from csst.errors import InputError
 
 @dataclass(frozen=True)
 class Split:
-    """Indices into one pool of examples, disjoint; validation and test may also come from a pool of their own."""
+    """Disjoint indices into one pool of examples; validation and test may also come from another pool."""
 
     labeled: np.ndarray
     unlabeled: np.ndarray
@@ -29,18 +29,19 @@ class Split:
 
 
 def split_hash(*parts: np.ndarray) -> str:
-    """A short fingerprint of arrays: their dtype, shape and content."""
+    """Return a short fingerprint of arrays: of their dtype, shape and content."""
     digest = hashlib.sha256()
     for part in parts:
         array = np.ascontiguousarray(part)
-        array = array.astype(np.int64) if array.dtype.kind in "iu" and array.dtype != np.uint8 else array
+        if array.dtype.kind in "iu" and array.dtype != np.uint8:
+            array = array.astype(np.int64)
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()[:16]
 
 
 def long_tail_counts(head: int, imbalance: float, classes: int, reverse: bool = False) -> list[int]:
-    """The exponential long tail: n_i = floor(head * imbalance^(-i/(K-1))), at least 1 (paper, Sec. 5, Fig. 3).
+    """Return the exponential long tail: n_i = floor(head * imbalance^(-i/(K-1))), at least 1 (paper, Sec. 5, Fig. 3).
 
     Args:
         head: examples of the most frequent class.
@@ -49,7 +50,7 @@ def long_tail_counts(head: int, imbalance: float, classes: int, reverse: bool = 
         reverse: whether the last class is the most frequent.
 
     Returns:
-        Examples of every class, K of them.
+        Number of examples of each class, K of them.
     """
     if head < 1 or imbalance < 1 or classes < 2:
         raise InputError(
@@ -74,7 +75,7 @@ class Tail:
     is_reversed: bool = False
 
     def counts(self, classes: int) -> list[int]:
-        """Examples of every class, (K,)."""
+        """Return the number of examples of each class, (K,)."""
         return long_tail_counts(self.head, self.imbalance, classes, self.is_reversed)
 
 
@@ -93,57 +94,60 @@ def long_tail(
     Args:
         labels: class indices of the pool, (N,).
         labeled: the labeled part.
-        unlabeled: the unlabeled part; none if its head is 0.
-        labeled_fraction: less than 1 takes labels away, more adds some that no part had; the other parts stay as they
-            are.
+        unlabeled: the unlabeled part; empty if its head is 0.
+        labeled_fraction: below 1 it removes labels, above 1 it adds labels from outside all parts; the other parts stay
+            the same.
         validation: examples per class.
         test: examples per class.
-        seed: of the choice.
+        seed: seed of the random choice.
     """
     labels = np.asarray(labels)
     classes = int(labels.max()) + 1
-    wanted = {
+    counts_by_part = {
         "test": [test] * classes,
         "validation": [validation] * classes,
         "labeled": labeled.counts(classes),
         "unlabeled": unlabeled.counts(classes) if unlabeled.head else [0] * classes,
     }
-    more = scale_counts(wanted["labeled"], labeled_fraction)
-    wanted["more labels"] = [max(0, kept - count) for kept, count in zip(more, wanted["labeled"], strict=True)]
+    label_counts = scale_counts(counts_by_part["labeled"], labeled_fraction)
+    # Additional labels come last, so that the other parts are the same for every labeled_fraction.
+    counts_by_part["more labels"] = [
+        max(0, new_count - count) for new_count, count in zip(label_counts, counts_by_part["labeled"], strict=True)
+    ]
     rng = np.random.default_rng(seed)
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
+    pieces: dict[str, list[np.ndarray]] = {name: [] for name in counts_by_part}
     for c in range(classes):
         order = rng.permutation(np.flatnonzero(labels == c))
-        need = sum(counts[c] for counts in wanted.values())
+        need = sum(counts[c] for counts in counts_by_part.values())
         if need > len(order):
             raise InputError(
                 f"the split needs {need} examples of class {c} "
-                f"({', '.join(f'{counts[c]} {name}' for name, counts in wanted.items() if any(counts))}); "
+                f"({', '.join(f'{counts[c]} {name}' for name, counts in counts_by_part.items() if any(counts))}); "
                 f"the pool has {len(order)}: lower the counts"
             )
         start = 0
-        for name, counts in wanted.items():
-            parts[name].append(order[start : start + counts[c]])
+        for name, counts in counts_by_part.items():
+            pieces[name].append(order[start : start + counts[c]])
             start += counts[c]
-        parts["labeled"][c] = np.concatenate([parts["labeled"][c], parts["more labels"][c]])[: more[c]]
-    joined = {name: np.sort(np.concatenate(pieces)) for name, pieces in parts.items()}
-    return Split(joined["labeled"], joined["unlabeled"], joined["validation"], joined["test"])
+        pieces["labeled"][c] = np.concatenate([pieces["labeled"][c], pieces["more labels"][c]])[: label_counts[c]]
+    indices = {name: np.sort(np.concatenate(arrays)) for name, arrays in pieces.items()}
+    return Split(indices["labeled"], indices["unlabeled"], indices["validation"], indices["test"])
 
 
 def scale_counts(counts: Sequence[int], fraction: float) -> list[int]:
-    """A fraction of every class's examples, at least 1; more than they are where it is above 1."""
+    """Return a fraction of the counts, which may be above 1; at least 1 example per class."""
     if not fraction > 0:
         raise InputError(f"labeled_fraction must be positive; found {fraction}")
     return [max(1, round(fraction * count)) for count in counts]
 
 
 def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequence[str] | None = None) -> np.ndarray:
-    """The indices of a held-out part with the same fraction of every class, at least one and never all of a class."""
+    """Return the indices of a held-out part: the same fraction of every class, at least one and never all of it."""
     if not 0 < fraction < 1:
         raise InputError(f"the held-out fraction must lie between 0 and 1; found {fraction}")
     labels = np.asarray(labels)
     rng = np.random.default_rng(seed)
-    held = []
+    pieces = []
     for c in range(int(labels.max()) + 1):
         members = rng.permutation(np.flatnonzero(labels == c))
         if len(members) < 2:
@@ -152,24 +156,25 @@ def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequen
                 f"class {name!r} has {len(members)} labeled examples, and holding some out for validation needs 2: "
                 "label more, merge classes, or give a validation set"
             )
-        held.append(members[: min(len(members) - 1, max(1, round(fraction * len(members))))])
-    return np.sort(np.concatenate(held))
+        count = min(len(members) - 1, max(1, round(fraction * len(members))))
+        pieces.append(members[:count])
+    return np.sort(np.concatenate(pieces))
 
 
 def split_held_out(
     labels: np.ndarray, seed: int, class_names: tuple[str, ...], validation: int = 0, test: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Held-out examples cut in two per class: validation and test. 0 means half, else examples per class."""
+    """Split held-out examples of each class into validation and test; 0 means half, else examples per class."""
 
     def sizes(c: int, count: int) -> tuple[int, int]:
-        first = validation or count // 2
-        second = test or (count // 2 if validation else count - first)
-        if min(first, second) < 1 or first + second > count:
+        validation_size = validation or count // 2
+        test_size = test or (count // 2 if validation else count - validation_size)
+        if min(validation_size, test_size) < 1 or validation_size + test_size > count:
             raise InputError(
-                f"class {class_names[c]!r} has {count} held-out examples; {max(first, 1)} for validation and "
-                f"{max(second, 1)} for test are needed: add examples, or lower the counts"
+                f"class {class_names[c]!r} has {count} held-out examples; {max(validation_size, 1)} for validation and "
+                f"{max(test_size, 1)} for test are needed: add examples, or lower the counts"
             )
-        return first, second
+        return validation_size, test_size
 
     return stratified_pair(labels, seed, sizes)
 
@@ -177,11 +182,13 @@ def split_held_out(
 def stratified_pair(
     labels: np.ndarray, seed: int, sizes: Callable[[int, int], tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two disjoint random parts: `sizes(class, count)` says how many of a class's examples go into each."""
-    rng, parts = np.random.default_rng(seed), ([], [])  # type: tuple[np.random.Generator, tuple[list, list]]
+    """Return the indices of two disjoint random parts; `sizes(class, count)` returns the size of each in a class."""
+    rng = np.random.default_rng(seed)
+    pieces = []
+    other_pieces = []
     for c in range(int(labels.max()) + 1):
         order = rng.permutation(np.flatnonzero(labels == c))
-        first, second = sizes(c, len(order))
-        parts[0].append(order[:first])
-        parts[1].append(order[first : first + second])
-    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
+        size, other_size = sizes(c, len(order))
+        pieces.append(order[:size])
+        other_pieces.append(order[size : size + other_size])
+    return np.sort(np.concatenate(pieces)), np.sort(np.concatenate(other_pieces))

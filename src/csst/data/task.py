@@ -1,4 +1,4 @@
-"""A task: what there is to learn from, to validate on and to test on, and the views of it."""
+"""A task: labeled, unlabeled, validation and test examples, and their views."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Examples(Protocol):
 
 
 def identity_view(batch: Any, generator: torch.Generator) -> Any:
-    """The view that leaves examples as they are.
+    """Return examples unchanged, as a view.
 
     Args:
-        batch: B examples, as the task's parts hold them.
-        generator: of random numbers, for views that need some.
+        batch: B examples, as in the parts of a task.
+        generator: source of random numbers, unused here.
 
     Returns:
         The same B examples.
@@ -57,27 +57,27 @@ class Labeled:
 class Task:
     """Labeled, unlabeled, validation and test examples with weak and strong views.
 
-    Measuring uses the examples as they are, never a view. `make_task` builds one from arrays.
+    Measuring uses the original examples, never a view. `make_task` builds a task from arrays.
 
     Args:
-        name: of the data.
+        name: name of the data.
         class_names: K names.
         labeled: examples to learn from, with their classes.
-        unlabeled: examples without.
+        unlabeled: examples without classes.
         validation: examples on which models are selected and multipliers move.
-        test: examples that only the finished model sees; None without.
+        test: examples for the finished model only; None if there are none.
         weak: alpha(x), the view whose prediction becomes the pseudo-label (paper, Sec. 4).
-        strong: A(x), the view that learns it.
-        kind: of the examples.
-        unlabeled_truth: classes of the unlabeled examples, only ever used to report how many pseudo-labels were right.
+        strong: A(x), the view that learns the pseudo-label.
+        kind: kind of the examples.
+        unlabeled_truth: classes of the unlabeled examples, used only to report how many pseudo-labels were right.
         split_hash: a fingerprint of the content.
-        facts: about the data, for metrics.json.
-        moments: mean and deviation of every feature, by which a network standardizes; None takes those of the labeled
-            and unlabeled examples.
-        projection: what embeddings were projected by: their mean (D,) and the directions (D, components) kept.
-        certifying: examples that certify bounds and that nothing else is fitted to; None without a confidence.
-        kept_apart: unlabeled examples that prove a coverage and that nothing else is fitted to.
-        row_hashes: of all examples as they were given, see `csst.data.row_hashes`; None if they are not known.
+        facts: facts about the data, for metrics.json.
+        moments: mean and deviation of each feature, by which a network standardizes; None measures the labeled and
+            unlabeled examples.
+        projection: mean (D,) and directions (D, components) by which embeddings were projected; None if they were not.
+        certifying: examples that certify bounds and have no other use; None without a confidence.
+        kept_apart: unlabeled examples that certify a coverage and have no other use.
+        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if unknown.
     """
 
     name: str
@@ -103,12 +103,12 @@ class Task:
 
     @property
     def classes(self) -> int:
-        """K, how many classes there are."""
+        """K, the number of classes."""
         return len(self.class_names)
 
     @property
     def train_counts(self) -> Tensor:
-        """Labeled examples of every class, (K,)."""
+        """Number of labeled examples of each class, (K,)."""
         return torch.bincount(self.labeled.labels, minlength=self.classes)
 
     @property
@@ -123,13 +123,13 @@ class Task:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example; () where examples are not tensors, as texts."""
-        first = self.labeled.inputs[torch.tensor([0])]
-        return tuple(first.shape[1:]) if isinstance(first, Tensor) else ()
+        """The shape of one example; () for texts, which are not tensors."""
+        batch = self.labeled.inputs[torch.tensor([0])]
+        return tuple(batch.shape[1:]) if isinstance(batch, Tensor) else ()
 
 
 def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
-    """Refuse labels that are no class, and classes without an example."""
+    """Raise an error for labels out of range and for classes without an example."""
     for where, part in parts.items():
         if part is None:
             continue
@@ -144,7 +144,7 @@ def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
 
 @dataclass(frozen=True)
 class RowTask:
-    """Rows as a file has them, for learners that cut no validation set: `validation` is None where there is none."""
+    """The examples of a file, for learners that hold out no validation set: `validation` may be None."""
 
     name: str
     class_names: tuple[str, ...]
@@ -163,22 +163,22 @@ class RowTask:
 
     @classmethod
     def from_task(cls, task: Task) -> RowTask:
-        """The parts of a task, its validation set among them."""
+        """Return the parts of a task, including its validation set."""
         parts = (task.labeled, task.unlabeled, task.validation, task.test)
         return cls(task.name, task.class_names, *parts, task.kind, task.split_hash, task.facts)
 
-    def as_task(self, **more: Any) -> Task:
-        """The rows as a task, which needs a validation set; more: its views, and other fields of `Task`."""
+    def as_task(self, **fields: Any) -> Task:
+        """Return the examples as a task, which needs a validation set; `fields` are its views and other fields."""
         assert self.validation is not None
         parts = (self.labeled, self.unlabeled, self.validation, self.test)
-        shared = {"kind": self.kind, "split_hash": self.split_hash, "facts": self.facts}
-        return Task(self.name, self.class_names, *parts, **{**shared, **more})
+        fields = {"kind": self.kind, "split_hash": self.split_hash, "facts": self.facts, **fields}
+        return Task(self.name, self.class_names, *parts, **fields)
 
 
 def as_inputs(values: Any, what: str) -> Tensor:
-    """Inputs as a tensor: uint8 stays, everything else becomes float32; refuses NaN and infinity, saying where."""
+    """Return inputs as a tensor, uint8 or else float32; raise an error that names rows with NaN or infinity."""
     try:
-        tensor = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values)
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{what} must be an array of numbers ({error})") from None
     if tensor.ndim < 2 or tensor.is_complex():
@@ -186,15 +186,14 @@ def as_inputs(values: Any, what: str) -> Tensor:
     if tensor.dtype == torch.uint8:
         return tensor
     tensor = tensor.to(torch.float32)
-    bad = ~torch.isfinite(tensor).flatten(1).all(1)
-    if bad.any():
-        rows = bad.nonzero().flatten().tolist()
+    rows = (~torch.isfinite(tensor).flatten(1).all(1)).nonzero().flatten().tolist()
+    if rows:
         raise InputError(f"{what} must be finite; {len(rows)} rows are not, the first {rows[:5]}: drop or impute them")
     return tensor
 
 
 def as_labels(values: Any, what: str) -> Tensor:
-    """Class indices as int64; refuses anything that is not a vector of integers."""
+    """Return class indices as int64; raise an error for anything but a vector of integers."""
     array = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{what} must be a vector of integers; found shape {array.shape} of {array.dtype}")
@@ -202,7 +201,7 @@ def as_labels(values: Any, what: str) -> Tensor:
 
 
 def hash_parts(unlabeled: Tensor, *parts: Labeled | None) -> str:
-    """A short fingerprint of the content of tensors: labeled parts in their order, then the unlabeled inputs."""
+    """Return a short fingerprint of tensors: of the labeled parts in this order, then of the unlabeled inputs."""
     content = [np.asarray(values) for part in parts if part is not None for values in (part.inputs, part.labels)]
     return split_hash(*content, unlabeled.numpy())
 
@@ -214,18 +213,20 @@ def make_task(
     validation: tuple[Any, Any],
     test: tuple[Any, Any] | None = None,
     class_names: tuple[str, ...] | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> Task:
-    """A task from arrays or tensors, as (inputs, labels) pairs; its hash is that of the content."""
-    pairs = {"labeled": labeled, "validation": validation, **({"test": test} if test is not None else {})}
+    """Return a task from arrays or tensors, given as (inputs, labels) pairs; `fields` are further fields of `Task`."""
+    pairs = {"labeled": labeled, "validation": validation}
+    if test is not None:
+        pairs["test"] = test
     parts = {k: Labeled(as_inputs(x, f"{k} inputs"), as_labels(y, f"{k} labels")) for k, (x, y) in pairs.items()}
     inputs = as_inputs(unlabeled, "unlabeled inputs")
-    shapes = {tuple(p.inputs.shape[1:]) for p in parts.values() if isinstance(p.inputs, Tensor)} | {
-        tuple(inputs.shape[1:])
-    }
+    shapes = {tuple(part.inputs.shape[1:]) for part in parts.values() if isinstance(part.inputs, Tensor)}
+    shapes.add(tuple(inputs.shape[1:]))
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
     if class_names is None:
-        class_names = tuple(str(c) for c in range(int(max(p.labels.max() for p in parts.values() if len(p))) + 1))
-    more.setdefault("split_hash", hash_parts(inputs, *parts.values()))
-    return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **more)
+        largest_label = int(max(part.labels.max() for part in parts.values() if len(part)))
+        class_names = tuple(str(c) for c in range(largest_label + 1))
+    fields.setdefault("split_hash", hash_parts(inputs, *parts.values()))
+    return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **fields)

@@ -1,8 +1,8 @@
-"""Gaussian toys whose best possible classifiers are known exactly.
+"""Gaussian toys whose optimal classifiers are known exactly.
 
-toy          three classes in a row, unequally crowded: the one in the middle is also the rarest, so accuracy,
-             mean recall (logit adjustment) and worst-case recall want three different classifiers
-toy-overlap  the same, so close together that pseudo-labels are often wrong
+toy          three classes in a row, unequally frequent: the one in the middle is the rarest, so that accuracy, mean
+             recall (logit adjustment) and worst-case recall have three different optimal classifiers
+toy-overlap  the same classes so close together that pseudo-labels are often wrong
 """
 
 from __future__ import annotations
@@ -23,52 +23,59 @@ from csst.errors import InputError
 class Gaussians:
     """Unit-variance Gaussians in the plane, one per class, centered on a line, with exact recalls by quadrature.
 
-    The second coordinate is pure noise, so every Bayes rule looks at the first only and the integrals are
+    The second coordinate is pure noise, so every Bayes rule depends on the first only and the integrals are
     one-dimensional.
     """
 
     centers: tuple[float, ...]
 
     def sample(self, counts: list[int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return random points (N, 2) and their classes (N,), with these numbers of each class."""
         labels = np.repeat(np.arange(len(counts)), counts)
         points = rng.standard_normal((len(labels), 2))
         points[:, 0] += np.asarray(self.centers)[labels]
         return points.astype(np.float32), labels
 
     def densities(self, step: float = 1e-3) -> tuple[np.ndarray, float]:
-        """P_i(x) on a grid (K, points) that holds all but 1e-9 of the mass, and the width of a cell."""
+        """Return P_i(x) on a grid (K, points) that holds all but 1e-9 of the mass, and the width of a cell."""
         grid = np.arange(min(self.centers) - 6.5, max(self.centers) + 6.5, step) + step / 2
         return np.exp(-((grid - np.asarray(self.centers)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi), step
 
     def recalls(self, weights: np.ndarray) -> np.ndarray:
-        """The recalls of the Bayes rule argmax_i w_i P_i(x); w = prior is best for accuracy, w = 1 for mean recall."""
+        """Return the recalls of the Bayes rule argmax_i w_i P_i(x); w = prior maximizes accuracy, w = 1 mean recall."""
         density, width = self.densities()
-        choice = (np.asarray(weights)[:, None] * density).argmax(0)
-        return np.array([density[i][choice == i].sum() * width for i in range(len(density))])
+        return integrate_recalls(density, width, np.asarray(weights)[:, None] * density)
 
     def minimax(self, rounds: int = 400) -> tuple[float, np.ndarray]:
-        """The largest possible worst-class recall, and the weights whose Bayes rule reaches it.
+        """Return the largest possible worst-class recall, and the weights whose Bayes rule reaches it.
 
-        min over the simplex of the convex function  lambda -> integral of max_i lambda_i P_i(x) dx,  by exponentiated
-        gradient with a falling step; the recalls are its gradient and are all equal at the minimum.
+        Minimizes the convex function  lambda -> integral of max_i lambda_i P_i(x) dx  over the simplex by exponentiated
+        gradient with a decreasing step; its gradient is the recalls, which are all equal at the minimum.
         """
         density, width = self.densities()
-        weights, best = np.full(len(density), 1 / len(density)), (1.0, np.zeros(len(density)))
+        weights = np.full(len(density), 1 / len(density))
+        minimum = 1.0
+        minimizer = np.zeros(len(density))
         for t in range(rounds):
             scores = weights[:, None] * density
             value = scores.max(0).sum() * width
-            if value < best[0]:
-                best = (value, weights)
-            choice = scores.argmax(0)
-            recalls = np.array([density[i][choice == i].sum() * width for i in range(len(density))])
-            weights = weights * np.exp(-recalls * 4 / (1 + t / 20))
+            if value < minimum:
+                minimum = value
+                minimizer = weights
+            weights = weights * np.exp(-integrate_recalls(density, width, scores) * 4 / (1 + t / 20))
             weights = weights / weights.sum()
-        return best
+        return minimum, minimizer
+
+
+def integrate_recalls(density: np.ndarray, width: float, scores: np.ndarray) -> np.ndarray:
+    """Return the recalls (K,) of the rule argmax_i scores_i, from densities (K, points) on a grid of this width."""
+    decisions = scores.argmax(0)
+    return np.array([density[i][decisions == i].sum() * width for i in range(len(density))])
 
 
 @cache
 def best_min_recall(source: Gaussians) -> float:
-    """The largest possible worst-class recall; a fifth of a second the first time, and at once for every other seed."""
+    """Return the largest possible worst-class recall; cached, since it takes a fifth of a second."""
     return source.minimax()[0]
 
 
@@ -77,7 +84,7 @@ SPACINGS = {"toy": 1.9, "toy-overlap": 1.0}
 
 @dataclass(frozen=True)
 class Toy:
-    """Long-tailed samples of three Gaussians in a row; the rarest class stands in the middle.
+    """Long-tailed samples of three Gaussians in a row; the rarest class is in the middle.
 
     Args:
         name: toy, or toy-overlap.
@@ -104,16 +111,20 @@ class Toy:
         return Gaussians((-gap, gap, 0.0))
 
     def load(self, seed: int) -> Task:
-        source, rng = self.gaussians(), np.random.default_rng(seed)
+        """Sample all parts."""
+        source = self.gaussians()
+        rng = np.random.default_rng(seed)
         counts = long_tail_counts(self.labeled, self.imbalance, 3)
         points, labels = source.sample(counts, rng)
         unlabeled, truth = source.sample(long_tail_counts(self.unlabeled, self.imbalance, 3), rng)
         validation = source.sample([self.validation] * 3, rng)
         test = source.sample([self.test] * 3, rng)
-        wanted = scale_counts(counts, self.labeled_fraction)
-        more = source.sample([max(0, kept - count) for kept, count in zip(wanted, counts, strict=True)], rng)
-        first = np.concatenate([np.flatnonzero(labels == c)[: wanted[c]] for c in range(3)])
-        labeled = np.concatenate([points[first], more[0]]), np.concatenate([labels[first], more[1]])
+        # Additional labels are sampled last, so that the other parts are the same for every labeled_fraction.
+        new_counts = scale_counts(counts, self.labeled_fraction)
+        growth = [max(0, new_count - count) for new_count, count in zip(new_counts, counts, strict=True)]
+        new_points, new_labels = source.sample(growth, rng)
+        rows = np.concatenate([np.flatnonzero(labels == c)[: new_counts[c]] for c in range(3)])
+        labeled = (np.concatenate([points[rows], new_points]), np.concatenate([labels[rows], new_labels]))
         scale = torch.ones(2)
         return make_task(
             self.name,

@@ -1,11 +1,11 @@
-"""What can learn from a few labeled rows: linear, forest, any scikit-learn classifier, and portfolios of them.
+"""Learners for a few labeled rows: linear, forest, any scikit-learn classifier, and portfolios of them.
 
 The network of the paper learns by `csst.training.trainer`; everything here takes a second on a laptop.
 """
 
 from __future__ import annotations
 
+from csst.learners.catalog import LEARNERS, default_members, read_learner
 from csst.learners.protocol import FittedLearner, Learner
-from csst.learners.read import LEARNERS, default_members, read_learner
 
 __all__ = ["LEARNERS", "FittedLearner", "Learner", "default_members", "read_learner"]

@@ -1,4 +1,4 @@
-"""The labels of a fit dealt into those that are learned from and those that certify its bounds."""
+"""Split the labels of a fit into labels to learn from and labels that certify its bounds."""
 
 from __future__ import annotations
 
@@ -21,103 +21,100 @@ from csst.statistics.folds import CERTIFYING, deal_certification
 def deal_rows(
     parts: RowParts, objective: Objective | str, deployment_prior: Any, seed: int, share: float = CERTIFYING
 ) -> RowParts:
-    """Set rows apart that certify: the validation rows where there are any, else a share of the labeled rows.
+    """Reserve rows that certify the bounds: the validation rows if there are any, else a share of the labeled rows.
 
     Args:
-        parts: of a fit.
-        objective: with a confidence; without one, or with rows that certify already, nothing is set apart.
+        parts: rows of a fit.
+        objective: the objective; without a confidence, or if rows are reserved already, nothing changes.
         deployment_prior: see `csst.rules.promise.state_prior`.
-        seed: of the deal.
-        share: of the labeled rows.
+        seed: seed of the split.
+        share: share of the labeled rows to reserve.
 
     Returns:
-        The parts; labels out of fold judge what is learned.
+        The parts with certifying rows and without validation rows: labels out of fold judge the learners.
     """
-    read = read_objective(objective)
-    if read.confidence is None or parts.certifying is not None:
+    goal = read_objective(objective)
+    if goal.confidence is None or parts.certifying is not None:
         return parts
-    bound = bind_labels(read, parts.labels, parts.class_names)
-    brought = parts.validation
-    fresh = None if brought is None else len(brought[1])
-    check_certifiable(bound, parts.labels, deployment_prior, parts.class_names, fresh)
-    if brought is not None:
-        parts = replace(parts, validation=None, certifying=brought)
+    goal = bind_labels(goal, parts.labels, parts.class_names)
+    validation_count = None if parts.validation is None else len(parts.validation[1])
+    check_certifiable(goal, parts.labels, deployment_prior, parts.class_names, validation_count)
+    if parts.validation is not None:
+        parts = replace(parts, validation=None, certifying=parts.validation)
     else:
-        is_random = needs_random_sample(bound, deployment_prior)
-        certifying = deal_certification(parts.labels, share, seed, is_random)
-        fitting = np.setdiff1d(np.arange(len(parts.labels)), certifying)
-        pair = (parts.labeled[certifying], parts.labels[certifying])
-        parts = replace(parts, labeled=parts.labeled[fitting], labels=parts.labels[fitting], certifying=pair)
-    if keeps_unlabeled(bound, deployment_prior):
-        seen, apart = keep_apart(parts.unlabeled.shape[0], seed)
-        parts = replace(parts, unlabeled=parts.unlabeled[seen], kept_apart=parts.unlabeled[apart])
+        is_random = needs_random_sample(goal, deployment_prior)
+        certifying_rows = deal_certification(parts.labels, share, seed, is_random)
+        other_rows = np.setdiff1d(np.arange(len(parts.labels)), certifying_rows)
+        pair = (parts.labeled[certifying_rows], parts.labels[certifying_rows])
+        parts = replace(parts, labeled=parts.labeled[other_rows], labels=parts.labels[other_rows], certifying=pair)
+    if keeps_unlabeled(goal, deployment_prior):
+        learning_rows, reserved_rows = keep_apart(parts.unlabeled.shape[0], seed)
+        parts = replace(parts, unlabeled=parts.unlabeled[learning_rows], kept_apart=parts.unlabeled[reserved_rows])
     return parts
 
 
 def deal_task(
     task: Task, objective: Objective | str, deployment_prior: Any, seed: int, share: float = CERTIFYING
 ) -> Task:
-    """Set validation examples apart that certify; where labeled examples are validated out of fold, some of these.
+    """Reserve validation examples that certify the bounds.
 
     Args:
-        task: of a network.
+        task: data of a network; if its labeled examples are its validation examples, both lose the reserved ones.
         objective: see `deal_rows`.
         deployment_prior: see `csst.rules.promise.state_prior`.
-        seed: of the deal.
-        share: of the validation examples.
+        seed: seed of the split.
+        share: share of the validation examples to reserve.
 
     Returns:
-        The task.
+        The task with certifying examples.
     """
-    read = read_objective(objective)
-    if read.confidence is None or task.certifying is not None:
+    goal = read_objective(objective)
+    if goal.confidence is None or task.certifying is not None:
         return task
     labels = task.validation.labels.numpy()
-    bound = bind_labels(read, task.labeled.labels.numpy(), task.class_names)
-    check_certifiable(bound, labels, deployment_prior, task.class_names)
-    certifying = deal_certification(labels, share, seed, needs_random_sample(bound, deployment_prior))
-    fitting = np.setdiff1d(np.arange(len(labels)), certifying)
-    rest = take(task.validation, fitting)
+    goal = bind_labels(goal, task.labeled.labels.numpy(), task.class_names)
+    check_certifiable(goal, labels, deployment_prior, task.class_names)
+    certifying_rows = deal_certification(labels, share, seed, needs_random_sample(goal, deployment_prior))
+    validation = take(task.validation, np.setdiff1d(np.arange(len(labels)), certifying_rows))
     task = replace(
         task,
-        labeled=rest if task.validation is task.labeled else task.labeled,
-        validation=rest,
-        certifying=take(task.validation, certifying),
+        labeled=validation if task.validation is task.labeled else task.labeled,
+        validation=validation,
+        certifying=take(task.validation, certifying_rows),
     )
-    if keeps_unlabeled(bound, deployment_prior):
-        seen, apart = (torch.from_numpy(rows) for rows in keep_apart(len(task.unlabeled), seed))
-        truth = None if task.unlabeled_truth is None else task.unlabeled_truth[seen]
+    if keeps_unlabeled(goal, deployment_prior):
+        learning_rows, reserved_rows = (torch.from_numpy(rows) for rows in keep_apart(len(task.unlabeled), seed))
         task = replace(
             task,
-            unlabeled=choose(task.unlabeled, seen),
-            kept_apart=choose(task.unlabeled, apart),
-            unlabeled_truth=truth,
+            unlabeled=choose(task.unlabeled, learning_rows),
+            kept_apart=choose(task.unlabeled, reserved_rows),
+            unlabeled_truth=None if task.unlabeled_truth is None else task.unlabeled_truth[learning_rows],
         )
     return task
 
 
 def bind_labels(objective: Objective, labels: np.ndarray, class_names: tuple[str, ...]) -> Objective:
-    """The objective for these classes, the rarest of the labels being the tail."""
+    """Return the objective for these classes; the rarest among the labels are the tail."""
     counts = np.bincount(labels, minlength=len(class_names))
     if not counts.all():
-        missing = [name for name, count in zip(class_names, counts, strict=True) if not count]
-        raise InputError(f"classes {missing[:10]} have no label to learn from: label some of their rows")
+        names = [name for name, count in zip(class_names, counts, strict=True) if not count]
+        raise InputError(f"classes {names[:10]} have no label to learn from: label some of their rows")
     return objective.bind(len(class_names), class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
 
 
 def take(examples: Labeled, rows: np.ndarray) -> Labeled:
-    """Some of labeled examples."""
+    """Return the labeled examples at these rows."""
     index = torch.from_numpy(rows)
     return Labeled(choose(examples.inputs, index), examples.labels[index])
 
 
 def choose(examples: Examples, index: Tensor) -> Examples:
-    """Some of examples: a tensor of a tensor, else fetched from where they are when asked for."""
+    """Return the examples at these indices; examples that are not a tensor are fetched when they are used."""
     return examples[index] if isinstance(examples, Tensor) else Chosen(examples, index)
 
 
 class Chosen:
-    """Some of examples, fetched from where they are when asked for."""
+    """Some of the examples, fetched when they are used."""
 
     def __init__(self, examples: Examples, index: Tensor) -> None:
         self.examples = examples
@@ -130,6 +127,6 @@ class Chosen:
         return self.examples[self.index[indices]]
 
     def prefetch(self, indices: Tensor) -> None:
-        """Begin to read these, where the examples can."""
+        """Begin to read examples in the background, if their source can."""
         if hasattr(self.examples, "prefetch"):
             self.examples.prefetch(self.index[indices])

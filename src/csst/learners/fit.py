@@ -1,4 +1,4 @@
-"""The default of `CSSTClassifier` and of `csst train array`: learners, averaged, with the pooled decision rule."""
+"""The default fit of `CSSTClassifier` and `csst train array`: averaged learners with one decision rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import statistics
+from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
-from csst.learners.read import Problem, read_learner
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
 from csst.rules.fit import bind
@@ -19,7 +19,7 @@ from csst.rules.fit import bind
 
 @dataclass
 class MembersFit:
-    """What a fit of learners gave: the portfolio, and its decision rule."""
+    """A fitted portfolio, its decision rule, and notes about the fit."""
 
     portfolio: Portfolio
     fitted: FittedRule
@@ -38,21 +38,21 @@ def fit_members(
     seed: int = 0,
     n_jobs: int | None = 1,
 ) -> MembersFit:
-    """Fit the learners and the rule.
+    """Fit the learners and the decision rule.
 
     Args:
         parts: labeled, unlabeled and validation rows.
         learner: see `read_learner`.
         objective: a sentence, a short name or an Objective.
-        deployment_prior: see `read_deployment_prior`; None for that of the labels that are judged.
+        deployment_prior: see `read_deployment_prior`; None for the class prior of the validation labels.
         is_embedded: whether rows are embeddings.
-        rounds: of self-training, see `fit_portfolio`.
-        tau: the largest divergence that such a round trusts.
-        seed: of the folds and the learners.
+        rounds: rounds of self-training, see `fit_portfolio`.
+        tau: the largest divergence of a pseudo-label that a round uses.
+        seed: seed of the folds and the learners.
         n_jobs: learners fitted at a time.
     """
-    judged = parts.labels if parts.validation is None else parts.validation[1]
-    refuse_contradiction(objective, parts.labels, judged, parts.class_names, deployment_prior)
+    validation_labels = parts.labels if parts.validation is None else parts.validation[1]
+    refuse_contradiction(objective, parts.labels, validation_labels, parts.class_names, deployment_prior)
     mean, std = statistics(parts.measured)
     table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
     problem = Problem(
@@ -71,12 +71,12 @@ def fit_members(
     )
     bound = bind(objective, evidence, parts.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
-    fitted = fit_evidence(evidence, bound, prior, None, seed)
-    alone = [name for name, n in zip(parts.class_names, np.bincount(parts.labels), strict=True) if n < 2]
-    notes = list(fitted.notes)
-    if alone and validation is None:
+    fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
+    notes = list(fitted_rule.notes)
+    names = [name for name, count in zip(parts.class_names, np.bincount(parts.labels), strict=True) if count < 2]
+    if names and validation is None:
         notes.append(
-            f"classes {alone[:10]} have one label each, which their models have learned from: what is expected of them "
-            "is too high; label more"
+            f"classes {names[:10]} have one label each, which their models have learned from, so that their expected "
+            "recall is too high: label more"
         )
-    return MembersFit(portfolio, fitted, notes=notes)
+    return MembersFit(portfolio, fitted_rule, notes=notes)

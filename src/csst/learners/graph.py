@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.learners.forest import SMALLEST_PROBABILITY as SMALLEST_FRACTION
-from csst.learners.forest import FittedForest
+from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Trees, read_trees
 from csst.learners.kernel import FittedKernel
 from csst.learners.linear import FittedLinear
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
-from csst.learners.propagation import DECAY, NEAREST, SMALLEST_PROBABILITY, FittedPropagation
+from csst.learners.propagation import ADDED_PROBABILITY, DECAY, NEAREST, FittedPropagation
 from csst.learners.protocol import Rows
-from csst.learners.trees import Trees, read_trees
 from csst.models.table import TableInput
 
 
 def make_input(table: Rows) -> TableInput:
-    """The standardization of a table, as its learner has it."""
-    first = TableInput(list(table.sizes)).fit(table.mean, table.std)
-    first.std = torch.from_numpy(table.std[first.numbers]).float()
-    return first
+    """Return the standardization of a table as a module, with exactly the deviations of the learner."""
+    module = TableInput(list(table.sizes)).fit(table.mean, table.std)
+    module.std = torch.from_numpy(table.std[module.numbers]).float()
+    return module
 
 
 class NumbersModule(nn.Module):
     """A module of arrays, float32."""
 
-    def keep(self, **arrays: np.ndarray) -> None:
+    def register_arrays(self, **arrays: np.ndarray) -> None:
         for name, value in arrays.items():
             self.register_buffer(name, torch.from_numpy(np.array(value)).float())
 
@@ -43,22 +44,23 @@ class LinearScores(NumbersModule):
     def __init__(self, model: FittedLinear) -> None:
         super().__init__()
         self.input = make_input(model.table)
-        self.keep(weights=model.weights, bias=model.bias)
+        self.register_arrays(weights=model.weights, bias=model.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.log_softmax(self.input(x) @ self.weights.T + self.bias, 1)
 
 
 class Projected(NumbersModule):
-    """(x' - center) M, of length 1 if asked for."""
+    """(x' - center) M, each row of length 1 if `has_unit_length`."""
 
     matrix: Tensor
     shift: Tensor
 
     def __init__(self, projection: Projection) -> None:
         super().__init__()
-        self.input, self.has_unit_length = make_input(projection.table), projection.has_unit_length
-        self.keep(matrix=projection.matrix, shift=projection.center @ projection.matrix)
+        self.input = make_input(projection.table)
+        self.has_unit_length = projection.has_unit_length
+        self.register_arrays(matrix=projection.matrix, shift=projection.center @ projection.matrix)
 
     def forward(self, x: Tensor) -> Tensor:
         values = self.input(x) @ self.matrix - self.shift
@@ -68,10 +70,11 @@ class Projected(NumbersModule):
 
 
 def square_distances(points: Tensor, others: Tensor) -> Tensor:
-    """|x - y|^2, (N, M); in double precision, as small differences of large squares count."""
-    a, b = points.double(), others.double()
-    apart = (a**2).sum(1, keepdim=True) + (b**2).sum(1) - 2 * a @ b.T
-    return apart.clamp(min=0).to(points.dtype)
+    """Return |x - y|^2, (N, M), computed in double precision: it is a small difference of large squares."""
+    x = points.double()
+    y = others.double()
+    squares = (x**2).sum(1, keepdim=True) + (y**2).sum(1) - 2 * x @ y.T
+    return squares.clamp(min=0).to(points.dtype)
 
 
 class KernelScores(NumbersModule):
@@ -83,16 +86,17 @@ class KernelScores(NumbersModule):
 
     def __init__(self, model: FittedKernel) -> None:
         super().__init__()
-        self.space, self.gamma = Projected(model.projection), model.gamma
-        self.keep(landmarks=model.landmarks, weights=model.weights, bias=model.bias)
+        self.space = Projected(model.projection)
+        self.gamma = model.gamma
+        self.register_arrays(landmarks=model.landmarks, weights=model.weights, bias=model.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        near = torch.exp(-self.gamma * square_distances(self.space(x), self.landmarks))
-        return torch.log_softmax(near @ self.weights.T + self.bias, 1)
+        similarities = torch.exp(-self.gamma * square_distances(self.space(x), self.landmarks))
+        return torch.log_softmax(similarities @ self.weights.T + self.bias, 1)
 
 
 class PropagationScores(NumbersModule):
-    """The weighted mean of the nearest nodes' probabilities, under the labels' class balance."""
+    """The weighted mean of the nearest nodes' probabilities, under the class prior of the labels."""
 
     nodes: Tensor
     probs: Tensor
@@ -103,11 +107,12 @@ class PropagationScores(NumbersModule):
 
     def __init__(self, model: FittedPropagation) -> None:
         super().__init__()
-        self.space, self.has_cells = Projected(model.projection), model.cells is not None
-        self.keep(nodes=model.nodes, probs=model.probs, log_prior=np.log(model.prior))
+        self.space = Projected(model.projection)
+        self.has_cells = model.cells is not None
+        self.register_arrays(nodes=model.nodes, probs=model.probs, log_prior=np.log(model.prior))
         if model.cells is not None:
             count = len(model.cells.centers)
-            self.keep(centers=model.cells.centers)
+            self.register_arrays(centers=model.cells.centers)
             places = np.where(model.search.places < 0, count, model.search.places)
             self.register_buffer("places", torch.from_numpy(places))
             is_nearby = torch.zeros(count, count + 1, dtype=torch.bool)  # the last cell is near none
@@ -116,15 +121,16 @@ class PropagationScores(NumbersModule):
 
     def forward(self, x: Tensor) -> Tensor:
         points = self.space(x)
-        apart = square_distances(points, self.nodes)
+        distances = square_distances(points, self.nodes)
         if self.has_cells:
             cells = square_distances(points, self.centers).argmin(1)
-            apart = torch.where(self.is_nearby[cells][:, self.places], apart, torch.full_like(apart, torch.inf))
-        squares, near = apart.topk(min(NEAREST, len(self.nodes)), dim=1, largest=False)
+            is_candidate = self.is_nearby[cells][:, self.places]
+            distances = torch.where(is_candidate, distances, torch.full_like(distances, torch.inf))
+        squares, neighbors = distances.topk(min(NEAREST, len(self.nodes)), dim=1, largest=False)
         farthest = squares.amax(1, keepdim=True)
         weights = torch.exp(-DECAY * squares / torch.where(farthest > 0, farthest, torch.ones_like(farthest)))
-        mixed = (weights[:, :, None] * self.probs[near]).sum(1) / weights.sum(1, keepdim=True)
-        return torch.log_softmax(torch.log(mixed + SMALLEST_PROBABILITY) + self.log_prior, 1)
+        probs = (weights[:, :, None] * self.probs[neighbors]).sum(1) / weights.sum(1, keepdim=True)
+        return torch.log_softmax(torch.log(probs + ADDED_PROBABILITY) + self.log_prior, 1)
 
 
 class TreeFractions(nn.Module):
@@ -166,7 +172,7 @@ class ForestScores(nn.Module):
 
 
 class PortfolioScores(NumbersModule):
-    """The weighted sum of the members' calibrated scores; what other learners compute is no graph here."""
+    """The weighted sum of the members' calibrated scores."""
 
     log_prior: Tensor
     weights: Tensor
@@ -177,7 +183,7 @@ class PortfolioScores(NumbersModule):
         super().__init__()
         members = portfolio.members
         self.members = nn.ModuleList(make_scores(member) for member in members)
-        self.keep(
+        self.register_arrays(
             log_prior=np.log(portfolio.prior),
             weights=np.array([member.weight for member in members]),
             temperatures=np.array([member.calibration.temperature for member in members]),
@@ -186,24 +192,23 @@ class PortfolioScores(NumbersModule):
 
     def forward(self, x: Tensor) -> Tensor:
         total = self.log_prior
-        for at, member in enumerate(self.members):
-            calibrated = self.temperatures[at] * (member(x) - self.log_prior) + self.shifts[at]
-            total = total + self.weights[at] * calibrated
+        for k, member in enumerate(self.members):
+            scores = self.temperatures[k] * (member(x) - self.log_prior) + self.shifts[k]
+            total = total + self.weights[k] * scores
         return total
 
 
 def make_scores(member: Member) -> nn.Module:
-    """A member's log-probabilities as a module."""
-    model = member.model
-    if isinstance(model, FittedLinear):
-        return LinearScores(model)
-    if isinstance(model, FittedKernel):
-        return KernelScores(model)
-    if isinstance(model, FittedPropagation):
-        return PropagationScores(model)
-    if isinstance(model, FittedForest):
-        return ForestScores(model)
+    """Return a member's log-probabilities as a module."""
+    modules: dict[type, Callable[[Any], nn.Module]] = {
+        FittedLinear: LinearScores,
+        FittedKernel: KernelScores,
+        FittedPropagation: PropagationScores,
+        FittedForest: ForestScores,
+    }
+    if type(member.model) in modules:
+        return modules[type(member.model)](member.model)
     raise InputError(
-        f"the member {member.name} cannot be exported, as what it computes is not known here: fit with learner='auto' "
-        "or other learners by their names instead"
+        f"the member {member.name} cannot be exported, only csst's own learners can: fit with learner='auto' or other "
+        "learners by name"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from csst.learners.linear import MOST_ITERATIONS, TOLERANCE
+from csst.learners.linear import fit_logistic, per_class
 from csst.learners.projection import Projection
 
-#: landmarks, drawn from rows that need no label
+#: landmarks, a random sample of rows without regard to labels
 LANDMARKS = 300
 #: the inverse penalty
 PENALTY = 10.0
@@ -27,8 +26,8 @@ class FittedKernel:
 
     Args:
         projection: the space.
-        landmarks: (L, d).
-        gamma: of the kernel.
+        landmarks: points, (L, d).
+        gamma: decay of the kernel.
         weights: V', (K, L).
         bias: b, (K,).
     """
@@ -40,8 +39,8 @@ class FittedKernel:
     bias: np.ndarray
 
     def log_probs(self, rows: Any) -> np.ndarray:
-        near = compute_kernel(self.projection.apply(rows), self.landmarks, self.gamma)
-        return log_softmax(near @ self.weights.T + self.bias, axis=1)
+        similarities = compute_kernel(self.projection.apply(rows), self.landmarks, self.gamma)
+        return log_softmax(similarities @ self.weights.T + self.bias, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,38 +55,30 @@ class Kernel:
     @cached_property
     def basis(self) -> tuple[np.ndarray, float, np.ndarray]:
         """Landmarks (L, d), gamma = 1 / median squared distance, and K^-1/2 (L, L)."""
-        chosen = np.sort(np.random.default_rng(0).permutation(self.sample.shape[0])[:LANDMARKS])
-        landmarks = self.projection.apply(self.sample[chosen])
+        indices = np.sort(np.random.default_rng(0).permutation(self.sample.shape[0])[:LANDMARKS])
+        landmarks = self.projection.apply(self.sample[indices])
         squares = compute_squares(landmarks, landmarks)
-        apart = squares[np.triu_indices(len(landmarks), 1)]
-        middle = float(np.median(apart)) if len(apart) else 1.0
-        gamma = 1 / max(middle, 1e-12)
+        squares_of_pairs = squares[np.triu_indices(len(landmarks), 1)]
+        median = float(np.median(squares_of_pairs)) if len(squares_of_pairs) else 1.0
+        gamma = 1 / max(median, 1e-12)
         values, vectors = np.linalg.eigh(np.exp(-gamma * squares))
         return landmarks, gamma, vectors / np.sqrt(np.maximum(values, SMALLEST_EIGENVALUE)) @ vectors.T
 
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedKernel:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
         landmarks, gamma, root = self.basis
         features = compute_kernel(self.projection.apply(rows), landmarks, gamma) @ root
-        model = LogisticRegression(C=self.penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(features, labels, weights)
-        coefficients, bias = model.coef_ @ root.T, model.intercept_
-        if len(model.classes_) == 2:
-            coefficients, bias = (np.stack([-c[0] / 2, c[0] / 2]) for c in (coefficients, bias))
-        return FittedKernel(self.projection, landmarks, gamma, coefficients, bias)
+        model = fit_logistic(features, labels, weights, self.penalty)
+        coefficients = per_class(model.coef_ @ root.T)
+        return FittedKernel(self.projection, landmarks, gamma, coefficients, per_class(model.intercept_))
 
 
 def compute_squares(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Squared distances, (N, M)."""
+    """Return squared distances, (N, M)."""
     from sklearn.metrics.pairwise import euclidean_distances
 
     return euclidean_distances(points, others, squared=True).astype(np.float64)
 
 
 def compute_kernel(points: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
-    """exp(-gamma |x - l|^2), (N, L)."""
+    """Return exp(-gamma |x - l|^2), (N, L)."""
     return np.exp(-gamma * compute_squares(points, landmarks))

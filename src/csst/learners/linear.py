@@ -14,8 +14,10 @@ from csst.learners.protocol import Rows
 
 #: inverse penalties to choose from, by balanced out-of-fold log-loss
 PENALTIES = (0.01, 0.1, 1.0)
-#: of the solver
-MOST_ITERATIONS, TOLERANCE = 300, 1e-3
+#: iterations of the solver, at most
+MOST_ITERATIONS = 300
+#: gradient at which the solver stops
+TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +25,7 @@ class FittedLinear:
     """log softmax(W x' + b) for standardized columns x'; categories become indicators.
 
     Args:
-        table: how columns are standardized.
+        table: standardization of the columns.
         weights: W, (K, D').
         bias: b, (K,).
     """
@@ -45,26 +47,36 @@ class Linear:
     name: str = "linear"
 
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedLinear:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
         table = self.table.centered_for(rows)
-        model = LogisticRegression(C=self.penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # good enough: it is calibrated afterwards
-            model.fit(standardize(rows, table), labels, weights)
-        # In the order in which they are stored: products of another order differ in the last bit.
-        coefficients = np.ascontiguousarray(model.coef_, dtype=np.float64), model.intercept_.astype(np.float64)
-        if len(model.classes_) == 2:
-            coefficients = tuple(np.stack([-c[0] / 2, c[0] / 2]) for c in coefficients)  # type: ignore[assignment]
-        return FittedLinear(table, *coefficients)
+        model = fit_logistic(standardize(rows, table), labels, weights, self.penalty)
+        # C order, as in a stored file: products in another order differ in the last bit.
+        coefficients = np.ascontiguousarray(model.coef_, dtype=np.float64)
+        return FittedLinear(table, per_class(coefficients), per_class(model.intercept_.astype(np.float64)))
+
+
+def fit_logistic(features: Any, labels: np.ndarray, weights: np.ndarray | None, penalty: float) -> Any:
+    """Return scikit-learn's logistic regression with inverse penalty C, converged or not: it is calibrated later."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(features, labels, weights)
+
+
+def per_class(coefficients: np.ndarray) -> np.ndarray:
+    """Return coefficients with one row per class; scikit-learn stores a single row for two classes."""
+    if len(coefficients) == 1:
+        return np.stack([-coefficients[0] / 2, coefficients[0] / 2])
+    return coefficients
 
 
 def standardize(rows: Any, table: Rows) -> Any:
     """Return (x - mean) / std for columns of numbers, and an indicator for every category.
 
-    Sparse rows stay sparse where the table has neither means nor categories (it was `centered_for` sparse rows); else
-    the model was fitted on dense rows, and sparse ones become dense too.
+    Sparse rows stay sparse if the table has neither means nor categories (it was `centered_for` sparse rows); otherwise
+    the model was fitted on dense rows, and sparse rows become dense.
     """
     if is_sparse(rows):
         from scipy.sparse import diags
@@ -72,10 +84,9 @@ def standardize(rows: Any, table: Rows) -> Any:
         if table.is_scale_only:
             return (rows.tocsr() @ diags(1 / table.std)).astype(np.float32)
         rows = rows.toarray()
-    numbers = [at for at, size in enumerate(table.sizes) if not size]
-    scaled = ((rows[:, numbers] - table.mean[numbers]) / table.std[numbers]).astype(np.float32)
-    places = [(at, size) for at, size in enumerate(table.sizes) if size]
-    if not places:
-        return scaled
-    indicators = [rows[:, at, None] == np.arange(size) for at, size in places]
-    return np.hstack([scaled, *(indicator.astype(np.float32) for indicator in indicators)])
+    numbers = [column for column, size in enumerate(table.sizes) if not size]
+    blocks = [((rows[:, numbers] - table.mean[numbers]) / table.std[numbers]).astype(np.float32)]
+    for column, size in enumerate(table.sizes):
+        if size:
+            blocks.append((rows[:, column, None] == np.arange(size)).astype(np.float32))
+    return blocks[0] if len(blocks) == 1 else np.hstack(blocks)

@@ -1,4 +1,4 @@
-"""The nearest of many nodes: exact while that is quick, and beyond among the nodes of nearby cells."""
+"""The nearest of many nodes: exact up to 20,000 nodes, and among the nodes of nearby cells beyond that."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
-#: nodes up to which all of them are looked at
+#: number of nodes up to which the search is exact
 MOST_EXACT = 20_000
-#: cells that are looked at for a point, of about sqrt(nodes): of Fashion-MNIST's pixels, 99 of 100 neighbors are right
+#: cells searched for a point, of about sqrt(nodes): on Fashion-MNIST's pixels this finds 99 of 100 neighbors
 PROBED = 20
-#: nodes in a cell at least, and at most as a multiple of what is usual: more are nearly all copies of each other
-SMALLEST_CELL, LARGEST_CELL = 50, 4
-#: rows at a time, and passes, of the search for cells
-BATCH, PASSES = 4096, 5
+#: nodes in a cell, at least
+SMALLEST_CELL = 50
+#: nodes in a cell at most, as a multiple of the mean: larger cells hold mostly copies of each other
+LARGEST_CELL = 4
+#: batch size and passes of the k-means that finds the cells
+BATCH = 4096
+PASSES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +25,8 @@ class Cells:
     """Centers around which nodes lie, and the cells near each cell.
 
     Args:
-        centers: (C, d).
-        nearby: the cells whose nodes are looked at for points of a cell, itself first, (C, p).
+        centers: centers of the cells, (C, d).
+        nearby: the cells searched for points of a cell, itself first, (C, p).
     """
 
     centers: np.ndarray
@@ -31,7 +34,7 @@ class Cells:
 
     @classmethod
     def learn(cls, nodes: np.ndarray) -> Cells | None:
-        """About sqrt(N) cells by k-means, so that N searches take time N^1.5; None where nodes are few."""
+        """Find about sqrt(N) cells by k-means, so that N searches take time N^1.5; None for few nodes."""
         from sklearn.cluster import MiniBatchKMeans
 
         if len(nodes) <= MOST_EXACT:
@@ -43,17 +46,17 @@ class Cells:
         return cls(centers, find_nearest(centers, centers, PROBED)[0])
 
     def assign(self, points: np.ndarray) -> np.ndarray:
-        """The nearest center of every point, (n,)."""
+        """Return the nearest center of every point, (n,)."""
         return find_nearest(points, self.centers, 1)[0][:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborSearch:
-    """The nearest of some nodes.
+    """A search for the nearest nodes.
 
     Args:
-        nodes: (N, d), float32.
-        cells: where to look, learned from all or nearly all of the nodes; None looks at all nodes.
+        nodes: points, (N, d), float32.
+        cells: cells learned from all or nearly all of the nodes; None searches all nodes.
     """
 
     nodes: np.ndarray
@@ -61,13 +64,13 @@ class NeighborSearch:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """The cell of every node; -1 for the nodes by which a cell is too large, which are never neighbors, (N,)."""
+        """The cell of every node; -1 for surplus nodes of a cell that is too large, which are never found, (N,)."""
         assert self.cells is not None
         places = self.cells.assign(self.nodes)
-        most = LARGEST_CELL * -(-len(self.nodes) // len(self.cells.centers))
-        for cell in np.flatnonzero(np.bincount(places) > most):
+        capacity = LARGEST_CELL * -(-len(self.nodes) // len(self.cells.centers))
+        for cell in np.flatnonzero(np.bincount(places) > capacity):
             members = np.flatnonzero(places == cell)
-            places[np.setdiff1d(members, members[:: -(-len(members) // most)])] = -1
+            places[np.setdiff1d(members, members[:: -(-len(members) // capacity)])] = -1
         return places
 
     @cached_property
@@ -78,26 +81,27 @@ class NeighborSearch:
         return np.split(order, np.searchsorted(self.places[order], np.arange(len(self.cells.centers))))[1:]
 
     def find(self, points: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest nodes of every point, nearest first, and their squared distances, (n, k) for k <= count."""
+        """Return the nearest nodes of every point, nearest first, and squared distances, (n, k) for k <= count."""
         if self.cells is None:
             return find_nearest(points, self.nodes, count)
-        near, squares = np.zeros((len(points), count), dtype=np.int64), np.zeros((len(points), count))
+        neighbors = np.zeros((len(points), count), dtype=np.int64)
+        squares = np.zeros((len(points), count))
         places = self.cells.assign(points)
         for cell in np.unique(places):
             rows = np.flatnonzero(places == cell)
-            candidates = np.concatenate([self.members[other] for other in self.cells.nearby[cell]])
-            chosen, squares[rows] = find_nearest(points[rows], self.nodes[candidates], count)
-            near[rows] = candidates[chosen]
-        return near, squares
+            candidates = np.concatenate([self.members[nearby_cell] for nearby_cell in self.cells.nearby[cell]])
+            indices, squares[rows] = find_nearest(points[rows], self.nodes[candidates], count)
+            neighbors[rows] = candidates[indices]
+        return neighbors, squares
 
 
 def find_nearest(points: np.ndarray, nodes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest of all nodes for every point, nearest first, and their squared distances, (n, k) for k <= count."""
+    """Search all nodes for the nearest of every point; nearest first, with squared distances, (n, k) for k <= count."""
     from sklearn.neighbors import NearestNeighbors
 
     if not len(points):
         width = min(count, len(nodes))
         return np.zeros((0, width), dtype=np.int64), np.zeros((0, width))
     search = NearestNeighbors(n_neighbors=min(count, len(nodes)), algorithm="brute").fit(nodes)
-    distances, near = search.kneighbors(points)
-    return near, distances.astype(np.float64) ** 2
+    distances, neighbors = search.kneighbors(points)
+    return neighbors, distances.astype(np.float64) ** 2

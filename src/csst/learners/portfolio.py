@@ -3,9 +3,9 @@
     z(x) = sum over models m of  w_m (T_m (log p_m(x) - log pi_L) + a_m)
 
 Labeled rows are scored by models that have not learned from them (cross-fitting, or a validation set); unlabeled and
-new rows by models of all labels, which are the ones that are used. A member is a learner in several variants. A variant
+new rows by models of all labels, which make up the portfolio. A member is a learner in several variants. A variant
 that is clearly worse than the best of its member, by more than three standard errors of their balanced log-losses, is
-left out, and so is a member that is clearly worse than the best member; what stays has equal weights. (Weights fitted
+left out, and so is a member that is clearly worse than the best member; the others have equal weights. (Weights fitted
 on few labels fit their noise: docs/explanation/choices.md.)
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from csst.learners.protocol import FittedLearner, Learner
-from csst.learners.rounds import SelfTrained
+from csst.learners.self_training import SelfTrained
 from csst.statistics.calibration import Calibration, balanced_weights, fit_calibration
 from csst.statistics.evidence import MOST_UNLABELED, Evidence
 from csst.statistics.folds import deal_folds
@@ -28,7 +28,7 @@ from csst.statistics.folds import deal_folds
 FOLDS = 5
 #: standard errors by which a variant or a member must be worse to be left out
 CLEARLY = 3.0
-#: rows that are scored at a time
+#: rows scored at a time
 CHUNK = 20_000
 
 
@@ -45,7 +45,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:
-    """The models that are used, the names of members left out, and the class fractions of the labels (K,)."""
+    """The models in use, the names of members left out, and the class fractions of the labels (K,)."""
 
     members: tuple[Member, ...]
     left_out: tuple[str, ...]
@@ -57,28 +57,35 @@ class Portfolio:
         return tuple(dict.fromkeys(member.name for member in self.members))
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every member's weight, and the mean balanced log-loss of its variants, as plain values."""
-        described = []
+        """Return the weight of each member and the mean balanced log-loss of its variants, as plain values."""
+        descriptions = []
         for name in self.names:
             variants = [member for member in self.members if member.name == name]
-            loss, weight = np.mean([member.loss for member in variants]), sum(member.weight for member in variants)
-            described.append({"name": name, "balanced_log_loss": float(loss), "weight": float(weight)})
-        return described
+            loss = np.mean([member.loss for member in variants])
+            weight = sum(member.weight for member in variants)
+            descriptions.append({"name": name, "balanced_log_loss": float(loss), "weight": float(weight)})
+        return descriptions
 
     def scores(self, rows: Any) -> np.ndarray:
-        """z, the calibrated scores of the members averaged, with the class prior taken out, (N, K)."""
+        """Return z, the weighted mean of the members' calibrated scores without the class prior, (N, K)."""
         pieces = [self._scores(rows[start : start + CHUNK]) for start in range(0, rows.shape[0], CHUNK)]
         return np.concatenate(pieces) if pieces else np.zeros((0, len(self.prior)))
 
     def _scores(self, rows: Any) -> np.ndarray:
-        prior, total = np.log(self.prior), np.zeros((rows.shape[0], len(self.prior)))
+        prior = np.log(self.prior)
+        total = np.zeros((rows.shape[0], len(self.prior)))
         for member in self.members:
             total += member.weight * member.calibration.apply(member.model.log_probs(rows) - prior)
         return total
 
     def probs(self, rows: Any) -> np.ndarray:
-        """Calibrated probabilities under the class balance of the labels, (N, K)."""
-        return np.exp(log_softmax(self.scores(rows) + np.log(self.prior), axis=1))
+        """Return calibrated probabilities under the class prior of the labels, (N, K)."""
+        return add_prior(self.scores(rows), self.prior)
+
+
+def add_prior(scores: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Return softmax(z + log prior), (N, K)."""
+    return np.exp(log_softmax(scores + np.log(prior), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,19 +138,22 @@ def fit_portfolio(
     seed: int = 0,
     n_jobs: int | None = 1,
 ) -> tuple[Portfolio, Evidence]:
-    """Fit all members; the portfolio, and the evidence on which a decision rule for it is fitted.
+    """Fit all members, drop the clearly worse ones, and average the others.
 
     Args:
-        members: each as its variants.
-        labeled: rows that are learned from, every class at least once.
-        unlabeled: rows without labels; there may be none.
-        validation: rows that are not learned from; None cross-fits the labeled rows.
-        folds: of cross-fitting.
-        rounds: of self-training, each kept only for learners whose balanced log-loss it lowers by more than a standard
-            error of the difference; within a fold, only that fold's models give pseudo-labels.
-        tau: how sure a pseudo-label must be, see `csst.learners.rounds`.
-        seed: of the folds and of the learners.
-        n_jobs: variants that are scored at a time, in threads.
+        members: members, each as its variants.
+        labeled: rows to learn from, every class at least once.
+        unlabeled: rows without labels; may be empty.
+        validation: rows to judge by; None cross-fits the labeled rows.
+        folds: number of folds of cross-fitting.
+        rounds: rounds of self-training, used only for learners whose balanced log-loss they lower by more than a
+            standard error of the difference; within a fold, only that fold's models give pseudo-labels.
+        tau: largest -log p of a pseudo-label, see `csst.learners.self_training`.
+        seed: seed of the folds and of the learners.
+        n_jobs: variants fitted at a time, in threads.
+
+    Returns:
+        The portfolio, and the scores on rows it had not seen, to which a decision rule is fitted.
     """
     from sklearn.utils.parallel import Parallel, delayed
 
@@ -152,31 +162,42 @@ def fit_portfolio(
     judge = labeled if validation is None else validation
     deal = deal_folds(labeled.labels, folds, seed) if validation is None else None
     run = Parallel(n_jobs=n_jobs, prefer="threads")
-    every = [learner for variants in members for learner in variants]
-    scored = iter(run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in every))
+
+    def score_all(learners: Sequence[Learner]) -> list[_Scored]:
+        return run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in learners)
+
+    learners = [learner for variants in members for learner in variants]
+    scored_variants = score_all(learners)
     if rounds and unlabeled.shape[0]:
-        pupils = [SelfTrained(learner, unlabeled, rounds, tau) for learner in every]
-        taught = run(delayed(_score)(pupil, labeled, validation, deal, prior, seed) for pupil in pupils)
-        scored = iter([keep_better(plain, pupil) for plain, pupil in zip(scored, taught, strict=True)])
-    groups = [_average([next(scored) for _ in variants], judge.labels) for variants in members]
-    kept, dropped = drop_worse(groups)
-    used = [(variant, 1 / len(kept) / len(group.variants)) for group in kept for variant in group.variants]
-    models = run(delayed(variant.learner.fit)(labeled.rows, labeled.labels, None, seed) for variant, _ in used)
-    portfolio = Portfolio(
-        tuple(
-            Member(variant.learner.name, model, variant.calibration, float(variant.losses.mean()), weight)
-            for (variant, weight), model in zip(used, models, strict=True)
-        ),
-        tuple(group.name for group in dropped),
-        prior,
-    )
-    scores = np.mean([group.calibrated for group in kept], axis=0)
-    some = unlabeled
+        pupils = score_all([SelfTrained(learner, unlabeled, rounds, tau) for learner in learners])
+        scored_variants = [keep_better(*pair) for pair in zip(scored_variants, pupils, strict=True)]
+    groups = []
+    for variants in members:
+        groups.append(_average(scored_variants[: len(variants)], judge.labels))
+        scored_variants = scored_variants[len(variants) :]
+    groups, dropped_groups = drop_worse(groups)
+
+    variants_in_use = [variant for group in groups for variant in group.variants]
+    weights = [1 / len(groups) / len(group.variants) for group in groups for _ in group.variants]
+    models = run(delayed(each.learner.fit)(labeled.rows, labeled.labels, None, seed) for each in variants_in_use)
+    fitted_members = [
+        Member(variant.learner.name, model, variant.calibration, float(variant.losses.mean()), weight)
+        for variant, model, weight in zip(variants_in_use, models, weights, strict=True)
+    ]
+    portfolio = Portfolio(tuple(fitted_members), tuple(group.name for group in dropped_groups), prior)
+    return portfolio, _collect_evidence(portfolio, groups, judge.labels, unlabeled, seed)
+
+
+def _collect_evidence(
+    portfolio: Portfolio, groups: Sequence[_Group], labels: np.ndarray, unlabeled: Any, seed: int
+) -> Evidence:
+    """Return the scores of the rows that judge and of at most MOST_UNLABELED unlabeled rows."""
     if unlabeled.shape[0] > MOST_UNLABELED:
-        some = unlabeled[np.sort(np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED])]
-    more = portfolio.scores(some)
-    probs = [np.exp(log_softmax(z + np.log(prior), axis=1)) for z in (scores, more)]
-    return portfolio, Evidence.from_probs(probs[0], judge.labels, probs[1], train_prior=prior)
+        sample = np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED]
+        unlabeled = unlabeled[np.sort(sample)]
+    scores = np.mean([group.calibrated for group in groups], axis=0)
+    probs = add_prior(scores, portfolio.prior)
+    return Evidence.from_probs(probs, labels, portfolio.probs(unlabeled), train_prior=portfolio.prior)
 
 
 def _score(
@@ -187,20 +208,21 @@ def _score(
     prior: np.ndarray,
     seed: int,
 ) -> _Scored:
-    """A learner on labeled rows that it had not learned from."""
+    """Score a learner on labeled rows that it has not learned from."""
     if deal is None:
         assert validation is not None
         logs = learner.fit(labeled.rows, labeled.labels, None, seed).log_probs(validation.rows)
         return _calibrate(learner, logs - np.log(prior), validation.labels)
-    alone = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
+    is_only_label = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
     scores = np.zeros((len(labeled.labels), len(prior)))
     for fold in np.unique(deal):
-        held, learned = np.flatnonzero(deal == fold), np.flatnonzero((deal != fold) | alone)
-        model = learner.fit(labeled.rows[learned], labeled.labels[learned], None, seed)
-        # A class is rarer among what a fold's model learned than in all labels where its own rows are held out: with
-        # the prior of all labels that would be taken for evidence against it.
-        fractions = np.bincount(labeled.labels[learned], minlength=len(prior)) / len(learned)
-        scores[held] = model.log_probs(labeled.rows[held]) - np.log(fractions)
+        fold_rows = np.flatnonzero(deal == fold)
+        other_rows = np.flatnonzero((deal != fold) | is_only_label)
+        model = learner.fit(labeled.rows[other_rows], labeled.labels[other_rows], None, seed)
+        # The rows of a fold are missing from what its model learns, which makes their classes rarer there than among
+        # all labels. The prior of all labels would take that for evidence against these classes.
+        fractions = np.bincount(labeled.labels[other_rows], minlength=len(prior)) / len(other_rows)
+        scores[fold_rows] = model.log_probs(labeled.rows[fold_rows]) - np.log(fractions)
     return _calibrate(learner, scores, labeled.labels)
 
 
@@ -210,35 +232,44 @@ def _calibrate(learner: Learner, scores: np.ndarray, labels: np.ndarray) -> _Sco
 
 
 def _average(variants: Sequence[_Scored], labels: np.ndarray) -> _Group:
-    """The variants of a member that are not clearly worse than its best, as one."""
-    kept, _ = drop_worse(variants)
-    mean = np.mean([variant.calibrated for variant in kept], axis=0)
-    return _Group(kept, compute_losses(mean, labels))
+    """Return the variants that are not clearly worse than the best one, as one member."""
+    variants, _ = drop_worse(variants)
+    mean = np.mean([variant.calibrated for variant in variants], axis=0)
+    return _Group(variants, compute_losses(mean, labels))
 
 
 def compute_losses(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The log-loss of every row, weighted so that classes count alike, (n,)."""
+    """Return the log-loss of each row, weighted so that all classes count the same, (n,)."""
     losses_of_rows = -log_softmax(scores, axis=1)[np.arange(len(labels)), labels]
     return losses_of_rows * balanced_weights(labels, scores.shape[1])
 
 
-def keep_better(plain: _Scored, taught: _Scored) -> _Scored:
-    """The self-trained learner if it is better by more than a standard error of the difference, else the plain one."""
-    apart = plain.losses - taught.losses
-    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.inf
-    return taught if apart.mean() > error else plain
+def compare_losses(losses: np.ndarray, other_losses: np.ndarray) -> tuple[float, float]:
+    """Return the mean of losses - other_losses over the rows, and its standard error (infinite for a single row)."""
+    difference = losses - other_losses
+    if len(difference) < 2:
+        return difference.mean(), np.inf
+    return difference.mean(), difference.std(ddof=1) / len(difference) ** 0.5
+
+
+def keep_better(teacher: _Scored, pupil: _Scored) -> _Scored:
+    """Return the self-trained pupil if it is better by more than a standard error of the difference."""
+    lead, error = compare_losses(teacher.losses, pupil.losses)
+    return pupil if lead > error else teacher
 
 
 S = TypeVar("S", _Scored, _Group)
 
 
-def drop_worse(scored: Sequence[S]) -> tuple[list[S], list[S]]:
-    """Those that are not clearly worse than the best, and the others."""
-    best = min(scored, key=lambda each: each.losses.mean())
-    kept: list[S] = []
-    dropped: list[S] = []
-    for each in scored:
-        apart = each.losses - best.losses
-        error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.inf
-        (kept if apart.mean() <= CLEARLY * error else dropped).append(each)
-    return kept, dropped
+def drop_worse(candidates: Sequence[S]) -> tuple[list[S], list[S]]:
+    """Split candidates into those that are not clearly worse than the best one, and the others."""
+    winner = min(candidates, key=lambda candidate: candidate.losses.mean())
+    survivors: list[S] = []
+    losers: list[S] = []
+    for candidate in candidates:
+        lag, error = compare_losses(candidate.losses, winner.losses)
+        if lag <= CLEARLY * error:
+            survivors.append(candidate)
+        else:
+            losers.append(candidate)
+    return survivors, losers

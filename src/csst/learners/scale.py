@@ -1,8 +1,8 @@
-"""Whether columns share a unit, as those of embeddings and pixels do, so that one deviation scales them all.
+"""Choose between one deviation per column and a common one for columns that share a unit (embeddings, pixels).
 
 Divided by its own deviation, a component that hardly varies counts as much as the first: on principal components of
-images a network then learns noise. Of a table whose columns have units of their own the opposite is true. Which it is,
-the labels say: logistic regression both ways, by balanced log-loss on rows that it has not learned from.
+images a network then learns noise. If the columns of a table have different units, the opposite is true. The labels
+decide: logistic regression is fitted both ways and compared by its balanced log-loss out of fold.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ from csst.models.table import usable_deviation
 from csst.statistics.folds import deal_folds
 
 FOLDS = 3
-#: labeled rows that are looked at, at most
+#: labeled rows used, at most
 ROWS = 2000
 
 
 def choose_scale(parts: RowParts, scale: str, seed: int) -> tuple[Rows, bool]:
-    """The columns' mean and deviation, and whether the deviation is one for all columns of numbers.
+    """Return the standardization of the columns, and whether one deviation is used for all columns of numbers.
 
     Args:
-        parts: rows with labels and without.
+        parts: labeled and unlabeled rows.
         scale: "column", "common", or "auto", which lets the labels decide.
-        seed: of the folds.
+        seed: seed of the folds.
     """
     mean, std = statistics(parts.measured)
     table = Rows(mean, usable_deviation(mean, std), tuple(parts.sizes))
-    common = table.with_common_scale
+    common_table = table.with_common_scale
     is_common = scale == "common"
     if scale == "auto":
-        rows = np.random.default_rng(seed).permutation(len(parts.labels))[:ROWS]
-        losses = [measure_loss(each, parts.labeled[rows], parts.labels[rows], seed) for each in (table, common)]
-        is_common = losses[1] < losses[0]
-    return (common if is_common else table), is_common
+        sample = np.random.default_rng(seed).permutation(len(parts.labels))[:ROWS]
+        rows = parts.labeled[sample]
+        labels = parts.labels[sample]
+        is_common = measure_loss(common_table, rows, labels, seed) < measure_loss(table, rows, labels, seed)
+    return (common_table if is_common else table), is_common
 
 
 def scale_task(task: Task, seed: int) -> Task:
-    """The task of a table with the standardization and the views that suit its labels.
+    """Return the task of a table with the standardization and the views that suit its labels.
 
     Args:
         task: rows of numbers, standardized column by column.
-        seed: of the folds.
+        seed: seed of the folds.
     """
     rows = as_rows(task.labeled.inputs)
     sizes = [0] * rows.shape[1]
@@ -62,15 +63,15 @@ def scale_task(task: Task, seed: int) -> Task:
 
 
 def measure_loss(table: Rows, rows: np.ndarray, labels: np.ndarray, seed: int) -> float:
-    """The balanced log-loss of logistic regression on columns scaled like this, out of fold."""
-    labels = np.unique(labels, return_inverse=True)[1]  # of the classes that there are
+    """Return the balanced log-loss of logistic regression on columns scaled like this, out of fold."""
+    labels = np.unique(labels, return_inverse=True)[1]  # a sample may lack a class
     prior = np.bincount(labels) / len(labels)
     scores = np.zeros((len(labels), len(prior)))
     folds = deal_folds(labels, FOLDS, seed)
-    is_alone = np.bincount(labels)[labels] < 2  # the only label of a class is always learned from
+    is_only_label = np.bincount(labels)[labels] < 2  # the only label of a class is always learned from
     for fold in range(FOLDS):
         fold_rows = np.flatnonzero(folds == fold)
-        other_rows = np.flatnonzero((folds != fold) | is_alone)
+        other_rows = np.flatnonzero((folds != fold) | is_only_label)
         if len(fold_rows):
             model = Linear(table).fit(rows[other_rows], labels[other_rows], None, seed)
             scores[fold_rows] = model.log_probs(rows[fold_rows]) - np.log(prior)

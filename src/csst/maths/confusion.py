@@ -36,7 +36,8 @@ class Confusion:
     prior: Tensor
 
     def __post_init__(self) -> None:
-        rates, prior = as_float64(self.rates, "rates"), check_prior(self.prior, "the confusion's prior")
+        rates = as_float64(self.rates, "rates")
+        prior = check_prior(self.prior, "the confusion's prior")
         if rates.ndim != 2 or rates.shape[0] != rates.shape[1] or rates.shape[0] != prior.shape[0]:
             raise InputError(
                 f"a confusion needs rates of shape (K, K) and a prior of shape (K,); "
@@ -45,23 +46,24 @@ class Confusion:
         values = rates.detach()
         if not torch.isfinite(values).all() or (values < 0).any():
             raise InputError("rates must be finite and non-negative: R_ij is a probability; found other values")
-        if ((values.sum(1) - 1).abs() > 1e-5).any():
-            worst = int((values.sum(1) - 1).abs().argmax())
+        errors = (values.sum(1) - 1).abs()
+        if (errors > 1e-5).any():
+            row = int(errors.argmax())
             raise InputError(
-                f"each row of rates must sum to 1 (R_ij = P(F(x) = j | y = i)); row {worst} sums to "
-                f"{float(values[worst].sum()):.6g}: use Confusion.from_counts for counts"
+                f"each row of rates must sum to 1 (R_ij = P(F(x) = j | y = i)); row {row} sums to "
+                f"{float(values[row].sum()):.6g}: use Confusion.from_counts for counts"
             )
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "prior", prior.to(rates.device))
 
     @classmethod
     def from_counts(cls, counts: Any, class_names: Sequence[str] | None = None) -> Confusion:
-        """The confusion of counted predictions, under the class balance of the counts.
+        """Return the confusion of counted predictions, under the class prior of the counts.
 
         Args:
             counts: (K, K), row = truth, column = prediction; or several of them, one per batch or process, as a stack
                 (B, K, K) or a list. They are added up first: ratios are never averaged.
-            class_names: for the message about a class without examples, which is refused.
+            class_names: names for the error about a class without examples.
 
         Returns:
             Rates counts / row sums, and the prior row sums / total.
@@ -80,11 +82,11 @@ class Confusion:
 
     @classmethod
     def from_predictions(cls, labels: Any, predictions: Any, classes: int) -> Confusion:
-        """The confusion of predicted classes, under the class balance of the true ones.
+        """Return the confusion of predicted classes, under the class prior of the true classes.
 
         Args:
             labels: true classes, integers in 0 .. classes-1, (N,).
-            predictions: predicted classes, likewise, (N,).
+            predictions: predicted classes, integers in 0 .. classes-1, (N,).
             classes: K.
 
         Returns:
@@ -94,7 +96,7 @@ class Confusion:
 
     @classmethod
     def uniform(cls, prior: Any) -> Confusion:
-        """Predictions at random, R_ij = 1/K: all that is known before a classifier is measured.
+        """Return the confusion of random predictions, R_ij = 1/K, for use before a classifier is measured.
 
         Args:
             prior: pi, (K,).
@@ -106,7 +108,7 @@ class Confusion:
         return cls(prior.new_full((len(prior), len(prior)), 1 / len(prior)), prior)
 
     def with_prior(self, prior: Any) -> Confusion:
-        """The same classifier under another class prior, e.g. that of deployment.
+        """Return the same classifier under another class prior, e.g. the deployment prior.
 
         Args:
             prior: pi, (K,).
@@ -117,7 +119,7 @@ class Confusion:
         return Confusion(self.rates, prior)
 
     def smoothed(self, epsilon: float) -> Confusion:
-        """The confusion with rates (1 - epsilon) R + epsilon / K, where gains are derived so that they stay finite.
+        """Return the confusion with rates (1 - epsilon) R + epsilon / K, at which derived gains are finite.
 
         Args:
             epsilon: the weight of chance, from 0 to 1.
@@ -129,7 +131,7 @@ class Confusion:
 
     @property
     def classes(self) -> int:
-        """K, how many classes there are."""
+        """K, the number of classes."""
         return self.rates.shape[0]
 
     @cached_property
@@ -150,8 +152,9 @@ class Confusion:
     @property
     def precision(self) -> Tensor:
         """prec_j = C_jj / sum_i C_ij, (K,); 0 for a class that is never predicted (paper, Sec. 2.1, Table 1)."""
-        predicted = self.coverage > 0
-        return self.matrix.diagonal() / torch.where(predicted, self.coverage, torch.ones_like(self.coverage))
+        # Dividing by 1 instead of 0 keeps the value at 0 and its gradient finite.
+        coverage = torch.where(self.coverage > 0, self.coverage, torch.ones_like(self.coverage))
+        return self.matrix.diagonal() / coverage
 
     @property
     def f1(self) -> Tensor:
@@ -161,8 +164,8 @@ class Confusion:
     @property
     def jaccard(self) -> Tensor:
         """C_jj / (pi_j + cov_j - C_jj), intersection over union, (K,)."""
-        hit = self.matrix.diagonal()
-        return hit / (self.prior + self.coverage - hit)
+        hits = self.matrix.diagonal()
+        return hits / (self.prior + self.coverage - hits)
 
     @property
     def accuracy(self) -> Tensor:
@@ -170,7 +173,7 @@ class Confusion:
         return self.matrix.diagonal().sum()
 
     def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
-        """The mean of a metric over a group of classes, e.g. `group_mean("recall", [7, 8, 9])`. Paper, Sec. 5, Eq. 10.
+        """Return the mean of a metric over classes, e.g. `group_mean("recall", [7, 8, 9])` (paper, Sec. 5, Eq. 10).
 
         Args:
             metric: the name of a metric with one value per class.
@@ -190,16 +193,16 @@ class Confusion:
 
 
 def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
-    """A confusion of rates known to be right: the checks look at every value and take their time."""
+    """Return a confusion of valid rates without checking them, which would look at every value."""
     c = Confusion.__new__(Confusion)
     vars(c).update(rates=rates, prior=prior)
     return c
 
 
 def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
-    """A confusion with this recall and coverage, through which alone each metric of the language reads it.
+    """Return a confusion with this recall and coverage, (K,) each, which is all that the metrics of the language read.
 
-    The matrices are views of one row, right on the diagonal only, so that many classes cost K numbers and not K^2.
+    Its matrices are views of one row and correct on the diagonal only: K numbers instead of K^2 for many classes.
     """
     square = (len(prior), len(prior))
     c = make_unchecked(recall.expand(square), prior)
@@ -208,42 +211,44 @@ def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> C
 
 
 def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
-    """Confusion counts, row = truth, column = prediction; those of batches and processes may be added.
+    """Return confusion counts, row = truth, column = prediction; counts of batches and processes may be added.
 
     Args:
         labels: true classes, integers in 0 .. classes-1, (N,).
-        predictions: predicted classes, likewise, (N,).
+        predictions: predicted classes, integers in 0 .. classes-1, (N,).
         classes: K.
 
     Returns:
         int64 counts, (K, K).
     """
-    pair = []
-    for name, raw in (("labels", labels), ("predictions", predictions)):
-        try:
-            values = torch.as_tensor(raw)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(
-                f"{name} must be integers 0 .. {classes - 1}; they cannot be read as numbers ({error})"
-            ) from None
-        if values.ndim != 1 or (values.numel() and (values.is_floating_point() or values.is_complex())):
-            raise InputError(
-                f"{name} must be a vector of integers; found shape {tuple(values.shape)} of {values.dtype}"
-            )
-        values = values.long()
-        if values.numel() and (int(values.min()) < 0 or int(values.max()) >= classes):
-            raise InputError(
-                f"{name} must lie in 0 .. {classes - 1}; found values from {int(values.min())} to {int(values.max())}"
-            )
-        pair.append(values)
-    if pair[0].shape != pair[1].shape:
-        raise InputError(f"labels and predictions must have the same length; found {len(pair[0])} and {len(pair[1])}")
-    flat = pair[0] * classes + pair[1].to(pair[0].device)
-    return torch.bincount(flat, minlength=classes * classes).reshape(classes, classes)
+    truth = _read_class_indices(labels, "labels", classes)
+    answers = _read_class_indices(predictions, "predictions", classes)
+    if truth.shape != answers.shape:
+        raise InputError(f"labels and predictions must have the same length; found {len(truth)} and {len(answers)}")
+    cells = truth * classes + answers.to(truth.device)
+    return torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+
+
+def _read_class_indices(values: Any, name: str, classes: int) -> Tensor:
+    """Return class indices as int64, (N,); `name` is their name in errors."""
+    try:
+        indices = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{name} must be integers 0 .. {classes - 1}; they cannot be read as numbers ({error})"
+        ) from None
+    if indices.ndim != 1 or (indices.numel() and (indices.is_floating_point() or indices.is_complex())):
+        raise InputError(f"{name} must be a vector of integers; found shape {tuple(indices.shape)} of {indices.dtype}")
+    indices = indices.long()
+    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= classes):
+        raise InputError(
+            f"{name} must lie in 0 .. {classes - 1}; found values from {int(indices.min())} to {int(indices.max())}"
+        )
+    return indices
 
 
 def head_tail(prior: Any) -> dict[str, list[int]]:
-    """The paper's two groups of classes by frequency (paper, Sec. 5): the rarest tenth is the tail, the rest the head.
+    """Return the paper's two groups of classes (paper, Sec. 5): the rarest tenth is the tail, the rest the head.
 
     Classes are ordered from frequent to rare, ties by index; the last max(1, round(K/10)) are the tail.
 
@@ -260,27 +265,27 @@ def head_tail(prior: Any) -> dict[str, list[int]]:
 
 
 def refuse_empty_classes(totals: Tensor, class_names: Sequence[str] | None, why: str, where: str) -> None:
-    """Raise if a class has no examples, naming it."""
-    empty = (totals <= 0).nonzero().flatten().tolist()
-    if empty:
-        shown = [class_names[i] for i in empty] if class_names is not None else empty
+    """Raise an error that names the classes without examples, if there are any."""
+    classes = (totals <= 0).nonzero().flatten().tolist()
+    if classes:
+        names = classes if class_names is None else [class_names[k] for k in classes]
         raise InputError(
-            f"{why} needs an example of every class; classes {shown} have none in {where}: "
+            f"{why} needs an example of every class; classes {names} have none in {where}: "
             "add examples or merge the classes"
         )
 
 
 def check_prior(prior: Any, what: str) -> Tensor:
-    """A class prior as float64: positive, finite, sums to 1, at least two classes."""
+    """Return a class prior as float64, (K,), K >= 2; raise an error unless it is positive and sums to 1."""
     values = as_float64(prior, what).detach()
     if values.ndim != 1 or len(values) < 2:
         raise InputError(
             f"{what} must be a vector with one fraction per class, K >= 2; found shape {tuple(values.shape)}"
         )
     if not torch.isfinite(values).all() or (values <= 0).any():
-        bad = (~(torch.isfinite(values) & (values > 0))).nonzero().flatten().tolist()
+        classes = (~(torch.isfinite(values) & (values > 0))).nonzero().flatten().tolist()
         raise InputError(
-            f"{what} must be positive and finite, G_ij = w_ij / pi_i divides by it; classes {bad} are not: "
+            f"{what} must be positive and finite, G_ij = w_ij / pi_i divides by it; classes {classes} are not: "
             "a class without examples must be dropped or merged"
         )
     if abs(float(values.sum()) - 1) > 1e-5:
@@ -289,7 +294,7 @@ def check_prior(prior: Any, what: str) -> Tensor:
 
 
 def as_float64(values: Any, what: str) -> Tensor:
-    """Numbers as a float64 tensor; `what` names them in the error about anything else."""
+    """Return numbers as a float64 tensor; `what` is their name in the error."""
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")

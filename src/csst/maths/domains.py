@@ -1,4 +1,4 @@
-"""Where the Lagrange multipliers live and how they move: the simplex, the non-negative numbers, products of them.
+"""Domains of the Lagrange multipliers and their dual steps: the simplex, the non-negative numbers, products of both.
 
 A domain belongs to the min-player of   max_F min_{lambda in domain} u(C) + lambda . phi(C).
 """
@@ -19,10 +19,10 @@ class Domain(ABC):
 
     @abstractmethod
     def start(self, size: int, classes: int) -> Tensor:
-        """The first multipliers, as Algorithms 1 and 2 begin.
+        """Return the initial multipliers of Algorithms 1 and 2.
 
         Args:
-            size: m, how many multipliers there are.
+            size: m, the number of multipliers.
             classes: K.
 
         Returns:
@@ -31,7 +31,7 @@ class Domain(ABC):
 
     @abstractmethod
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
-        """One step that lowers lambda . payoff and stays in the domain (Algorithms 1 and 2).
+        """Return the multipliers after a step that lowers lambda . payoff inside the domain (Algorithms 1 and 2).
 
         Args:
             multipliers: lambda, (m,).
@@ -44,18 +44,18 @@ class Domain(ABC):
 
     @abstractmethod
     def contains(self, multipliers: Tensor) -> bool:
-        """Whether the multipliers lie in the domain, up to rounding.
+        """Return whether the multipliers lie in the domain, up to rounding.
 
         Args:
             multipliers: lambda, (m,).
 
         Returns:
-            Whether they do.
+            True if they do.
         """
 
     @abstractmethod
     def worst(self, payoff: Tensor) -> Tensor:
-        """min over lambda of lambda . payoff for the part played over a simplex; 0 for constraints that are met.
+        """Return the minimum of lambda . payoff over the simplex parts; 0 for constraints.
 
         Args:
             payoff: phi(C), (m,).
@@ -66,20 +66,20 @@ class Domain(ABC):
 
     @abstractmethod
     def slack(self, payoff: Tensor) -> Tensor:
-        """The payoffs that are constraints: >= 0 is met.
+        """Return the payoffs that are constraints; a constraint is met if its payoff is >= 0.
 
         Args:
             payoff: phi(C), (m,).
 
         Returns:
-            Those of them, at most (m,).
+            Payoffs of the constraints, (m',) with m' <= m.
         """
 
     def simplex_mask(self, size: int) -> Tensor:
-        """Which multipliers weigh the entries of a worst case (True) and which price a constraint (False).
+        """Return which multipliers weigh the entries of a worst case (True) and which price a constraint (False).
 
         Args:
-            size: m, how many multipliers there are.
+            size: m, the number of multipliers.
 
         Returns:
             A mask, (m,), bool.
@@ -112,11 +112,10 @@ class Simplex(Domain):
 
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
         # The logarithm keeps huge payoffs and tiny multipliers finite.
-        moved = torch.softmax(multipliers.log() - step_size * payoff, 0)
-        return self.apply_floor(moved)
+        return self.apply_floor(torch.softmax(multipliers.log() - step_size * payoff, 0))
 
     def apply_floor(self, multipliers: Tensor) -> Tensor:
-        """The multipliers mixed with so much of the uniform distribution that all reach the floor.
+        """Return the multipliers mixed with just enough of the uniform distribution that all reach the floor.
 
         Args:
             multipliers: lambda, (m,), which sum to 1.
@@ -124,11 +123,12 @@ class Simplex(Domain):
         Returns:
             The mixed multipliers, (m,), which sum to 1.
         """
-        uniform, lowest = 1 / len(multipliers), float(multipliers.min())
-        if lowest >= self.floor * uniform:
+        uniform = 1 / len(multipliers)
+        minimum = float(multipliers.min())
+        if minimum >= self.floor * uniform:
             return multipliers
-        mixed = (self.floor * uniform - lowest) / (uniform - lowest)
-        return (1 - mixed) * multipliers + mixed * uniform
+        share = (self.floor * uniform - minimum) / (uniform - minimum)
+        return (1 - share) * multipliers + share * uniform
 
     def contains(self, multipliers: Tensor) -> bool:
         return bool((multipliers >= 0).all()) and abs(float(multipliers.sum()) - 1) <= 1e-6
@@ -150,7 +150,7 @@ class NonNegative(Domain):
         lambda_i <- max(0, lambda_i - step_size payoff_i)
 
     Args:
-        initial: where each multiplier starts; None means 1/K.
+        initial: initial value of each multiplier; None means 1/K.
     """
 
     initial: float | None = None
@@ -186,65 +186,58 @@ class Product(Domain):
     parts: tuple[tuple[Domain, int | None], ...] = ()
 
     def start(self, size: int, classes: int) -> Tensor:
-        pieces = [domain.start(n, classes) for domain, n in self.sizes(size)]
+        pieces = [domain.start(place.stop - place.start, classes) for domain, place in self.places(size)]
         return torch.cat([torch.zeros(0, dtype=torch.float64), *pieces])
 
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
-        pieces = zip(self.sizes(len(multipliers)), self.split(multipliers), self.split(payoff), strict=True)
-        return torch.cat([multipliers[:0], *(d.step(value, pay, step_size) for (d, _), value, pay in pieces)])
+        places = self.places(len(multipliers))
+        pieces = [domain.step(multipliers[place], payoff[place], step_size) for domain, place in places]
+        return torch.cat([multipliers[:0], *pieces])
 
     def contains(self, multipliers: Tensor) -> bool:
-        return all(
-            d.contains(v) for (d, _), v in zip(self.sizes(len(multipliers)), self.split(multipliers), strict=True)
-        )
+        return all(domain.contains(multipliers[place]) for domain, place in self.places(len(multipliers)))
 
     def worst(self, payoff: Tensor) -> Tensor:
         total = payoff.new_zeros(())
-        for (domain, _), pay in zip(self.sizes(len(payoff)), self.split(payoff), strict=True):
-            total = total + domain.worst(pay)
+        for domain, place in self.places(len(payoff)):
+            total = total + domain.worst(payoff[place])
         return total
 
     def slack(self, payoff: Tensor) -> Tensor:
-        pieces = zip(self.sizes(len(payoff)), self.split(payoff), strict=True)
-        return torch.cat([payoff[:0], *(domain.slack(pay) for (domain, _), pay in pieces)])
+        pieces = [domain.slack(payoff[place]) for domain, place in self.places(len(payoff))]
+        return torch.cat([payoff[:0], *pieces])
 
     def simplex_mask(self, size: int) -> Tensor:
-        pieces = [domain.simplex_mask(n) for domain, n in self.sizes(size)]
+        pieces = [domain.simplex_mask(place.stop - place.start) for domain, place in self.places(size)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *pieces])
 
-    def sizes(self, size: int) -> list[tuple[Domain, int]]:
-        """Each part with its size, the open one filled in.
+    def places(self, size: int) -> list[tuple[Domain, slice]]:
+        """Return each part with its place in the flat vector.
 
         Args:
-            size: m, how many multipliers there are in all.
+            size: m, the number of multipliers in all parts.
 
         Returns:
-            Domains and sizes, in the order of the vector.
+            Domains and slices, in the order of the vector.
         """
-        fixed = sum(n for _, n in self.parts if n is not None)
+        fixed_size = sum(n for _, n in self.parts if n is not None)
         open_parts = sum(n is None for _, n in self.parts)
-        if open_parts > 1 or fixed > size or (not open_parts and fixed != size):
+        if open_parts > 1 or fixed_size > size or (not open_parts and fixed_size != size):
             raise InputError(f"the domain's parts {[n for _, n in self.parts]} do not add up to {size} multipliers")
-        return [(domain, size - fixed if n is None else n) for domain, n in self.parts]
-
-    def split(self, values: Tensor) -> list[Tensor]:
-        """A flat vector cut into those of the parts.
-
-        Args:
-            values: (m,).
-
-        Returns:
-            One vector per part.
-        """
-        return list(values.split([n for _, n in self.sizes(len(values))])) if self.parts else []
+        places = []
+        start = 0
+        for domain, n in self.parts:
+            end = start + (size - fixed_size if n is None else n)
+            places.append((domain, slice(start, end)))
+            start = end
+        return places
 
 
 def flatten_domain(domain: Domain, size: int, start: int = 0) -> list[tuple[Domain, slice]]:
-    """The simple domains behind a flat vector of multipliers, each with its place; products are taken apart."""
+    """Return the simple domains of a flat vector of multipliers, each with its slice; products are taken apart."""
     if not isinstance(domain, Product):
         return [(domain, slice(start, start + size))]
     pieces: list[tuple[Domain, slice]] = []
-    for part, count in domain.sizes(size):
-        pieces += flatten_domain(part, count, start)
-        start += count
+    for part, place in domain.places(size):
+        pieces += flatten_domain(part, place.stop - place.start, start + place.start)
     return pieces

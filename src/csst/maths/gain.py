@@ -22,16 +22,16 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior
 from csst.maths.objectives import METRIC_PRIORS, MetricPrior, Objective, check_objective, lagrangian
 
-#: of a row's largest entry
+#: smallest diagonal entry, as a part of the largest entry of its row
 SMALLEST_DIAGONAL = 0.05
-#: of the largest entry, for a row of zeros
+#: entries of a row of zeros, as a part of the largest entry of G
 SMALLEST_ROW = 1e-6
 
 
 class Gain:
     """A gain matrix: G_ij is the reward for predicting j when the truth is i (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
 
-    `entries` is what is stored: the vector (K,) where G is diagonal, the matrix (K, K) where it is not.
+    `entries` holds the vector (K,) of a diagonal G, else the matrix (K, K).
 
     Args:
         values: (K, K), non-negative with a positive diagonal, or (K,) for the diagonal of a matrix that is 0 elsewhere;
@@ -41,8 +41,10 @@ class Gain:
     entries: Tensor
 
     def __init__(self, values: Any) -> None:
-        entries = values.detach() if isinstance(values, Tensor) else as_float64(values, "a gain matrix")
-        entries = entries if entries.is_floating_point() else as_float64(entries, "a gain matrix")
+        if isinstance(values, Tensor) and values.is_floating_point():
+            entries = values.detach()
+        else:
+            entries = as_float64(values, "a gain matrix").detach()
         shape = tuple(entries.shape)
         if len(shape) not in (1, 2) or len(set(shape)) != 1 or shape[0] < 2:
             raise InputError(
@@ -57,11 +59,11 @@ class Gain:
                 f"a gain matrix must be non-negative; G[{row},{column}] = {float(entries[row, column]):.4g}: adding a "
                 "constant to that row changes no Bayes rule"
             )
-        bad = (diagonal <= 0).nonzero().flatten().tolist()
-        if bad:
+        classes = (diagonal <= 0).nonzero().flatten().tolist()
+        if classes:
             raise InputError(
                 f"the diagonal of a gain matrix must be positive, the loss divides by D = diag(G) (G = M D); "
-                f"G_ii <= 0 for classes {bad}: add a constant to those rows, which changes no Bayes rule"
+                f"G_ii <= 0 for classes {classes}: add a constant to those rows, which changes no Bayes rule"
             )
         is_zero_elsewhere = entries.ndim == 2 and int(torch.count_nonzero(entries)) == len(entries)
         self.entries = diagonal.clone() if is_zero_elsewhere else entries
@@ -71,7 +73,7 @@ class Gain:
 
     @property
     def classes(self) -> int:
-        """K, how many classes there are."""
+        """K, the number of classes."""
         return self.entries.shape[0]
 
     @property
@@ -81,7 +83,7 @@ class Gain:
 
     @property
     def matrix(self) -> Tensor:
-        """G, (K, K); of a diagonal one it is made anew at every call."""
+        """G, (K, K); built at every call if G is diagonal."""
         return torch.diag(self.entries) if self.is_diagonal else self.entries
 
     @property
@@ -90,13 +92,13 @@ class Gain:
         return self.entries if self.is_diagonal else self.entries.diagonal()
 
     def describe_reversed(self, class_names: Sequence[str]) -> str:
-        """Return what the rows pay in which a mistake pays more than a hit, in a clause; "" if there are none.
+        """Describe the row in which a mistake pays most compared with a hit; "" if no mistake pays more than a hit.
 
         Args:
-            class_names: in order, K of them.
+            class_names: class names in order, K of them.
 
         Returns:
-            Such as "class 'a': 0.05 for a hit, 1 for the answer 'b'", of the worst row.
+            A clause such as "row of class 'a': 0.05 for a hit, 1 for the answer 'b'; 1 of 3 rows in all".
         """
         if self.is_diagonal:
             return ""
@@ -118,7 +120,7 @@ class Gain:
         return self.matrix / self.diagonal
 
     def optimal_prediction(self, target: Tensor) -> Tensor:
-        """norm(G^T p): the softmax that is optimal for a target (paper, Sec. 4 [prop:prop2-narashimhan]).
+        """Return norm(G^T p), the softmax that is optimal for a target (paper, Sec. 4 [prop:prop2-narashimhan]).
 
         For a diagonal G and a hard label it is the one-hot label itself.
 
@@ -132,11 +134,11 @@ class Gain:
         return self.optimal(target.to(self.entries.device), self.scaled).to(self.entries.dtype)
 
     def optimal(self, target: Tensor, like: Tensor) -> Tensor:
-        """`optimal_prediction` of a checked target, with the cached numbers of one dtype and device.
+        """Return `optimal_prediction` of a checked target, from numbers cached by dtype and device.
 
         Args:
             target: class indices (B,) or distributions (B, K).
-            like: a tensor of that dtype, on that device, of any shape.
+            like: a tensor with the wanted dtype and device, of any shape.
 
         Returns:
             Distributions (B, K).
@@ -149,11 +151,11 @@ class Gain:
         return weights / weights.sum(-1, keepdim=True)
 
     def transpose_apply(self, target: Tensor, entries: Tensor) -> Tensor:
-        """G^T p, from the entries of G or of a multiple of it.
+        """Return G^T p from the entries of G or of a multiple of G.
 
         Args:
             target: distributions p, (..., K).
-            entries: (K,) of a diagonal G, else (K, K).
+            entries: (K,) if G is diagonal, else (K, K).
 
         Returns:
             G^T p, (..., K).
@@ -162,9 +164,9 @@ class Gain:
         return target * entries if entries.ndim == 1 else target @ entries
 
     def posterior(self, softmax: Tensor) -> Tensor:
-        """The class probabilities p to which the softmaxes of a model trained under G belong: norm(G^T p) = softmax.
+        """Return the class probabilities p of a model trained under G, from norm(G^T p) = softmax.
 
-        Where no distribution has such a softmax (only a non-diagonal G), negative entries of the solution become 0.
+        If no distribution has such a softmax (only for a non-diagonal G), negative entries of the solution become 0.
 
         Args:
             softmax: distributions, (..., K).
@@ -172,23 +174,25 @@ class Gain:
         Returns:
             Class probabilities, (..., K).
         """
-        entries = self.cached_as("scaled" if self.is_diagonal else "inverse", softmax)
-        weights = (
-            softmax / entries if self.is_diagonal else (softmax @ entries).clamp(min=torch.finfo(softmax.dtype).tiny)
-        )
+        if self.is_diagonal:
+            weights = softmax / self.cached_as("scaled", softmax)
+        else:
+            weights = (softmax @ self.cached_as("inverse", softmax)).clamp(min=torch.finfo(softmax.dtype).tiny)
         return weights / weights.sum(-1, keepdim=True)
 
     @cached_property
     def inverse(self) -> Tensor:
-        """The inverse of a non-diagonal G / max G, the pseudo-inverse where it has none, float64."""
+        """The inverse of a non-diagonal G / max G (the pseudo-inverse if G is singular), float64."""
         return torch.linalg.pinv(self.scaled)
 
     @property
     def softmax_inverse(self) -> Tensor | None:
-        """What takes a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = c I."""
+        """Factor from a network's softmax back to class probabilities, (K,) or (K, K) on the CPU; None for G = c I."""
         if not self.is_diagonal:
             return self.inverse.cpu()
-        return None if bool((self.entries == self.entries[0]).all()) else 1 / self.scaled.cpu()
+        if bool((self.entries == self.entries[0]).all()):
+            return None
+        return 1 / self.scaled.cpu()
 
     @cached_property
     def optimal_rows(self) -> Tensor:
@@ -204,18 +208,18 @@ class Gain:
     @cached_property
     def scaled(self) -> Tensor:
         """The entries of G / max G in float64, so that a common factor can neither overflow nor underflow."""
-        wide = self.entries.to(torch.float64)
-        return wide / wide.max()
+        entries = self.entries.to(torch.float64)
+        return entries / entries.max()
 
     def cached_as(self, name: str, like: Tensor) -> Tensor:
-        """A property of the gain in another dtype and on another device, cached.
+        """Return a property of the gain in another dtype and on another device, cached.
 
         Args:
-            name: of the property: `mixing`, `log_diagonal`, ...
-            like: a tensor of that dtype, on that device, of any shape.
+            name: name of the property: `mixing`, `log_diagonal`, ...
+            like: a tensor with the wanted dtype and device, of any shape.
 
         Returns:
-            The property's values, in its own shape.
+            The values of the property, in its own shape.
         """
         key = f"_{name}_{like.dtype}_{like.device}"
         if key not in self.__dict__:
@@ -225,24 +229,24 @@ class Gain:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """The entropy of norm(G^T e_y) for every label y, float64; 0 where G is diagonal."""
+        """The entropy of norm(G^T e_y) for every label y, float64; 0 if G is diagonal."""
         if self.is_diagonal:
             return torch.zeros_like(self.scaled)
         return -torch.special.xlogy(self.optimal_rows, self.optimal_rows).sum(1)
 
 
 class ConstantGain(Objective):
-    """max sum_ij G_ij C_ij for a gain matrix of the user's, used as it is (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
+    """max sum_ij G_ij C_ij for a given gain matrix, used unchanged (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
 
     Args:
-        matrix: G, (K, K), or (K,) for a diagonal one.
+        matrix: G, (K, K), or (K,) for its diagonal.
     """
 
     def __init__(self, matrix: Any) -> None:
         self.constant_gain = Gain(matrix).matrix
 
     def utility(self, c: Confusion) -> Tensor:
-        """sum_ij G_ij C_ij (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
+        """Return sum_ij G_ij C_ij (paper, Sec. 2.1, Eq. 2 [eq:csl-obj]).
 
         Args:
             c: the classifier's confusion, K classes.
@@ -264,17 +268,17 @@ def gain_matrix(
     train_prior: Any,
     metric_prior: MetricPrior | None = None,
 ) -> Gain:
-    """The gain of an objective at these multipliers: G_ij = (1/pi_i) d/dR_ij [u + lambda . phi].
+    """Return the gain of an objective at these multipliers: G_ij = (1/pi_i) d/dR_ij [u + lambda . phi].
 
     For the paper's objectives it is the gain of Sec. 2.1, Eqs. 3 and 4 [eq:cov-const-obj], and Sec. 5, Eqs. 10 and 11.
 
     Args:
         objective: an `Objective`; `csst.objective` reads one from a sentence.
         multipliers: lambda, (m,), one for each payoff.
-        confusion: of the classifier at which the objective is differentiated.
+        confusion: the confusion at which the objective is differentiated.
         train_prior: pi, class fractions of the training data, (K,).
         metric_prior: the class prior under which the objective is differentiated: "train" (the paper) or "evaluation"
-            (the confusion's own); None takes the objective's own.
+            (the prior of the confusion); None takes the objective's setting.
 
     Returns:
         The gain in canonical form (see the top of this file).
@@ -294,10 +298,9 @@ def gain_matrix(
     values = as_float64(multipliers, "the multipliers").detach()
     if not torch.isfinite(values).all() or (values < 0).any():
         raise InputError(f"multipliers must be finite and non-negative; found {values.tolist()}")
-    smoothed = confusion.smoothed(objective.epsilon)
     with torch.enable_grad():
-        rates = smoothed.rates.detach().requires_grad_()
-        game = lagrangian(objective, values, Confusion(rates, prior if where == "train" else smoothed.prior))
+        rates = confusion.smoothed(objective.epsilon).rates.detach().requires_grad_()
+        game = lagrangian(objective, values, Confusion(rates, prior if where == "train" else confusion.prior))
         if not game.requires_grad:
             raise InputError(f"{objective} does not depend on the predictions, so there is nothing to learn")
         (weights,) = torch.autograd.grad(game, rates)
@@ -307,7 +310,7 @@ def gain_matrix(
 
 
 def canonical(matrix: Tensor) -> Tensor:
-    """The canonical form of a derived gain (see the top of this file): the same Bayes rule, non-negative.
+    """Return the canonical form of a derived gain (see the top of this file): non-negative, same Bayes rule.
 
     A constant added to a row changes no maximizer (paper, Sec. 3.1).
 
@@ -317,36 +320,35 @@ def canonical(matrix: Tensor) -> Tensor:
     Returns:
         G with a constant added to each row, (K, K), with a positive diagonal.
     """
-    lowest, highest, diagonal = matrix.amin(1), matrix.amax(1), matrix.diagonal()
-    need = (SMALLEST_DIAGONAL * highest - diagonal) / (1 - SMALLEST_DIAGONAL)
-    shifted = matrix + torch.maximum(-lowest, need).clamp(min=0)[:, None]
-    scale = float(shifted.max()) or 1.0
-    return torch.where(shifted.amax(1, keepdim=True) > 0, shifted, SMALLEST_ROW * scale)
+    need = (SMALLEST_DIAGONAL * matrix.amax(1) - matrix.diagonal()) / (1 - SMALLEST_DIAGONAL)
+    gains = matrix + torch.maximum(-matrix.amin(1), need).clamp(min=0)[:, None]
+    scale = float(gains.max()) or 1.0
+    return torch.where(gains.amax(1, keepdim=True) > 0, gains, SMALLEST_ROW * scale)
 
 
 def check_target(target: Tensor, classes: int) -> Tensor:
-    """Class indices (B,) in range, or distributions (B, K); detached. Values are checked on the CPU only."""
+    """Return class indices (B,) or distributions (B, K), detached; values are checked on the CPU only."""
     if not isinstance(target, Tensor):
         raise InputError(
             f"the target must be a tensor of class indices (B,) or distributions (B, K); found {type(target).__name__}"
         )
     target = target.detach()
-    soft = target.is_floating_point()
-    if target.ndim != (2 if soft else 1) or (soft and target.shape[1] != classes) or target.dtype == torch.bool:
+    is_soft = target.is_floating_point()
+    if target.ndim != (2 if is_soft else 1) or (is_soft and target.shape[1] != classes) or target.dtype == torch.bool:
         raise InputError(
             f"the target must be integer class indices (B,) or distributions (B, {classes}); "
             f"found shape {tuple(target.shape)} of {target.dtype}"
         )
     if target.device.type == "cpu" and target.numel():
         low, high = (x.item() for x in torch.aminmax(target))
-        if soft and not (low >= 0 and high < float("inf")):
+        if is_soft and not (low >= 0 and high < float("inf")):
             raise InputError(
                 f"a target distribution must be finite and non-negative; found values from {low:.4g} to {high:.4g}"
             )
-        if soft and float((target.sum(1) - 1).abs().max()) > 0.02:  # loose enough for sixteen-bit distributions
+        if is_soft and float((target.sum(1) - 1).abs().max()) > 0.02:  # loose enough for sixteen-bit distributions
             raise InputError(
                 f"each target distribution must sum to 1; found sums such as {float(target.sum(1)[0]):.4g}"
             )
-        if not soft and not (low >= 0 and high < classes):
+        if not is_soft and not (low >= 0 and high < classes):
             raise InputError(f"class indices must lie in 0 .. {classes - 1}; found values from {low} to {high}")
-    return target if soft else target.long()
+    return target if is_soft else target.long()

@@ -2,7 +2,7 @@
 
     cost_sensitive_loss   -sum_i (M^T p)_i log softmax(s - log D)_i      the logit-adjusted form, the default
     weighted_consistency  -sum_i (G^T p)_i log softmax(s)_i              the plain form
-    kl_to_optimal         KL(norm(G^T p) || p_m)                          what the threshold tau looks at
+    kl_to_optimal         KL(norm(G^T p) || p_m)                          compared with the threshold tau
 
 Both losses have the same optimum, softmax(s) = norm(G^T p). Multiplying G by a constant changes the second and not
 the first. All take raw logits s or the raw softmax p_m = softmax(s); all compute in float32, or in the logits'
@@ -23,7 +23,7 @@ class BrokenLoss(InputError):
     """A loss that is not finite.
 
     Args:
-        what: the sentence without advice, for whoever knows better what to do.
+        what: the sentence without advice, for callers that give better advice.
     """
 
     def __init__(self, what: str) -> None:
@@ -32,7 +32,7 @@ class BrokenLoss(InputError):
 
 
 def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
-    """The hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb] and App. I.1 [eq:lgt-adj-wt-cons]).
+    """Return the hybrid loss (paper, Sec. 2.2, Eq. 5 [loss:hyb] and App. I.1 [eq:lgt-adj-wt-cons]).
 
         -sum_i (M^T p)_i log softmax(s - log D)_i,      G = M D
 
@@ -49,11 +49,9 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     scores, target = _checked(logits, target, gain)
     scores = scores - gain.cached_as("log_diagonal", scores)
     if target.is_floating_point():
-        weights = (
-            target.to(scores.dtype)
-            if gain.is_diagonal
-            else gain.transpose_apply(target, gain.cached_as("mixing", scores))
-        )
+        weights = target.to(scores.dtype)
+        if not gain.is_diagonal:
+            weights = gain.transpose_apply(target, gain.cached_as("mixing", scores))
         loss = -(weights * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")
@@ -63,7 +61,7 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
 
 
 def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
-    """The weighted consistency regularizer (paper, Sec. 4, Eq. 8 [eq:wt-consistency-reg]).
+    """Return the weighted consistency regularizer (paper, Sec. 4, Eq. 8 [eq:wt-consistency-reg]).
 
         -sum_i (G^T p)_i log softmax(s)_i,      minimal at softmax(s) = norm(G^T p) (paper, Sec. 4 [prop:kl-weighted])
 
@@ -88,7 +86,7 @@ def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
 
 @torch.no_grad()
 def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
-    """How far a softmax is from the best one for its target (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
+    """Return how far a softmax is from the optimal one for its target (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
 
         KL(norm(G^T p) || p_m)
 
@@ -115,7 +113,7 @@ def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
 
 
 def cross_entropy(target: Tensor, probs: Tensor) -> Tensor:
-    """-sum_i target_i log probs_i with 0 log 0 = 0, per example."""
+    """Return -sum_i target_i log probs_i per example, with 0 log 0 = 0."""
     # On the CPU xlogy costs three times a logarithm, and it is only needed where a probability is exactly 0.
     if probs.device.type == "cpu" and probs.numel() and float(probs.amin()) > 0:
         return -probs.log().mul_(target).sum(1)
@@ -123,7 +121,7 @@ def cross_entropy(target: Tensor, probs: Tensor) -> Tensor:
 
 
 def _checked(scores: Tensor, target: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
-    """Scores (B, K) in the computing dtype and a checked target of the same length."""
+    """Return scores (B, K) in the computing dtype and a checked target of the same length."""
     if scores.ndim != 2 or scores.shape[1] != gain.classes or not scores.is_floating_point():
         raise InputError(
             f"scores must have shape (B, {gain.classes}) for a gain of {gain.classes} classes; "
@@ -138,11 +136,11 @@ def _checked(scores: Tensor, target: Tensor, gain: Gain) -> tuple[Tensor, Tensor
 
 
 def _finite(loss: Tensor, logits: Tensor) -> Tensor:
-    """The loss, or an error naming the row that spoiled it. Only on the CPU: elsewhere it would stall the device."""
+    """Return the loss; on the CPU, raise an error that names a row where it is not finite (a GPU would stall)."""
     if loss.device.type == "cpu" and not torch.isfinite(loss.detach()).all():
         rows = (~torch.isfinite(loss.detach())).nonzero().flatten().tolist()
-        broken = not torch.isfinite(logits.detach()).all()
-        why = "the logits there are not finite" if broken else "the logits or gains there overflow"
+        are_finite = bool(torch.isfinite(logits.detach()).all())
+        why = "the logits or gains there overflow" if are_finite else "the logits there are not finite"
         places = f"{len(rows)} of {len(loss)} examples of the batch, the first at place {rows[0]}"
         raise BrokenLoss(f"the loss is not finite for {places} ({why})")
     return loss

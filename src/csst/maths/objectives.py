@@ -23,7 +23,7 @@ METRIC_PRIORS = ("train", "evaluation")
 
 
 class Objective(ABC):
-    """What is maximized. Subclasses give `utility`, and `payoff` with its `domain` for worst cases and constraints.
+    """A goal to maximize. Subclasses define `utility`, and `payoff` with its `domain` for worst cases and constraints.
 
     class TailRecall(Objective):
         def utility(self, c):
@@ -36,16 +36,16 @@ class Objective(ABC):
     epsilon: float = 1e-3
     #: the class prior under which the gain is derived: the training data's (the paper) or the evaluation data's
     metric_prior: MetricPrior = "train"
-    #: whether recall and coverage are all that is read of a confusion, as by every sentence
+    #: whether the objective reads only recall and coverage of a confusion, as every sentence does
     reads_margins: bool = False
-    #: how sure one must be that the constraints hold; None asks for an estimate only
+    #: the confidence with which the constraints must hold; None asks for an estimate only
     confidence: float | None = None
-    #: a gain matrix that is used as it is instead of being derived
+    #: a gain matrix to use instead of deriving one
     constant_gain: Tensor | None = None
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:
-        """u(C): the part of the objective that is not under a min (paper, Sec. 2.1, Eqs. 3 and 4).
+        """Return u(C), the part of the objective that is not under a min (paper, Sec. 2.1, Eqs. 3 and 4).
 
         Args:
             c: the classifier's confusion, K classes.
@@ -55,7 +55,7 @@ class Objective(ABC):
         """
 
     def payoff(self, c: Confusion) -> Tensor:
-        """phi(C): the entries of worst cases, then the constraints (paper, Sec. 2.1, Eqs. 3 and 4).
+        """Return phi(C), the entries of worst cases, then the constraints (paper, Sec. 2.1, Eqs. 3 and 4).
 
         Args:
             c: the classifier's confusion, K classes.
@@ -71,7 +71,7 @@ class Objective(ABC):
         return ()
 
     def value(self, c: Confusion) -> Tensor:
-        """The utility with every min evaluated: the number to report, without the constraints.
+        """Return the utility with every min evaluated: the number to report, without the constraints.
 
         Args:
             c: the classifier's confusion, K classes.
@@ -82,7 +82,7 @@ class Objective(ABC):
         return (self.utility(c) + self.domain.worst(self.payoff(c))).detach()
 
     def slack(self, c: Confusion) -> Tensor:
-        """By how much each constraint is met; negative where it is missed.
+        """Return by how much each constraint is met; negative if it is missed.
 
         Args:
             c: the classifier's confusion, K classes.
@@ -95,12 +95,12 @@ class Objective(ABC):
     def bind(
         self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
     ) -> Objective:
-        """The same objective for a known set of classes; one that names no classes or groups is returned as it is.
+        """Return the objective for a set of classes; itself if it names no classes or groups.
 
         Args:
             classes: K.
-            class_names: to which names in the objective refer.
-            groups: names of groups, and the classes of each by index or name.
+            class_names: names that the objective may use, K of them.
+            groups: the classes of each group, by index or name.
 
         Returns:
             The bound objective.
@@ -108,7 +108,7 @@ class Objective(ABC):
         return self
 
     def bind_prior(self, train_prior: Tensor) -> Objective:
-        """The same objective for the classes of a training prior, whose rarest are the tail by default.
+        """Return the objective for the classes of a training prior; by default its rarest classes are the tail.
 
         Args:
             train_prior: pi, (K,).
@@ -123,19 +123,20 @@ class Objective(ABC):
 
 
 def lagrangian(objective: Objective, multipliers: Tensor, c: Confusion) -> Tensor:
-    """u(C) + lambda . phi(C), the value of the game for a classifier and multipliers (paper, Sec. 2.1, Eqs. 3 and 4).
+    """Return u(C) + lambda . phi(C), the value of the game (paper, Sec. 2.1, Eqs. 3 and 4).
 
     Args:
-        objective: gives u and phi.
+        objective: defines u and phi.
         multipliers: lambda, (m,).
         c: the classifier's confusion.
 
     Returns:
         A scalar, differentiable in `c.rates`.
     """
-    utility, payoff = objective.utility(c), payoff_of(objective, c)
+    utility = objective.utility(c)
+    payoff = payoff_of(objective, c)
     if not isinstance(utility, Tensor) or utility.ndim != 0:
-        raise InputError(f"the utility of {objective} must be a scalar tensor; found {_described(utility)}")
+        raise InputError(f"the utility of {objective} must be a scalar tensor; found {_describe(utility)}")
     if payoff.shape != multipliers.shape:
         raise InputError(
             f"{objective} has {len(payoff)} payoffs and needs a multiplier for each; "
@@ -145,22 +146,22 @@ def lagrangian(objective: Objective, multipliers: Tensor, c: Confusion) -> Tenso
 
 
 def check_objective(objective: Any) -> Objective:
-    """The objective itself; a sentence is not one yet, only `csst.objective` reads text."""
+    """Return the objective, or raise an error; text is refused, since only `csst.objective` reads sentences."""
     if isinstance(objective, Objective):
         return objective
-    described = f"the text {objective!r}" if isinstance(objective, str) else type(objective).__name__
-    raise InputError(f'an Objective is needed, as csst.objective("max min(recall)") makes it; found {described}')
+    kind = f"the text {objective!r}" if isinstance(objective, str) else type(objective).__name__
+    raise InputError(f'an Objective is needed, as csst.objective("max min(recall)") makes it; found {kind}')
 
 
 def payoff_of(objective: Objective, c: Confusion) -> Tensor:
-    """phi(C), (m,), checked to be a vector of finite numbers."""
+    """Return phi(C), (m,); raise an error unless it is a vector of finite numbers."""
     payoff = objective.payoff(c)
     if not isinstance(payoff, Tensor) or payoff.ndim != 1:
-        raise InputError(f"the payoff of {objective} must be a vector tensor; found {_described(payoff)}")
+        raise InputError(f"the payoff of {objective} must be a vector tensor; found {_describe(payoff)}")
     if not torch.isfinite(payoff).all():
         raise InputError(f"the payoff of {objective} is not finite: {payoff.tolist()}; check for a division by zero")
     return payoff
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

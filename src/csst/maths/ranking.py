@@ -13,9 +13,9 @@ class ValidationScore:
     """How good a model is: the violation of its constraints is compared first, then the value.
 
     Args:
-        value: of the objective.
-        slack: of every constraint, negative where it is missed.
-        violation: the largest miss beyond a tolerance, else 0.
+        value: value of the objective.
+        slack: slack of each constraint, negative if it is missed.
+        violation: the largest miss if it exceeds a tolerance, else 0.
     """
 
     value: float
@@ -25,16 +25,18 @@ class ValidationScore:
     @property
     def score(self) -> float:
         """One number for both: the value if the constraints are met, else the value - 10 · the largest violation."""
-        return self.value - 10 * max(0.0, -min(self.slack)) if self.violation > 0 else self.value
+        if self.violation > 0:
+            return self.value - 10 * max(0.0, -min(self.slack))
+        return self.value
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What models are ordered by: the higher, the better."""
+        """Key by which models are ordered: the higher, the better."""
         return -self.violation, self.value
 
 
 def score_on(objective: Objective, confusion: Confusion, tolerance: float) -> ValidationScore:
-    """The score of a model with this confusion; a constraint missed by no more than the tolerance counts as met."""
+    """Return the score of a model with this confusion; a miss of at most the tolerance counts as met."""
     slack = objective.slack(confusion).tolist()
-    missed = max([0.0, *(-s for s in slack)])
-    return ValidationScore(float(objective.value(confusion)), slack, missed if missed > tolerance else 0.0)
+    miss = max([0.0, *(-s for s in slack)])
+    return ValidationScore(float(objective.value(confusion)), slack, miss if miss > tolerance else 0.0)

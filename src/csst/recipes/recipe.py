@@ -14,6 +14,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model
 from csst.plugins import load
+from csst.setting_checks import check_choices, override
 from csst.settings import (
     MOST_FOLDS,
     Dual,
@@ -22,8 +23,6 @@ from csst.settings import (
     SelfTrainingSettings,
     Settings,
     Training,
-    check_choices,
-    override,
 )
 
 #: settings that only training a network heeds, by how their names begin

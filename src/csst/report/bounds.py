@@ -1,8 +1,8 @@
-"""The bounds that an objective's sentence sets, so that they can be shown and, on the coverage, drawn."""
+"""The bounds that an objective's sentence sets, for tables and for figures of the coverage."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,13 +16,13 @@ from csst.recipes.recipe import read_group
 
 
 class Limit(NamedTuple):
-    """A number that a metric is to be at least or at most."""
+    """A lower or an upper limit of a metric."""
 
     number: float
     is_lower: bool
 
     def find_value(self, slack: float) -> float:
-        """The metric that is so far inside."""
+        """Return the metric with this slack."""
         return self.number + slack if self.is_lower else self.number - slack
 
 
@@ -36,28 +36,30 @@ class CoverageBound:
     high: float | None = None
 
     def measure(self, coverage: Sequence[float]) -> float:
-        """The mean coverage of its classes."""
+        """Return the mean coverage of its classes."""
         return sum(coverage[c] for c in self.classes) / len(self.classes)
 
     def slack(self, coverage: Sequence[float]) -> list[float]:
-        """How far the coverage is inside each bound; negative outside."""
+        """Return the distance of the coverage to each bound; negative outside."""
         value = self.measure(coverage)
-        return [
-            *([] if self.low is None else [value - self.low]),
-            *([] if self.high is None else [self.high - value]),
-        ]
+        slack = []
+        if self.low is not None:
+            slack.append(value - self.low)
+        if self.high is not None:
+            slack.append(self.high - value)
+        return slack
 
 
 def find_coverage_bounds(
     text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
 ) -> list[CoverageBound]:
-    """The coverages that an objective bounds by a constant; none for an objective that is not a sentence.
+    """Return the coverages that an objective bounds by a constant; none for an objective that is not a sentence.
 
     Args:
         text: the objective.
-        class_names: of all classes.
+        class_names: the names of all classes.
         counts: labeled examples per class, from which head and tail follow.
-        groups: the recipe's groups of classes, which come before those.
+        groups: the recipe's groups of classes, which take precedence over head and tail.
     """
     sentence = read_sentence(text, class_names, counts, groups)
     try:
@@ -68,53 +70,67 @@ def find_coverage_bounds(
 
 def _collect_bounds(sentence: Sentence, class_names: Sequence[str]) -> list[CoverageBound]:
     bounds: dict[tuple[int, ...], CoverageBound] = {}
-    binding, text = sentence.binding, sentence.text
+    binding = sentence.binding
     for constraint in sentence.constraints:
-        left, right, sign = constraint.left, constraint.right, constraint.sign
-        if is_constant(left):
-            left, right, sign = right, left, "<=" if sign == ">=" else ">="
-        name = left.name if isinstance(left, Metric) else left.metric if isinstance(left, Each) else ""
-        if name != "coverage" or not is_constant(right):
+        side, limit = _read_limit(constraint, sentence)
+        if limit is None or not _is_coverage(side):
             continue
-        limit = float(evaluate(right, None, binding, text))
-        for k in range(entries(left, binding, text)):
-            metric = at_class(left, k, binding)
+        for k in range(entries(side, binding, sentence.text)):
+            metric = at_class(side, k, binding)
             assert isinstance(metric, Metric)
             assert metric.index is not None
-            classes = tuple(members(metric.index, metric, binding, text))
+            classes = tuple(members(metric.index, metric, binding, sentence.text))
             label = f"mean of {metric.index.name}" if isinstance(metric.index, Group) else class_names[classes[0]]
             bound = bounds.get(classes, CoverageBound(label, classes))
-            bounds[classes] = replace(bound, low=limit) if sign == ">=" else replace(bound, high=limit)
+            bounds[classes] = replace(bound, low=limit.number) if limit.is_lower else replace(bound, high=limit.number)
     return list(bounds.values())
+
+
+def _is_coverage(side: Any) -> bool:
+    return (isinstance(side, Metric) and side.name == "coverage") or (
+        isinstance(side, Each) and side.metric == "coverage"
+    )
 
 
 def find_limits(
     text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
 ) -> list[Limit | None]:
-    """What every constraint of an objective bounds a metric by, None where both sides are metrics; args as above."""
+    """Return the limit that each constraint of an objective sets to a metric; None if both sides are metrics.
+
+    Args:
+        text: the objective.
+        class_names: the names of all classes.
+        counts: labeled examples per class, from which head and tail follow.
+        groups: the recipe's groups of classes, which take precedence over head and tail.
+    """
     sentence = read_sentence(text, class_names, counts, groups)
     if sentence is None:
         return []
     limits: list[Limit | None] = []
     try:
         for constraint in sentence.constraints:
-            limits += [_find_limit(constraint, sentence)] * entries(constraint, sentence.binding, sentence.text)
+            _, limit = _read_limit(constraint, sentence)
+            limits += [limit] * entries(constraint, sentence.binding, sentence.text)
     except InputError:  # groups that were named in Python only are not in the run's folder
         return []
     return limits
 
 
-def _find_limit(constraint: Constraint, sentence: Sentence) -> Limit | None:
-    left, right, is_lower = constraint.left, constraint.right, constraint.sign == ">="
-    if is_constant(left):
-        left, right, is_lower = right, left, not is_lower
-    if not is_constant(right):
-        return None
-    return Limit(float(evaluate(right, None, sentence.binding, sentence.text)), is_lower)
+def _read_limit(constraint: Constraint, sentence: Sentence) -> tuple[Any, Limit | None]:
+    """Return the side of a constraint that is a metric, and the constant on its other side as a limit."""
+    side = constraint.left
+    other_side = constraint.right
+    is_lower = constraint.sign == ">="
+    if is_constant(side):
+        side, other_side = other_side, side
+        is_lower = not is_lower
+    if not is_constant(other_side):
+        return side, None
+    return side, Limit(float(evaluate(other_side, None, sentence.binding, sentence.text)), is_lower)
 
 
 def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:
-    """Names for the multipliers of a run that has no metrics.json yet: from the sentence where it fits, or numbers."""
+    """Return names for the multipliers of a run without metrics.json: from the sentence if it fits, else numbers."""
     sentence = read_sentence(text, [str(c) for c in range(classes)], None)
     try:
         labels = list(sentence.labels) if sentence is not None else []
@@ -126,17 +142,17 @@ def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:
 def read_sentence(
     text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
 ) -> Sentence | None:
-    """The objective if it is a sentence about these classes. A run's folder is only read: no code of the user's."""
+    """Return the objective if it is a sentence about these classes; never load code that the user named."""
     text = ALIASES.get(text.strip(), text)
     if not text.lstrip().startswith("max "):
         return None
     try:
-        named = groups if isinstance(groups, dict) else {}
-        known = {name: read_group(members, class_names) for name, members in named.items()}
-        sentence = objective(text, class_names=class_names, groups=known)
+        stored_groups = groups if isinstance(groups, Mapping) else {}
+        class_groups = {name: read_group(members, class_names) for name, members in stored_groups.items()}
+        sentence = objective(text, class_names=class_names, groups=class_groups)
         if counts is not None:
-            total = torch.tensor(counts, dtype=torch.float64)
-            sentence = sentence.bind_prior(total / total.sum())
+            totals = torch.tensor(counts, dtype=torch.float64)
+            sentence = sentence.bind_prior(totals / totals.sum())
     except InputError:
         return None
     return sentence if isinstance(sentence, Sentence) else None

@@ -1,33 +1,34 @@
-"""The page: a sentence, a table, figures of every run, settings. One file that works offline, light and dark."""
+"""Pages: a sentence, a table, figures of every run, settings. One file that works offline, light and dark."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from csst.report.bounds import find_coverage_bounds
-from csst.report.deployed import tabulate_deployed
 from csst.report.explorer import build_explorer
-from csst.report.figures.classes import TOGETHER, draw_coverage, draw_recall
+from csst.report.figures.classes import MOST_RUNS, draw_coverage, draw_recall
 from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves, draw_used
 from csst.report.figures.matrix import draw_confusion
 from csst.report.figures.svg import Drawing, shorten
 from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
 from csst.report.render import render
-from csst.report.run_tables import tabulate_differing_settings, tabulate_runs
+from csst.report.result import read_frontier
+from csst.report.run_tables import tabulate_deployed, tabulate_differing_settings, tabulate_runs
 from csst.report.run_view import RunView, read_run, read_runs, view_run
 
-#: runs with figures of their own at most; the templates bound the tables, the warnings and the settings
+#: the largest number of runs with their own figures; the templates limit tables, warnings and settings
 DETAILED = 8
 
 
 class Part(NamedTuple):
-    """A table of a page with the figures that belong to it, under a heading where there are several."""
+    """A table of a page with its figures, and a heading if there are several parts."""
 
     heading: str
     table: list[list[str]]
@@ -36,10 +37,10 @@ class Part(NamedTuple):
 
 
 def report_page(folders: Sequence[str | Path]) -> str:
-    """The page of some runs, complete or not.
+    """Return the page of runs, complete or not.
 
     Args:
-        folders: of the runs.
+        folders: the folders of the runs.
 
     Returns:
         HTML that needs no other file.
@@ -60,16 +61,16 @@ def comparison_page(
     detailed: int = DETAILED,
     parts: Sequence[Part] = (),
 ) -> str:
-    """A page with a sentence and a table of the caller's, and figures of `runs`.
+    """Return a page with the caller's sentence and table, and figures of `runs`.
 
     Args:
-        title: of the page.
-        sentence: below the title.
+        title: the title of the page.
+        sentence: the sentence below the title.
         table_rows: cells, the first row being the head.
-        runs: name → the run's folder, or what it would hold: {"metrics": metrics.json, "journal": records, "labels":
-            names of the multipliers} and, where they are to be shown, "recipe", "environment", "folder".
-        detailed: how many runs get figures of their own.
-        parts: instead of the one table and the figures of all runs, which are then folded.
+        runs: name → the run's folder or its content: {"metrics": metrics.json, "journal": records, "labels": names of
+            the multipliers} and, to show them, "recipe", "environment", "folder".
+        detailed: the number of runs with their own figures.
+        parts: tables with figures in the place of `table_rows`; the figures of the runs are then folded.
 
     Returns:
         The HTML.
@@ -81,6 +82,25 @@ def comparison_page(
     return _render_page(head, table_rows, views, detailed, parts)
 
 
+def frontier_page(folder: str | Path, points: Sequence[dict[str, float]], sentence: str, trades: dict[str, Any]) -> str:
+    """Return the page of a frontier: one figure, one sentence, and the points to move along.
+
+    Args:
+        folder: the run's folder.
+        points: metrics of decision rules for the run's model.
+        sentence: the sentence below the title.
+        trades: the trades of mean recall for another number.
+
+    Returns:
+        The HTML.
+    """
+    run = read_runs([folder])[0]
+    run = replace(run, rule=replace(run.rule, frontier=read_frontier(points), trades=trades))
+    title = f"What {run.method} on {run.data} can trade off"
+    content = {"title": title, "sentence": sentence, "drawing": draw_frontier(run)}
+    return render("frontier.html", **content, explorer=build_explorer(run))
+
+
 def _render_page(
     head: Mapping[str, str],
     table: list[list[str]],
@@ -88,26 +108,28 @@ def _render_page(
     detailed: int = DETAILED,
     parts: Sequence[Part] = (),
 ) -> str:
-    """The page; head: its title, and the sentence and the note below it, if they are not to be made here."""
-    complete = [run for run in runs if run.is_complete]
-    alike = [run for run in complete if run.class_names == complete[0].class_names and run.part == complete[0].part]
-    drawn_together = alike[:TOGETHER] if len(alike) > 1 else []
+    """Return the page; head: its title and, unless they follow from the runs, the sentence and the note below it."""
+    complete_runs = [run for run in runs if run.is_complete]
+    comparable_runs = _find_comparable(complete_runs)
     is_folded = bool(parts)
-    drawings = [draw_tradeoff(complete)] if len(complete) > 1 and not is_folded else []
-    if is_folded:
-        drawn_together = alike
-    elif drawn_together:
-        drawings.append(draw_recall(alike))
     is_alone = len(runs) == 1 and not is_folded
+    drawings = []
+    if len(complete_runs) > 1 and not is_folded:
+        drawings.append(draw_tradeoff(complete_runs))
+    # the runs whose recall is in a figure of several runs; on a folded page, that is a figure of the parts
+    runs_with_recall = comparable_runs if is_folded else []
+    if len(comparable_runs) > 1 and not is_folded:
+        drawings.append(draw_recall(comparable_runs))
+        runs_with_recall = comparable_runs[:MOST_RUNS]
     deployed = tabulate_deployed(runs[0]) if is_alone else None
-    has_table = len(table) > 1 and (bool(complete) or not is_alone) and not is_folded and deployed is None
+    has_table = len(table) > 1 and (bool(complete_runs) or not is_alone) and not is_folded and deployed is None
     return render(
         "page.html",
         title=shorten(head["title"], 200),
         sentence=head.get("sentence", ""),
         note=head.get("note", ""),
         runs=runs,
-        complete=complete,
+        complete=complete_runs,
         deployed=deployed,
         table=table if has_table else [],
         parts=parts,
@@ -116,7 +138,7 @@ def _render_page(
         sections=[
             {
                 "run": run,
-                "drawings": _draw_run(run, any(run is other for other in drawn_together), is_folded),
+                "drawings": _draw_run(run, any(run is drawn_run for drawn_run in runs_with_recall), is_folded),
                 "settings": yaml.safe_dump(run.settings, sort_keys=False, allow_unicode=True),
                 "environment": "\n".join(f"{key}: {_format(value)}" for key, value in run.environment.items()),
             }
@@ -127,30 +149,48 @@ def _render_page(
     )
 
 
-def _draw_run(run: RunView, has_recall: bool, is_folded: bool) -> list[Drawing]:
-    """The figures of one run.
+def _find_comparable(runs: Sequence[RunView]) -> list[RunView]:
+    """Return the runs with the same classes and the same measured part as the first."""
+    return [run for run in runs if run.class_names == runs[0].class_names and run.part == runs[0].part]
 
-    has_recall: whether its recall is in a figure of all runs already; is_folded: whether what it used is, too, and the
-    frontier is left to the run's own page.
+
+def _draw_run(run: RunView, has_recall: bool, is_folded: bool) -> list[Drawing]:
+    """Return the figures of one run.
+
+    has_recall: whether a figure of all runs shows its recall already; is_folded: whether one shows its pseudo-labels,
+    too, and the frontier is left to the run's own page.
     """
     drawings: list[Drawing | None] = []
     if run.result.recall and not has_recall:
         drawings.append(draw_recall([run]))
     if run.is_complete:
         drawings.append(draw_confusion(run))
+    if run.journal and run.labels:
+        drawings.append(draw_multipliers(run))
     if run.journal:
-        drawings += [draw_multipliers(run) if run.labels else None, draw_recall_curves(run)]
-        drawings.append(None if is_folded else draw_used(run))
-    about = (run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
-    bounds = find_coverage_bounds(*about) if run.result.recall else []
-    if bounds:
-        drawings += [draw_coverage(run, bounds), draw_coverage_curves(run, bounds) if run.journal else None]
-    drawings.append(None if is_folded else draw_frontier(run))
+        drawings.append(draw_recall_curves(run))
+    if run.journal and not is_folded:
+        drawings.append(draw_used(run))
+    drawings += _draw_coverages(run)
+    if not is_folded:
+        drawings.append(draw_frontier(run))
     return [drawing for drawing in drawings if drawing is not None]
 
 
+def _draw_coverages(run: RunView) -> list[Drawing]:
+    """Return the figures of the coverage, if the objective bounds it."""
+    if not run.result.recall:
+        return []
+    bounds = find_coverage_bounds(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    if not bounds:
+        return []
+    if not run.journal:
+        return [draw_coverage(run, bounds)]
+    return [draw_coverage(run, bounds), draw_coverage_curves(run, bounds)]
+
+
 def _format(value: Any) -> str:
-    """A value of the environment; the command as it can be pasted into a shell."""
+    """Return a value of the environment as text; the command so that it can be pasted into a shell."""
     if isinstance(value, list):
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else json.dumps(value)

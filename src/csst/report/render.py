@@ -1,4 +1,4 @@
-"""Templates to pages: one file that fetches nothing, with a policy that lets nothing else load or run."""
+"""Render templates as pages: one file that loads nothing, with a policy that forbids other content and scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from markupsafe import Markup
 from csst.report.figures.svg import shorten
 from csst.report.run_tables import describe_constraints, format_number
 
-#: of every page, in this order
+#: the scripts of every page, in this order
 SCRIPTS = ("sort.js", "explore.js")
 
 
@@ -35,7 +35,7 @@ def _environment() -> Environment:
 
 
 def render(template: str, **content: Any) -> str:
-    """A whole page; of scripts only ours run, which sort tables and explore: the policy says so to the browser."""
+    """Return a page; its policy tells the browser to run only our scripts, which sort tables and explore."""
     folder = files("csst.report") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page = (

@@ -1,13 +1,17 @@
-"""What was measured on one part of the data, as metrics.json has it."""
+"""The results that metrics.json holds, with types; with run_view.py the only module that knows its keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any, NamedTuple
 
+from csst.rules.bounds import Bound
+from csst.rules.certified import Certificate, certificate_from_dict
 from csst.training.evaluation import constraints_met
+
+PARTS = ("validation", "test")
 
 
 class Interval(NamedTuple):
@@ -18,7 +22,7 @@ class Interval(NamedTuple):
 
 
 class Constraint(NamedTuple):
-    """A constraint in words, how far it is from being violated, and the interval of that slack."""
+    """A constraint in words, its slack (negative if violated), and the interval of the slack."""
 
     constraint: str
     slack: float
@@ -26,9 +30,17 @@ class Constraint(NamedTuple):
     high: float
 
 
+class FrontierPoint(NamedTuple):
+    """The metrics that one decision rule attains."""
+
+    mean_recall: float
+    min_recall: float
+    min_coverage: float
+
+
 @dataclass(frozen=True)
 class Result:
-    """What was measured on one part of the data; what the run does not say is nan or empty."""
+    """Metrics measured on one part of the data; nan or empty if the run does not have them."""
 
     mean_recall: float = nan
     min_recall: float = nan
@@ -43,11 +55,13 @@ class Result:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Result:
-        names = [each.name for each in fields(cls)]
+        """Read the metrics of one part; those that are missing or null take their defaults."""
+        names = [attribute.name for attribute in fields(cls)]
         return cls(**{name: values[name] for name in names if values.get(name) is not None})
 
     @property
     def lowest_class(self) -> int:
+        """The index of the class with the lowest recall."""
         return self.recall.index(min(self.recall))
 
     @property
@@ -62,21 +76,22 @@ class Result:
 
     @property
     def min_recall_interval(self) -> Interval | None:
-        interval = self.intervals.get("min_recall")
-        return Interval(interval["low"], interval["high"]) if interval else None
+        """The interval of the lowest recall."""
+        return self._read_interval("min_recall")
 
     @property
     def value_interval(self) -> Interval | None:
-        interval = self.intervals.get("value")
-        return Interval(interval["low"], interval["high"]) if interval else None
+        """The interval of the objective's value."""
+        return self._read_interval("value")
 
     @property
     def expected_min_recall(self) -> float:
-        """The lowest recall that is to be expected, where it was estimated."""
+        """The estimated lowest recall on new data; the measured one if there is no estimate."""
         return (self.intervals.get("min_recall") or {}).get("estimate", self.min_recall)
 
     @property
     def recall_intervals(self) -> list[Interval]:
+        """The intervals of the recalls, one per class; empty without."""
         return [Interval(interval["low"], interval["high"]) for interval in self.intervals.get("recall") or ()]
 
     @property
@@ -85,3 +100,71 @@ class Result:
         rows = self.intervals.get("constraints") or ()
         constraints = [Constraint(*(row[key] for key in Constraint._fields)) for row in rows]
         return sorted(constraints, key=lambda constraint: constraint.slack)
+
+    def _read_interval(self, key: str) -> Interval | None:
+        interval = self.intervals.get(key)
+        return Interval(interval["low"], interval["high"]) if interval else None
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """The decision rule of a run; empty without one.
+
+    Attributes:
+        results: metrics with the rule, by part.
+        unadjusted: metrics of the same model without the rule, by part; without a rule, the metrics as trained.
+        expected_value: the expected value of the objective; nan if unknown.
+        bounds: the expected slack of each constraint.
+        certificate: whether the bounds are promised; None if no confidence was asked for.
+        basis: the data behind the expected values, as a phrase.
+        frontier: metrics of other rules for the same model.
+        trades: the trades of mean recall for another number, as stored; empty without any.
+        feasibility: whether rules can meet the constraints, as a sentence; "" without constraints, or if all are met.
+    """
+
+    results: dict[str, Result] = field(default_factory=dict)
+    unadjusted: dict[str, Result] = field(default_factory=dict)
+    expected_value: float = nan
+    bounds: list[Bound] = field(default_factory=list)
+    certificate: Certificate | None = None
+    basis: str = ""
+    frontier: list[FrontierPoint] = field(default_factory=list)
+    trades: dict[str, Any] = field(default_factory=dict)
+    feasibility: str = ""
+
+
+def read_rule(metrics: Mapping[str, Any]) -> RuleView:
+    """Return the decision rule that metrics.json describes."""
+    rule = metrics.get("adjusted")
+    if not rule:
+        return RuleView(unadjusted=read_parts(metrics))
+    return RuleView(
+        results=read_parts(rule),
+        unadjusted=read_parts(rule.get("unadjusted") or metrics),
+        expected_value=rule.get("value", nan),
+        bounds=[Bound(*(bound[key.name] for key in fields(Bound))) for bound in rule.get("bounds") or ()],
+        certificate=certificate_from_dict(rule["certificate"]) if rule.get("certificate") else None,
+        basis=str((rule.get("estimate") or {}).get("basis", "")),
+        frontier=read_frontier(rule.get("frontier") or ()),
+        trades=rule.get("trades") or {},
+        feasibility=str(rule.get("frontier_sentence") or "") if _is_in_doubt(rule) else "",
+    )
+
+
+def read_parts(values: Mapping[str, Any]) -> dict[str, Result]:
+    """Return the results on validation and test, each if it is there."""
+    return {part: Result.read(values[part]) for part in PARTS if values.get(part)}
+
+
+def read_frontier(points: Iterable[Mapping[str, Any]]) -> list[FrontierPoint]:
+    """Return the points of a frontier, ordered by mean recall; points with missing numbers are left out."""
+    keys = FrontierPoint._fields
+    complete_points = [point for point in points if all(point.get(key) is not None for key in keys)]
+    return sorted(FrontierPoint(*(point[key] for key in keys)) for point in complete_points)
+
+
+def _is_in_doubt(rule: Mapping[str, Any]) -> bool:
+    """Return whether a rule has constraints that are not all reported as met."""
+    if "bounds" in rule:
+        return any(bound["status"] != "met" for bound in rule["bounds"])
+    return any((rule.get(part) or {}).get("constraint_slack") for part in PARTS)

@@ -1,64 +1,203 @@
-"""Runs in the cells of tables, the first row being the head."""
+"""Tables of a run's page: cells, the first row being the head."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
+from csst.maths.language import ALIASES
+from csst.report.bounds import Limit, find_limits
 from csst.report.figures.svg import shorten
-from csst.report.result import Result
+from csst.report.result import Constraint, Interval, Result
 from csst.report.run_view import RunView
+from csst.rules.bounds import Bound
+from csst.rules.judging import SAFE
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
+#: the largest number of bounds in the table of the deployed model: those closest to a miss
+MOST_BOUNDS = 5
+STATUS = {"met": "met", "unsure": "may be met or not", "missed": "missed"}
+LOWEST_RECALL = "max min(recall)"
+#: an empty cell
+NOTHING = "–"
+
+
+class DeployedTable(NamedTuple):
+    """Cells, the first row being the head, and their caption."""
+
+    rows: list[list[str]]
+    caption: str
 
 
 def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
-    """The numbers of every run as deployed and, with a rule, without it; of a single run on validation too.
+    """Return the metrics of every run as deployed and, with a rule, without it; of a single run on validation too.
 
-    Columns that say nothing, or the same of all runs, are left out, and of a single run the lowest recall, which the
-    sentence above says.
+    Columns that are empty, or the same in all runs, are left out, and for a single run the lowest recall, which the
+    sentence above the table states.
     """
     rows = [COLUMNS]
     for run in runs:
-        name = shorten(run.name, 120)
-        if not run.is_complete:
-            rows.append([name, "incomplete", *["–"] * 6])
-            continue
-        seconds = "–" if run.seconds is None else f"{run.seconds:,.1f}"
-        parts = run.results if len(runs) == 1 else {run.part: run.result}
-        if run.adjusted:
-            rows.append([f"{name} + rule", run.part, *_format_result(run.adjusted), seconds])
-            rows.append([f"{name}, without the rule", run.part, *_format_result(run.without_rule), "–"])
-            continue
-        rows += [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
-    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"–"}]
+        rows += _tabulate_run(run, run.results if len(runs) == 1 else {run.part: run.result})
+    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {NOTHING}]
     columns = [column for column in columns if column[0] != "measured on" or len({*column[1:]}) > 1]
     columns = [column for column in columns if column[0] != "min recall" or len(runs) > 1]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+def _tabulate_run(run: RunView, parts: Mapping[str, Result]) -> list[list[str]]:
+    name = shorten(run.name, 120)
+    if not run.is_complete:
+        return [[name, "incomplete", *[NOTHING] * 6]]
+    seconds = NOTHING if run.seconds is None else f"{run.seconds:,.1f}"
+    if run.adjusted:
+        return [
+            [f"{name} + rule", run.part, *_format_result(run.adjusted), seconds],
+            [f"{name}, without the rule", run.part, *_format_result(run.without_rule), NOTHING],
+        ]
+    return [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
+
+
 def tabulate_differing_settings(runs: Sequence[RunView], limit: int = 60) -> list[list[str]]:
-    """The settings that are not the same in all runs, one row each; empty where there are none."""
-    flat = [_flatten(run.settings) for run in runs]
-    names = sorted({name for settings in flat for name in settings})
-    rows = [[name, *(shorten(settings.get(name, "–"), 60) for settings in flat)] for name in names]
+    """Return the settings that differ between runs, one row each; empty if none does."""
+    settings = [_flatten(run.settings) for run in runs]
+    names = sorted({name for run_settings in settings for name in run_settings})
+    rows = [[name, *(shorten(run_settings.get(name, NOTHING), 60) for run_settings in settings)] for name in names]
     rows = [row for row in rows if len({*row[1:]}) > 1]
     return [["setting", *(shorten(run.name, 60) for run in runs)], *rows[:limit]] if rows else []
 
 
+def tabulate_deployed(run: RunView) -> DeployedTable | None:
+    """Return goal and bounds of a run with a decision rule: asked, expected, promised, measured; None without a rule.
+
+    The lowest recall has its own row unless it is the goal.
+    """
+    expected = run.rule.results.get("validation")
+    if expected is None or run.adjusted is None:
+        return None
+    level = f" ({100 * expected.level:.0f} % interval)" if expected.intervals else ""
+    certificate = run.rule.certificate
+    confidence = "" if certificate is None else f" with confidence {certificate.confidence:g}"
+    head = [
+        "asked",
+        f"expected{level}",
+        "status",
+        f"promised{confidence}",
+        "on test",
+        f"without the rule, on {run.part}",
+    ]
+    rows = [head, *_tabulate_goal(run, expected), *_tabulate_bounds(run, expected)]
+    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {NOTHING}]
+    sentences = ["The deployed model: the decision rule is in use"]
+    if run.rule.basis:
+        sentences.append(f"expected values are {run.rule.basis}")
+    if len(run.rule.bounds) > MOST_BOUNDS:
+        sentences.append(f"{len(run.rule.bounds) - MOST_BOUNDS} more bounds are farther from being missed")
+    return DeployedTable([list(row) for row in zip(*columns, strict=True)], "; ".join(sentences))
+
+
+def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
+    """Return a row for the goal and, unless it is the lowest recall, one for the lowest recall."""
+    goal = ALIASES.get(run.objective.strip(), run.objective).split(" s.t. ")[0].split(" with confidence ")[0]
+    test = run.rule.results.get("test", Result())
+    lowest_recall = [
+        _format_expected(expected.expected_min_recall, expected.min_recall_interval),
+        NOTHING,
+        NOTHING,
+        format_number(test.min_recall),
+        format_number(run.without_rule.min_recall),
+    ]
+    name = f"{shorten(run.class_names[run.deployed.lowest_class], 40)} on {run.part}"
+    if goal.strip() == LOWEST_RECALL:
+        return [[f"{goal} (lowest: {name})", *lowest_recall]]
+    value = [
+        _format_expected(run.rule.expected_value, expected.value_interval),
+        NOTHING,
+        NOTHING,
+        format_number(test.objective_value),
+        format_number(run.without_rule.objective_value),
+    ]
+    return [[shorten(goal, 200), *value], [f"lowest recall (not asked for; {name})", *lowest_recall]]
+
+
+def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
+    """Return a row for each of the bounds closest to a miss, the closest first."""
+    bounds = run.rule.bounds
+    limits = find_limits(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    if len(limits) != len(bounds):
+        limits = [None] * len(bounds)
+    intervals = {row.constraint: row for row in expected.constraints}
+    test_slack = run.rule.results.get("test", Result()).constraint_slack
+    slack_without_rule = run.without_rule.constraint_slack
+    rows = []
+    for n in sorted(range(len(bounds)), key=lambda n: _distance_to_miss(bounds[n]))[:MOST_BOUNDS]:
+        bound = bounds[n]
+        limit = limits[n]
+        rows.append(
+            [
+                shorten(bound.constraint, 120),
+                _format_slack(limit, bound.slack, _place_interval(limit, intervals.get(bound.constraint))),
+                STATUS[bound.status],
+                _describe_promise(run, bound.constraint),
+                _format_slack(limit, test_slack[n]) if test_slack else NOTHING,
+                _format_slack(limit, slack_without_rule[n]) if slack_without_rule else NOTHING,
+            ]
+        )
+    return rows
+
+
+def _distance_to_miss(bound: Bound) -> float:
+    return bound.slack - SAFE * bound.error
+
+
+def _place_interval(limit: Limit | None, interval: Constraint | None) -> Interval | None:
+    """Return the interval of the metric from the interval of its slack; without a limit, of the slack itself."""
+    if interval is None:
+        return None
+    if limit is None:
+        return Interval(interval.low, interval.high)
+    low, high = sorted(limit.find_value(slack) for slack in (interval.low, interval.high))
+    # No rate is below 0 or above 1.
+    return Interval(max(0, low), min(1, high))
+
+
+def _format_slack(limit: Limit | None, slack: float, interval: Interval | None = None) -> str:
+    """Return the metric that has this slack, or the slack itself if the bound is not a number."""
+    if limit is None:
+        return f"slack {slack:+.3f}{_format_interval(interval)}"
+    return _format_expected(limit.find_value(slack), interval)
+
+
+def _describe_promise(run: RunView, constraint: str) -> str:
+    """Return the number promised for a bound, "no", or nothing if no confidence was asked for."""
+    certificate = run.rule.certificate
+    if certificate is None:
+        return NOTHING
+    if not certificate.is_certified:
+        return "no"
+    return format_number({result.bound: result.asked for result in certificate.bounds}.get(constraint))
+
+
 def describe_constraints(result: Result) -> str:
-    """met, missed by …, or – without constraints."""
+    """Return "met", "missed by …", or – without constraints."""
     if result.is_feasible is None:
-        return "–"
+        return NOTHING
     return "met" if result.is_feasible else f"missed by {format_number(-min(result.constraint_slack))}"
 
 
 def format_number(value: float | None) -> str:
-    """Three decimals; of a small number, as coverages of many classes are, two digits."""
+    """Return three decimals; two digits of a small number, as coverages of many classes are."""
     if value is None or isnan(value):
-        return "–"
+        return NOTHING
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+
+
+def _format_expected(value: float, interval: Interval | None) -> str:
+    return f"{format_number(value)}{_format_interval(interval)}"
+
+
+def _format_interval(interval: Interval | None) -> str:
+    return "" if interval is None else f" ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def _format_result(result: Result) -> list[str]:
@@ -67,7 +206,11 @@ def _format_result(result: Result) -> list[str]:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+    """Return nested settings with dotted names."""
+    settings: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
+        if isinstance(value, dict):
+            settings |= _flatten(value, f"{prefix}{name}.")
+        else:
+            settings[f"{prefix}{name}"] = value
+    return settings

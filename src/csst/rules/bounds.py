@@ -32,10 +32,10 @@ class Bound:
 
     @property
     def status(self) -> Status:
-        """ "met" by at least 1.5 standard errors, "missed" by more than one, or "unsure".
+        """ "met" by at least a standard error, "missed" by more than one, or "unsure".
 
-        With the margin that rules are fitted with, what is said to be met was met on new rows in 85 % of 107 cases on
-        ten real tables (benchmarks/results/promises.md).
+        Both numbers, this and the margin that rules are searched with, were chosen on worlds with a rare class
+        (benchmarks/results/margins.md) and then measured on real tables (benchmarks/results/promises.md).
         """
         if self.slack >= SAFE * self.error:
             return "met"

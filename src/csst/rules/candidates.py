@@ -30,12 +30,16 @@ SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
 #: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
-MARGIN = 1.65
+MARGIN = 1.5
 MARGIN_PARTS = (1.0, 0.5)
 #: unlabeled rows that are swept
 SWEPT_ROWS = 4000
+#: labels of a class that do not tell yet how well unlabeled rows count
+FIRST_LABELS = 3
 #: rounds in which the standard errors follow the rule, and what part of a margin counts as reached
 MARGIN_ROUNDS, REACHED = 2, 0.8
+#: a class that is predicted for fewer rows than this has no precision to speak of: new rows may have none of them
+LEAST_ROWS = 3
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
@@ -77,16 +81,19 @@ class Candidate:
         """The same on probabilities that have the training prior in them."""
         if self.name == "argmax":
             return DecisionRule.identity(len(train_prior))
-        temperature, a = self.calibration.temperature, self.calibration.bias
+        temperature = self.calibration.temperature
+        a = self.calibration.bias
         shift = a + np.log(self.prior) - temperature * np.log(train_prior)
         if self.bias is not None:
             log_scale = temperature * self.bias - a - np.log(self.prior)
-            scale, offset = np.exp(log_scale - log_scale.max()), np.zeros(len(a))
+            scale = np.exp(log_scale - log_scale.max())
+            offset = np.zeros(len(a))
         else:
             assert self.scale is not None
             assert self.offset is not None
             unit = np.abs(self.scale).max()
-            scale, offset = self.scale / unit, self.offset / unit
+            scale = self.scale / unit
+            offset = self.offset / unit
         tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in (scale, offset, shift - shift.mean())]
         return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
 
@@ -163,14 +170,10 @@ def fit_pooled(
     prior = objective.prior.numpy()
     objective = objective.with_margins(0.0 if margins is None else margins)
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
-    t = softness(objective, evidence)
-    if objective.is_even:
-        anchor = weigh_classes(objective, calibration)
-        bias = search_bias(objective, rows, anchor, anchor, t)
-    else:
-        bias = solve(objective, rows, list_starts(objective, calibration), t)
-        if margins is None and len(objective.constraints) and margin > 0:
-            bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
+    objective.least_coverage = LEAST_ROWS / len(rows.scores)
+    bias = find_bias(objective, rows, calibration, softness(objective, evidence))
+    if margins is None and objective.has_constraints and margin > 0:
+        bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
     pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean(), margins=objective.margins)
     if not objective.reads_entries:
         return pooled
@@ -178,6 +181,14 @@ def fit_pooled(
     rates = torch.from_numpy(hard_rates(rows, pooled.decide(rows.scores)))
     weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
     return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+
+
+def find_bias(objective: SmoothObjective, rows: WeightedRows, calibration: Calibration, t: float) -> np.ndarray:
+    """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
+    if objective.is_even:
+        anchor = weigh_classes(objective, calibration)
+        return search_bias(objective, rows, anchor, anchor, t)
+    return solve(objective, rows, list_starts(objective, calibration), t)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
@@ -198,28 +209,30 @@ def solve(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarra
     """The bias (K,) with the highest score on the rows, by soft search and sweeps from every start (K,)."""
     if not objective.by_margins:
         return solve_softly(objective, rows, starts, t)
-    begins = list(starts)
+    beginnings = list(starts)
     if len(starts[0]) > 2:  # a sweep alone is exact for two classes
-        begins += [search_bias(objective.with_margins(objective.margins), rows, start, start, t) for start in starts]
-    begin = max(begins, key=lambda bias: score_bias(objective, rows, bias))
-    return sweep_biases(objective, rows, begin)
+        beginnings += [
+            search_bias(objective.with_margins(objective.margins), rows, start, start, t) for start in starts
+        ]
+    beginning = max(beginnings, key=lambda bias: score_bias(objective, rows, bias))
+    return sweep_biases(objective, rows, beginning)
 
 
 def solve_softly(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> np.ndarray:
     """The same for an objective that reads all rates, by soft search alone; it keeps the prices of that search."""
-    best = starts[0]
+    best_bias = starts[0]
     rank = (-np.inf, -np.inf)
     for start in starts:
         searching = objective.with_margins(objective.margins)
         bias = search_bias(searching, rows, start, start, t)
         rates = torch.from_numpy(hard_rates(rows, (rows.scores + bias).argmax(1)))
         value, slack = objective.judge(make_unchecked(rates, objective.prior))
-        reached = (min(0.0, float(slack)), float(value))
-        if reached > rank:
-            best = bias
-            rank = reached
+        bias_rank = (min(0.0, float(slack)), float(value))
+        if bias_rank > rank:
+            best_bias = bias
+            rank = bias_rank
             objective.prices = searching.prices
-    return best
+    return best_bias
 
 
 def keep_distance(
@@ -245,26 +258,27 @@ def keep_distance(
     errors = measure(bias)[1]
     for part in MARGIN_PARTS:
         safer = bias
-        wanted = part * margin * errors
+        targets = part * margin * errors
         for _ in range(MARGIN_ROUNDS):
-            safer = solve(objective.with_margins(wanted), rows, [safer], t)
-            slack, own_errors = measure(safer)
+            safer = solve(objective.with_margins(targets), rows, [safer], t)
+            slack, safer_errors = measure(safer)
             # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
-            grown = np.maximum(wanted, part * margin * own_errors)
-            if (slack >= REACHED * grown[places]).all():
-                return safer, grown
-            if (slack < REACHED * wanted[places]).any():
+            raised_targets = np.maximum(targets, part * margin * safer_errors)
+            if (slack >= REACHED * raised_targets[places]).all():
+                return safer, raised_targets
+            if (slack < REACHED * targets[places]).any():
                 break
-            wanted = grown
+            targets = raised_targets
     return bias, objective.margins
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
     """How many labels an estimate of each class is worth for its error, (K,).
 
-    Unlabeled rows add no more than there are labels: a model of three labels is not known better by more rows.
+    Unlabeled rows add no more than there are labels beyond the first few: what a model of three labels expects of
+    itself is not known better by more rows, and a part of a class that these labels do not show is not in it.
     """
-    return np.maximum(1, labels) + np.minimum(unlabeled_worth, labels)
+    return np.maximum(1, labels) + np.minimum(unlabeled_worth, np.maximum(0, labels - FIRST_LABELS))
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:

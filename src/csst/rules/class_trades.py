@@ -9,7 +9,18 @@ import numpy as np
 
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
-from csst.rules.candidates import MARGIN, MARGIN_PARTS, SWEPT_ROWS, Candidate, hard_rates, sharpness, weigh_argmax
+from csst.rules.candidates import (
+    MARGIN,
+    MARGIN_PARTS,
+    MARGIN_ROUNDS,
+    REACHED,
+    SWEPT_ROWS,
+    Candidate,
+    count_worth,
+    hard_rates,
+    sharpness,
+    weigh_argmax,
+)
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
 from csst.rules.sweeps import Sweep
@@ -69,9 +80,7 @@ def trace_class(
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
-    sentence = write_sentence(0.5, class_index)
-    smooth = SmoothObjective(read_objective(sentence).bind(evidence.classes), prior, sharpness(evidence))
-    worth = evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0))
+    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
 
     def find_bias(least: float) -> np.ndarray | None:
         """The bias with the highest recall at this precision."""
@@ -82,15 +91,37 @@ def trace_class(
         bias[class_index] = sweep.bias_at(int(ranks[places[recall[places].argmax()]]))
         return bias
 
+    def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
+        """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
+        sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
+        smooth = SmoothObjective(sentence, prior, sharpness(evidence))
+
+        def measure(bias: np.ndarray) -> tuple[float, float]:
+            """Return the slack of the bound and its standard error."""
+            rates = hard_rates(rows, (rows.scores + bias).argmax(1))
+            precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
+            error = smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0]
+            return float(precision - bound), float(error)
+
+        _, error = measure(bias)
+        for part in MARGIN_PARTS:
+            target = part * MARGIN * error
+            for _ in range(MARGIN_ROUNDS):
+                safer = find_bias(bound + target)
+                if safer is None:
+                    break
+                # A safer rule may be known worse: it predicts the class less often.
+                slack, safer_error = measure(safer)
+                raised_target = max(target, part * MARGIN * safer_error)
+                if slack >= REACHED * raised_target:
+                    return safer
+                target = raised_target
+        return None
+
     points: list[ClassPoint] = []
     for bound in asked:
         bias = find_bias(bound)
-        if bias is None:
-            break
-        rates = hard_rates(rows, (rows.scores + bias).argmax(1))
-        error = float(smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0])
-        biases = (find_bias(bound + part * MARGIN * error) for part in MARGIN_PARTS)
-        safer = next((found for found in biases if found is not None), None)
+        safer = None if bias is None else find_safer(bound, bias)
         if safer is None:
             break
         candidate = Candidate("pooled", evidence.calibration, prior, bias=safer)

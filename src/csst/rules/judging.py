@@ -27,7 +27,7 @@ FOLD_SEED = 1000
 #: unlabeled rows that take part in judging
 JUDGING_ROWS = 2000
 #: a constraint that is expected to be met by so many standard errors is said to be met
-SAFE = 1.5
+SAFE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +67,11 @@ class Lead:
     def decides(self, errors: float) -> bool:
         """Whether the one misses clearly less, or no more and has a value higher by so many standard errors.
 
-        A higher value never makes up for a miss that is larger, though it may be so by chance.
+        A higher value never makes up for a miss that is larger, though it may be so by chance; nor does a smaller
+        doubt about a miss make up for a clear one.
         """
-        if self.clear_miss > self.miss_error:
-            return True
+        if abs(self.clear_miss) > self.miss_error:
+            return self.clear_miss > 0
         return self.miss >= 0 and self.value > errors * self.value_error
 
 
@@ -135,7 +136,7 @@ def judge(
         margin: standard errors by which constraints are to be met.
         seed: of the folds.
     """
-    few = evidence.thin(JUDGING_ROWS)
+    judging_evidence = evidence.thin(JUDGING_ROWS)
     classes = evidence.classes
     number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
     # Folds of their own: those of the learners would tie a rule to the models that scored its rows.
@@ -144,19 +145,19 @@ def judge(
     soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
     soft_labels = np.zeros((len(candidates), classes, classes))
     for fold in np.unique(folds):
-        held = np.flatnonzero(folds == fold)
-        part = few.part(np.flatnonzero(folds != fold))
+        fold_rows = np.flatnonzero(folds == fold)
+        part = judging_evidence.part(np.flatnonzero(folds != fold))
         for k, candidate in enumerate(fit_candidates(smooth, part, undo, margin, candidates[-1].margins)):
-            decisions[k][held] = candidate.decide(evidence.scores[held])
-            soft_decisions[k].append(candidate.decide(few.soft_scores))
-            soft_labels[k] += decide_rates(evidence.labeled_posterior[held], decisions[k][held], classes)
+            decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
+            soft_decisions[k].append(candidate.decide(judging_evidence.soft_scores))
+            soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
     judged = []
     for k, candidate in enumerate(candidates):
-        own_decisions = candidate.decide(few.soft_scores)
-        is_unstable = differs_from(own_decisions, soft_decisions[k])
+        deployed_decisions = candidate.decide(judging_evidence.soft_scores)
+        is_unstable = differs_from(deployed_decisions, soft_decisions[k])
         mass = decide_rates(evidence.posterior, candidate.decide(evidence.unlabeled_scores), classes)
         if not evidence.has_unlabeled:
-            own_decisions = decisions[k]  # its own would be of the rows it was fitted on
+            deployed_decisions = decisions[k]  # its own would be of the rows it was fitted on
             mass = soft_labels[k]
         counts = count_labels(evidence.labels, decisions[k], classes)
         estimate = combine_rates(evidence, counts, mass, smooth.prior.numpy())
@@ -165,17 +166,28 @@ def judge(
         _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
         miss = max(0.0, -float(slack))
         clear_miss = max(0.0, -float(clear_slack))
-        judged.append(Judged(decisions[k], own_decisions, estimate, float(value), miss, clear_miss, is_unstable))
+        judged.append(Judged(decisions[k], deployed_decisions, estimate, float(value), miss, clear_miss, is_unstable))
     return judged
 
 
 def measure_errors(smooth: SmoothObjective, estimate: RateEstimate) -> np.ndarray:
     """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
-    Unlabeled rows count for a class as far as its labels do: a model of three labels is not known from more rows.
+        sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
+
+    e is that of chance (`SmoothObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
+    see `count_worth`. Half of what labels and unlabeled rows differ by is that of the model: where it is wrong about
+    itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """
     rates = estimate.confusion.rates.numpy()
-    return smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
+    errors = smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
+    counted, expected = (
+        smooth.objective.payoff(make_unchecked(torch.from_numpy(each), smooth.prior)).numpy()
+        for each in (estimate.labeled_rates, estimate.unlabeled_rates)
+    )
+    places = smooth.constraints
+    errors[places] = np.hypot(errors[places], (counted - expected)[places] / 2)
+    return errors
 
 
 def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> bool:

@@ -32,7 +32,7 @@ def _coverage(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 def _precision(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return prior * r / np.maximum(q, SMALLEST_COVERAGE)
+    return prior * r / q
 
 
 def _f1(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -52,8 +52,7 @@ def _coverage_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
 
 
 def _precision_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
-    bottom = np.maximum(q, SMALLEST_COVERAGE)
-    return prior / bottom, -prior * r / bottom**2
+    return prior / q, -prior * r / q**2
 
 
 def _f1_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
@@ -90,22 +89,55 @@ class MetricForm:
     constant: np.ndarray
     prior: np.ndarray
 
-    def evaluate(self, recall: np.ndarray, coverage: np.ndarray) -> np.ndarray:
-        """Return utility and payoffs, (..., 1 + payoffs), for recalls and coverages (..., K)."""
+    def evaluate(
+        self, recall: np.ndarray, coverage: np.ndarray, least_coverage: float = SMALLEST_COVERAGE
+    ) -> np.ndarray:
+        """Return utility and payoffs, (..., 1 + payoffs), for recalls and coverages (..., K).
+
+        Precision divides by a coverage of at least `least_coverage`.
+        """
         total = np.zeros((*recall.shape[:-1], len(self.constant))) + self.constant
         for name, matrix in self.matrices.items():
-            total += METRICS[name][0](recall, coverage, self.prior) @ matrix.T
+            divisor = np.maximum(coverage, least_coverage) if name == "precision" else coverage
+            total += METRICS[name][0](recall, divisor, self.prior) @ matrix.T
         return total
 
-    def pull_back(self, weights: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> Slopes:
+    def evaluate_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> np.ndarray:
+        """Return payoff places[p] at recall[p] and coverage[p], (P,); recall and coverage are (P, K)."""
+        total = self.constant[1 + places].copy()
+        divisor = np.maximum(coverage, SMALLEST_COVERAGE)
+        for name, matrix in self.matrices.items():
+            total += (METRICS[name][0](recall, divisor, self.prior) * matrix[1 + places]).sum(1)
+        return total
+
+    def slopes_of_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> Slopes:
+        """Return the derivatives of payoff places[p] by recall[p] and by coverage[p], both (P, K)."""
+        by_recall = np.zeros_like(recall)
+        by_coverage = np.zeros_like(coverage)
+        divisor = np.maximum(coverage, SMALLEST_COVERAGE)
+        for name, matrix in self.matrices.items():
+            slopes = METRICS[name][1](recall, divisor, self.prior)
+            by_recall += matrix[1 + places] * slopes[0]
+            by_coverage += matrix[1 + places] * slopes[1]
+        return by_recall, by_coverage
+
+    def pull_back(
+        self,
+        weights: np.ndarray,
+        recall: np.ndarray,
+        coverage: np.ndarray,
+        least_coverage: float = SMALLEST_COVERAGE,
+    ) -> Slopes:
         """Return the derivatives of weights . [utility, payoff] by recall and by coverage, both (K,)."""
         by_recall = np.zeros(len(self.prior))
         by_coverage = np.zeros(len(self.prior))
         for name, matrix in self.matrices.items():
             along = weights @ matrix
-            slopes = METRICS[name][1](recall, coverage, self.prior)
+            divisor = np.maximum(coverage, least_coverage) if name == "precision" else coverage
+            slopes = METRICS[name][1](recall, divisor, self.prior)
             by_recall += along * slopes[0]
-            by_coverage += along * slopes[1]
+            # Below its floor, a coverage does not count.
+            by_coverage += along * slopes[1] * (divisor == coverage)
         return by_recall, by_coverage
 
 

@@ -172,7 +172,11 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     measured = fitted.estimate.confusion.prior.numpy()
     kept = 0 if fresh.unlabeled_probs is None else len(fresh.unlabeled_probs)
     rules = make_path(evidence, objective, measured)
-    path = choose_start(drop_hopeless(rules, bounds, rows, prior, delta, kept), bounds, rows, prior, kept)
+    # How many labels of each class certify is known where they are dealt within classes; of a random sample it is part
+    # of what is tested, and the path must not depend on it.
+    is_sample = prior is None and any(bound.reads_balance for bound in bounds)
+    planned = len(labels) * measured if is_sample else rows
+    path = choose_start(drop_hopeless(rules, bounds, planned, prior, delta, kept), bounds, planned, prior, kept)
     undo = fitted.rule.undo
     passed = 0
     result = fitted

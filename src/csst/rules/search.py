@@ -13,7 +13,7 @@ and took ten times as long (benchmarks/results/rules.md).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import minimize
@@ -35,6 +35,14 @@ class WeightedRows:
 
     scores: np.ndarray
     fractions: np.ndarray
+    _pulls: dict[bytes, np.ndarray] = field(default_factory=dict, init=False, repr=False)
+
+    def weigh_coverage(self, prior: np.ndarray) -> np.ndarray:
+        """Return how much every row counts for coverage, sum_k pi_k W_ik / sum_i W_ik, (N,)."""
+        key = prior.tobytes()
+        if key not in self._pulls:
+            self._pulls[key] = self.fractions @ prior
+        return self._pulls[key]
 
     @classmethod
     def pool(cls, evidence: Evidence, worth: float = UNLABELED_WORTH) -> WeightedRows:
@@ -42,7 +50,8 @@ class WeightedRows:
 
         The unlabeled rows weigh as much as `worth` labels of each class, so that the labels decide where they are many.
         """
-        labeled, posterior = len(evidence.labels), evidence.soft_posterior
+        labeled = len(evidence.labels)
+        posterior = evidence.soft_posterior
         mass = posterior.sum(0)
         weights = np.zeros((labeled + len(posterior), evidence.classes))
         weights[np.arange(labeled), evidence.labels] = 1
@@ -63,7 +72,8 @@ def soft_bias_margins(
         factor: v, (K,).
     """
     inverse = 1 / np.maximum(likelihood @ factor, 1e-150)  # its square is finite
-    rows_part, columns = fractions.T @ inverse, likelihood.T @ (pulls * inverse)
+    rows_part = fractions.T @ inverse
+    columns = likelihood.T @ (pulls * inverse)
 
     def pull_back(by_recall: np.ndarray, by_coverage: np.ndarray) -> np.ndarray:
         per_row = fractions @ (by_recall * factor)
@@ -89,7 +99,8 @@ def maximize(
         away = x - anchor
         return ANCHOR * float(away @ away) - value.value, 2 * ANCHOR * away - gradient
 
-    x, violation = start, float("inf")
+    x = start
+    violation = float("inf")
     options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
     for _ in range(ROUNDS if objective.has_constraints else 1):
         x = minimize(loss, x, jac=True, method="L-BFGS-B", options=options).x
@@ -104,9 +115,13 @@ def search_bias(
     objective: SmoothObjective, rows: WeightedRows, start: np.ndarray, anchor: np.ndarray, t: float, most: int = 30
 ) -> np.ndarray:
     """The bias b (K,) that is best for the objective at softness t, from a start."""
-    shifted = (rows.scores + start) / t
-    likelihood = np.exp(shifted - shifted.max(1, keepdims=True))
-    fractions, pulls = rows.fractions * likelihood, rows.fractions @ objective.prior.numpy()
+    # In place: with 1,000 classes every copy is a hundred megabytes.
+    likelihood = rows.scores + start
+    likelihood /= t
+    likelihood -= likelihood.max(1, keepdims=True)
+    np.exp(likelihood, out=likelihood)
+    fractions = rows.fractions * likelihood
+    pulls = rows.weigh_coverage(objective.prior.numpy())
 
     def measure(b: np.ndarray) -> tuple[Value, np.ndarray]:
         move = (b - start) / t

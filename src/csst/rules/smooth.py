@@ -7,7 +7,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,8 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
-from csst.rules.metric_form import MetricForm, read_form
+from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
+from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, Payoffs, measure_standard_errors
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
@@ -64,6 +65,8 @@ class SmoothObjective:
         self.prices = np.zeros(len(payoff))
         #: by how much each constraint is to be more than met
         self.margins = np.zeros(len(payoff))
+        #: precision divides by a coverage of at least this
+        self.least_coverage = SMALLEST_COVERAGE
 
     @property
     def classes(self) -> int:
@@ -91,7 +94,13 @@ class SmoothObjective:
 
     @cached_property
     def is_even(self) -> bool:
-        """Whether there are no constraints and all classes count: a soft search finds the rule of such a sentence."""
+        """Whether a soft search finds the rule: no constraints, all classes count, neither precision nor coverage does.
+
+        Soft decisions blur what few predictions of a class are worth; recall, F1 and Jaccard they estimate better than
+        hard ones.
+        """
+        if self.form is not None and {"precision", "coverage"} & set(self.form.matrices):
+            return False
         return self.weighs_all and not self.has_constraints
 
     @cached_property
@@ -156,7 +165,7 @@ class SmoothObjective:
         )
 
     def _from_form(self, form: MetricForm, recall: np.ndarray, coverage: np.ndarray) -> Value:
-        both = form.evaluate(recall, coverage)
+        both = form.evaluate(recall, coverage, self.least_coverage)
         total, payoff, weights = both[0], both[1:], np.zeros(len(both) - 1)
         slack = []
         for (domain, at), span in zip(self.blocks, self.spans, strict=True):
@@ -175,7 +184,7 @@ class SmoothObjective:
                 total -= (short @ short - self.prices[at] @ self.prices[at]) / (2 * self.penalty)
                 weights[at] = short
                 slack.append(part)
-        by_recall, by_coverage = form.pull_back(np.append(1.0, weights), recall, coverage)
+        by_recall, by_coverage = form.pull_back(np.append(1.0, weights), recall, coverage, self.least_coverage)
         joined = np.concatenate(slack) if slack else np.zeros(0)
         return Value(float(total), by_recall, by_coverage, None, joined)
 
@@ -231,7 +240,7 @@ class SmoothObjective:
             The values (B,), with soft minima, and the misses (B,), 0 where all constraints are met.
         """
         if self.form is not None:
-            both = self.form.evaluate(recall, coverage)
+            both = self.form.evaluate(recall, coverage, self.least_coverage)
             value, payoff = both[:, 0].copy(), both[:, 1:]
         else:
             points = torch.from_numpy(np.ascontiguousarray(recall)), torch.from_numpy(np.ascontiguousarray(coverage))
@@ -260,12 +269,8 @@ class SmoothObjective:
         places = [np.arange(at.start, at.stop) for domain, at in self.blocks if isinstance(domain, NonNegative)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
-    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Iterable[int]) -> np.ndarray:
-        """Standard errors of the payoffs at these places, by the delta method; 0 elsewhere, (m,).
-
-            sum_k Var_k / n_k,      Var_k = sum_j R_kj g_kj^2 - (sum_j R_kj g_kj)^2,      g = d phi / d R
-
-        with one row more of every class, spread over all predictions: what was never seen is not impossible.
+    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return standard errors of the payoffs at these places (`csst.rules.standard_errors`); 0 elsewhere, (m,).
 
         Args:
             rates: R, (K, K).
@@ -273,26 +278,13 @@ class SmoothObjective:
             places: of constraints among the payoffs.
         """
         errors = np.zeros(len(self.prices))
-        rows = np.asarray(worth, dtype=np.float64)[:, None]
-        rates = (rows * rates + 1 / self.classes) / (rows + 1)
-        for place in places:
-            slope = self._payoff_slope(rates, place)
-            variance = (rates * slope**2).sum(1) - (rates * slope).sum(1) ** 2
-            errors[place] = (np.maximum(variance, 0) / worth).sum() ** 0.5
-        return errors
-
-    def _payoff_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
-        """d phi / d R of one payoff, (K, K)."""
-        prior = self.prior.numpy()
+        if not len(places):
+            return errors
+        payoffs: Payoffs = AutogradPayoffs(self.objective, self.prior, places)
         if self.form is not None:
-            weights = np.zeros(1 + len(self.prices))
-            weights[1 + place] = 1.0
-            by_recall, by_coverage = self.form.pull_back(weights, np.diag(rates), prior @ rates)
-            return np.diag(by_recall) + np.outer(prior, by_coverage)
-        leaf = torch.from_numpy(rates).requires_grad_()
-        with torch.enable_grad():
-            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[place]
-            return torch.autograd.grad(payoff, leaf)[0].numpy()
+            payoffs = FormPayoffs(self.form, places)
+        errors[places] = measure_standard_errors(payoffs, rates, worth, len(places))
+        return errors
 
     def raise_prices(self, slack: np.ndarray, before: float) -> float:
         """mu <- max(0, mu - rho psi), and rho grows unless the violation fell by half; the largest violation."""

@@ -92,15 +92,17 @@ class Sweep:
     def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return recall and coverage, both (B, K), after the class has won so many rows, ascending ranks (B,)."""
         classes = len(self.recall)
-        segments = np.searchsorted(ranks, np.arange(len(self.rivals)), side="right")
-        cells = segments * classes + self.rivals
-        size = (len(ranks) + 1) * classes
+        last = int(ranks[-1])
+        # Row i belongs to the first rank that includes it; rows beyond the last rank stay where they are.
+        segments = np.repeat(np.arange(len(ranks)), np.diff(ranks, prepend=0))
+        cells = segments * classes + self.rivals[:last]
 
         def add_up(weights: np.ndarray) -> np.ndarray:
-            return np.bincount(cells, weights, minlength=size).reshape(-1, classes)[:-1].cumsum(0)
+            sums = np.bincount(cells, weights[:last], minlength=len(ranks) * classes)
+            return sums.reshape(-1, classes).cumsum(0)
 
         recall = self.recall - add_up(self.lost)
-        recall[:, self.class_index] = np.bincount(segments, self.won, minlength=len(ranks) + 1)[:-1].cumsum()
+        recall[:, self.class_index] = np.bincount(segments, self.won[:last], minlength=len(ranks)).cumsum()
         moved = add_up(self.pulls)
         coverage = self.coverage - moved
         coverage[:, self.class_index] = moved.sum(1)
@@ -115,10 +117,10 @@ class Sweep:
         if size <= 2 * POSITIONS:
             return np.arange(size + 1)
         steps = np.linspace(0, 1, POSITIONS // 2)
-        own = self.won.cumsum()
-        covered = self.pulls.cumsum()
-        by_class = np.searchsorted(own, steps * own[-1]) + 1
-        by_rows = np.searchsorted(covered, steps * covered[-1]) + 1
+        recall = self.won.cumsum()
+        coverage = self.pulls.cumsum()
+        by_class = np.searchsorted(recall, steps * recall[-1]) + 1
+        by_rows = np.searchsorted(coverage, steps * coverage[-1]) + 1
         return np.unique(np.concatenate([[0], np.minimum(by_class, size), np.minimum(by_rows, size), [size]]))
 
     def snap_ranks(self, ranks: np.ndarray) -> np.ndarray:
@@ -148,27 +150,30 @@ def sweep_biases(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarra
         A bias (K,) whose score is at least that of the beginning.
     """
     swept = bias
-    for cost in MISS_COSTS if objective.has_constraints else MISS_COSTS[:1]:
+    for cost in MISS_COSTS:
         swept = sweep_at_cost(objective, rows, swept, cost)
+        # Without a miss the score is the same at every cost.
+        if measure_miss(objective, rows, swept) == 0:
+            break
     return max([bias, swept], key=lambda candidate: score_bias(objective, rows, candidate))
 
 
 def sweep_at_cost(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray, cost: float) -> np.ndarray:
     """Return the bias (K,) that sweeps lead to when a miss costs so much."""
-    pulls = rows.fractions @ objective.prior.numpy()
+    pulls = rows.weigh_coverage(objective.prior.numpy())
     bias = bias.copy()
     shifted = rows.scores + bias
     score = score_bias(objective, rows, bias, cost)
     for _ in range(PASSES):
-        before = score
+        score_before = score
         for class_index in order_classes(objective, rows, bias):
             sweep = Sweep.of_class(rows, shifted, pulls, class_index)
-            rank, reached = find_rank(objective, sweep, cost)
-            if reached > score + ROUNDING:
+            rank, rank_score = find_rank(objective, sweep, cost)
+            if rank_score > score + ROUNDING:
                 bias[class_index] = sweep.bias_at(rank)
-                score = reached
+                score = rank_score
             shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
-        if score < before + SMALL_GAIN:
+        if score < score_before + SMALL_GAIN:
             break
     return bias
 
@@ -210,8 +215,14 @@ def measure_bias(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarra
     decisions = (rows.scores + bias).argmax(1)
     hits = rows.fractions[np.arange(len(decisions)), decisions]
     recall = np.bincount(decisions, hits, minlength=len(bias))
-    coverage = np.bincount(decisions, rows.fractions @ objective.prior.numpy(), minlength=len(bias))
+    coverage = np.bincount(decisions, rows.weigh_coverage(objective.prior.numpy()), minlength=len(bias))
     return recall, coverage
+
+
+def measure_miss(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> float:
+    """Return the largest miss of a constraint beyond its margin by argmax_j z_j + b_j on the rows."""
+    recall, coverage = measure_bias(objective, rows, bias)
+    return float(objective.measure_margins(recall[None], coverage[None])[1][0])
 
 
 def order_classes(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:

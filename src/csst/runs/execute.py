@@ -1,4 +1,4 @@
-"""A recipe carried out in a folder: from the data to metrics.json, resumable at any moment."""
+"""Carry out a recipe in a folder, from the data to metrics.json; it can be resumed at any moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
 from csst.runs.learners import execute_learners, hash_parts
-from csst.settings import Settings, override
+from csst.setting_checks import override
+from csst.settings import Settings
 from csst.training.crossfit import CrossFit, learn_validation
 from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
@@ -38,7 +39,7 @@ from csst.training.reach import ReachCheck
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
 
-#: settings of what comes after training, which may be changed later
+#: settings that apply after training and may be changed later
 AFTER_TRAINING = ("rule", "deployment_prior")
 
 
@@ -52,132 +53,201 @@ def execute(
     """Train by a recipe into a folder.
 
     Args:
-        recipe: what to train, on what, and how.
-        folder: the run's.
-        resume: whether to continue what the folder has.
-        on_record: is called at every multiplier update of a network.
+        recipe: the data, the model and all settings.
+        folder: folder of the run.
+        resume: whether to continue the run in the folder.
+        on_record: called at every multiplier update of a network.
         checkpoint_seconds: time between two checkpoints.
 
     Returns:
-        What metrics.json holds.
+        The content of metrics.json.
     """
-    recipe = with_absolute_paths(recipe)  # what the folder keeps must be true wherever it is read
-    old = find_resumable_run(recipe, folder, resume)
-    if old is not None and old.is_complete and _same_end(old, recipe):
-        return old.metrics()
+    recipe = with_absolute_paths(recipe)  # the stored recipe must be valid from any working directory
+    old_run = find_resumable_run(recipe, folder, resume)
+    if old_run is not None and old_run.is_complete and _has_same_end(old_run, recipe):
+        return old_run.metrics()
     if not recipe.uses_network:
-        return execute_learners(recipe, folder, old)
+        return execute_learners(recipe, folder, old_run)
     trainer = begin_training(recipe)
-    engine = trainer.engine
-    if old is None and engine.is_main:
-        Run.create(folder, recipe.as_dict())
-    engine.barrier()
-    run = Run.open(folder)
-    state = run.checkpoint()
-    if state is None and run.is_complete:
-        raise InputError(f"{folder} no longer has a checkpoint, so it cannot be completed with other settings")
-    spent, saved_at = 0.0, -1
-    if state is not None:
-        refuse_other(state, recipe, trainer.task, folder)
-        trainer.load_state_dict(state["trainer"])
-        spent, saved_at = state["seconds"], trainer.step
-    del state  # as large as the training itself
-    engine.barrier()  # nobody writes while another still reads
-    reach = ReachCheck(trainer)
-    labels = trainer.multipliers.labels
-    detector = CollapseDetector(labels, _shared(trainer), recipe.training.steps, trainer.task.class_names)
-    if engine.is_main:
-        run.rewind(trainer.updated_at)
-        for known, _ in run.records():
-            detector.update(known)
-    began = saved = time.perf_counter()
+    run = open_run(recipe, folder, trainer, is_new=old_run is None)
+    checkpoints = Checkpoints(run, trainer, recipe, checkpoint_seconds)
+    checkpoints.restore()
+    detector = replay_journal(run, trainer, recipe.training.steps)
+    checkpoints.start_clock()
+    train(trainer, run, checkpoints, detector, on_record)
+    return save_results(trainer, run, recipe, checkpoints.seconds, list(detector.notes.values()))
 
-    def checkpoint() -> None:
-        nonlocal saved, saved_at
-        seconds = spent + time.perf_counter() - began
-        task, state = trainer.task, trainer.state_dict()  # all processes, in case each holds a shard of it
-        if engine.is_main:
-            of = {"recipe": recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
-            run.save(CHECKPOINT, {"trainer": state, **of, "seconds": seconds})
+
+def open_run(recipe: Recipe, folder: str | Path, trainer: Generations | CrossFit, is_new: bool) -> Run:
+    """Open the run's folder in all processes; the first one creates a new folder."""
+    if is_new and trainer.engine.is_main:
+        Run.create(folder, recipe.as_dict())
+    trainer.engine.barrier()
+    return Run.open(folder)
+
+
+class Checkpoints:
+    """The checkpoints of a training, and the time it has taken over all its resumptions.
+
+    Args:
+        run: the run's folder.
+        trainer: the training.
+        recipe: its recipe.
+        interval: seconds between two checkpoints.
+    """
+
+    def __init__(self, run: Run, trainer: Generations | CrossFit, recipe: Recipe, interval: float) -> None:
+        self.run = run
+        self.trainer = trainer
+        self.recipe = recipe
+        self.interval = interval
+        #: step of the newest checkpoint; -1 before the first
+        self.step = -1
+        self.seconds_before = 0.0
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Count time from now on."""
+        self.start = time.perf_counter()
+        self.last_write = self.start
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return self.seconds_before + time.perf_counter() - self.start
+
+    def restore(self) -> None:
+        """Continue from the newest checkpoint, if there is one."""
+        state = self.run.checkpoint()
+        if state is None and self.run.is_complete:
+            raise InputError(
+                f"{self.run.folder} no longer has a checkpoint, so it cannot be completed with other settings"
+            )
+        if state is not None:
+            refuse_other(state, self.recipe, self.trainer.task, self.run.folder)
+            self.trainer.load_state_dict(state["trainer"])
+            self.seconds_before = state["seconds"]
+            self.step = self.trainer.step
+        self.trainer.engine.barrier()  # no process may write while another still reads
+
+    def write(self) -> None:
+        """Write a checkpoint of the current step."""
+        seconds = self.seconds
+        task = self.trainer.task
+        state = self.trainer.state_dict()  # in all processes, since each may hold a shard of it
+        if self.trainer.engine.is_main:
+            identity = {"recipe": self.recipe.as_dict(), "split_hash": task.split_hash, "classes": task.classes}
+            self.run.save(CHECKPOINT, {"trainer": state, **identity, "seconds": seconds})
         del state
         return_freed_memory()
-        saved, saved_at = time.perf_counter(), trainer.step
+        self.last_write = time.perf_counter()
+        self.step = self.trainer.step
 
+    def write_if_due(self) -> None:
+        """Write a checkpoint at the end of training, or if the last one is older than the interval."""
+        is_late = time.perf_counter() - self.last_write >= self.interval
+        if self.trainer.is_complete or self.trainer.engine.broadcast_choice(is_late):
+            self.write()
+
+
+def replay_journal(run: Run, trainer: Generations | CrossFit, steps: int) -> CollapseDetector:
+    """Drop journal records newer than the checkpoint, and show the others to a detector of collapsing multipliers."""
+    multipliers = trainer.multipliers
+    in_worst_case = multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
+    detector = CollapseDetector(multipliers.labels, in_worst_case, steps, trainer.task.class_names)
+    if trainer.engine.is_main:
+        run.rewind(trainer.updated_at)
+        for record, _ in run.records():
+            detector.update(record)
+    return detector
+
+
+def train(
+    trainer: Generations | CrossFit,
+    run: Run,
+    checkpoints: Checkpoints,
+    detector: CollapseDetector,
+    on_record: Callable[[Trainer, Record], None] | None,
+) -> None:
+    """Train to the end; write the journal and checkpoints, and show warnings about the records."""
+    engine = trainer.engine
+    reach = ReachCheck(trainer)
     try:
         with defer_signals():
             for record in trainer.run():
                 if engine.is_main:
                     run.append(record.as_dict())
                     for note in detector.update(record.as_dict()):
-                        warnings.warn(note, stacklevel=2)
+                        warnings.warn(note, stacklevel=3)
                 reach.warn_once(record.step)
-                if trainer.is_complete or engine.broadcast_choice(time.perf_counter() - saved >= checkpoint_seconds):
-                    checkpoint()
+                checkpoints.write_if_due()
                 if on_record is not None and engine.is_main:
                     on_record(trainer.trainer, record)
                 if engine.processes > 1 and engine.broadcast_choice(pending_signal() is not None):
                     raise Interrupted(pending_signal() or signal.SIGTERM)
     except Interrupted as stop:
-        if saved_at != trainer.step:
-            checkpoint()
+        if checkpoints.step != trainer.step:
+            checkpoints.write()
         sentence = f"stopped by {stop.name} at step {trainer.step}, which {run.path(CHECKPOINT)} holds"
         raise Interrupted(stop.number, sentence) from None
     except Diverged as error:
-        good = f"{run.path(CHECKPOINT)} (step {saved_at})" if saved_at >= 0 else "none: it was too early"
-        raise InputError(f"{error}; start a new run; the last good checkpoint: {good}") from None
-    seconds = spent + time.perf_counter() - began
-    is_promised = trainer.multipliers.objective.confidence is not None
-    last = trainer.last_weights() if recipe.rule != "none" or is_promised else None
+        place = "none: it was too early"
+        if checkpoints.step >= 0:
+            place = f"{run.path(CHECKPOINT)} (step {checkpoints.step})"
+        raise InputError(f"{error}; start a new run; the last good checkpoint: {place}") from None
+
+
+def save_results(
+    trainer: Generations | CrossFit, run: Run, recipe: Recipe, seconds: float, notes: list[str]
+) -> dict[str, Any]:
+    """Fit the decision rule, save the model, and return the content of metrics.json."""
+    engine = trainer.engine
+    needs_rule = recipe.rule != "none" or trainer.multipliers.objective.confidence is not None
+    last_weights = trainer.last_weights() if needs_rule else None
     if not engine.is_main:
         engine.barrier()
         return run.metrics()
-    fitted = conclude(trainer, trainer.task, last, recipe.deployment_prior, None, recipe.seed)
-    metrics = fitted.save(
-        folder,
+    model = conclude(trainer, trainer.task, last_weights, recipe.deployment_prior, None, recipe.seed)
+    metrics = model.save(
+        run.folder,
         recipe=recipe.name,
         seed=recipe.seed,
         seconds=seconds,
         split_hash=trainer.task.split_hash,
         facts=trainer.task.facts,
         unlabeled_true_counts=count_truth(trainer.task),
-        warnings=list(detector.notes.values()),
+        warnings=notes,
     )
-    if not _same_end(run, recipe):  # all else is the same, or it would have been refused
+    if not _has_same_end(run, recipe):  # everything else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()
     return metrics
 
 
 def return_freed_memory() -> None:
-    """Give freed memory back to the system.
+    """Return freed memory to the system; does nothing without glibc.
 
-    glibc keeps what was freed, in pieces that fit less and less: hours of fine-tuning on a CPU would grow to several
-    times what is in use. Where there is no glibc nothing is done.
+    glibc keeps freed memory in ever smaller pieces, so that hours of fine-tuning on a CPU would take several times the
+    memory in use.
     """
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def count_truth(task: Task) -> list[int] | None:
-    """Unlabeled examples of every class, where the truth is known: for pictures of the data alone."""
+    """Return the number of unlabeled examples of each class, for figures of the data; None if unknown."""
     truth = task.unlabeled_truth
     return None if truth is None else torch.bincount(truth, minlength=task.classes).tolist()
 
 
-def _same_end(run: Run, recipe: Recipe) -> bool:
-    """Whether what comes after training is the same in a run's folder."""
+def _has_same_end(run: Run, recipe: Recipe) -> bool:
+    """Return whether a stored run has the same settings for what follows training."""
     return all(run.recipe().get(name) == getattr(recipe, name) for name in AFTER_TRAINING)
 
 
-def _shared(trainer: Generations | CrossFit) -> list[bool]:
-    """Which multipliers weigh the entries of a worst case."""
-    multipliers = trainer.multipliers
-    return multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
-
-
 def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str | Path) -> None:
-    """Stop if a checkpoint is of other settings or other data than these."""
-    changes = _of_training(state["recipe"], recipe)
+    """Raise an error if a checkpoint was written with other settings or other data."""
+    changes = _list_changes(state["recipe"], recipe)
     if changes:
         raise InputError(
             f"the checkpoint in {folder} was written with other settings than its recipe.yaml has "
@@ -195,32 +265,32 @@ def refuse_other(state: dict[str, Any], recipe: Recipe, task: Task, folder: str 
         )
 
 
-def _of_training(known: dict[str, Any], recipe: Recipe) -> list[str]:
+def _list_changes(stored: dict[str, Any], recipe: Recipe) -> list[str]:
     """List settings that affect training and differ from a stored run; missing ones count as defaults."""
-    after = {name: getattr(recipe, name) for name in AFTER_TRAINING}
-    stored = set_clock({**add_defaults(known, recipe), **after})
-    return differences(absolute_paths(stored), absolute_paths(set_clock(recipe.as_dict())))
+    end = {name: getattr(recipe, name) for name in AFTER_TRAINING}
+    old_values = set_clock({**add_defaults(stored, recipe), **end})
+    return differences(absolute_paths(old_values), absolute_paths(set_clock(recipe.as_dict())))
 
 
-def add_defaults(known: dict[str, Any], settings: Any) -> dict[str, Any]:
-    """Stored settings with the defaults of those that a version before did not have, group by group.
+def add_defaults(stored: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Return stored settings with defaults for settings that an earlier version did not have.
 
     Args:
-        known: as stored.
-        settings: a dataclass of the same groups.
+        stored: settings, with groups as dictionaries.
+        settings: a dataclass with the same groups.
     """
-    values = dict(known)
+    values = dict(stored)
     for setting in fields(settings):
         value = getattr(settings, setting.name)
-        if is_dataclass(value) and isinstance(known.get(setting.name), dict):
-            values[setting.name] = add_defaults(known[setting.name], value)
+        if is_dataclass(value) and isinstance(stored.get(setting.name), dict):
+            values[setting.name] = add_defaults(stored[setting.name], value)
         elif setting.default is not MISSING:
             values.setdefault(setting.name, setting.default)
     return values
 
 
 def set_clock(values: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's values with what follows from the length of the run spelled out."""
+    """Return a recipe's values with the settings that follow from the length of the run filled in."""
     groups = ("training", "dual", "selection")
     settings = override(Settings(), {name: values[name] for name in groups})
     clock = {
@@ -232,13 +302,13 @@ def set_clock(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run | None:
-    """The run that the folder already holds, if it may be resumed; None for a new one."""
+    """Return the run that the folder holds; None if there is none, an error if it may not be resumed."""
     if not Run.exists(folder):
         return None
     if not resume:
         raise InputError(f"{folder} already holds a run: continue it with --resume, or choose another --out")
     run = Run.open(folder)
-    changes = _of_training(run.recipe(), recipe)
+    changes = _list_changes(run.recipe(), recipe)
     if changes:
         raise InputError(
             f"{folder} holds a run of other settings and cannot be resumed with these ({'; '.join(changes[:5])}): "
@@ -248,43 +318,43 @@ def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run 
 
 
 def load_task(recipe: Recipe) -> Task:
-    """The examples of a recipe, embedded where its encoder is frozen; cross-fitted, all labels are to learn from."""
+    """Load the examples of a recipe; reserve certifying examples, and embed all if its encoder is frozen.
+
+    With cross-fitting (`folds`) the validation examples are learned from as well.
+    """
     task = recipe.data.load(recipe.seed)
-    hashes = hash_parts(task.labeled.inputs, task.unlabeled, task.validation)
-    task = replace(task, row_hashes=hashes)
-    task = deal_task(
-        task, recipe.bind_objective(task.class_names), recipe.deployment_prior, recipe.seed, recipe.certifying
-    )
+    task = replace(task, row_hashes=hash_parts(task.labeled.inputs, task.unlabeled, task.validation))
+    objective = recipe.bind_objective(task.class_names)
+    task = deal_task(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying)
     if recipe.folds:
         task = learn_validation(task)
-    if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table: as CSSTClassifier has it
+    if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier
         task = scale_task(task, recipe.seed)
     if recipe.frozen:
-        task = embedded(
-            task, Embedder(encoder(recipe.encoder, task.kind, recipe.embedding.max_length), recipe.embedding)
-        )
+        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embedded(task, Embedder(model, recipe.embedding))
     return task
 
 
 def begin_training(recipe: Recipe) -> Generations | CrossFit:
-    """The training of a recipe before its first step."""
+    """Return the training of a recipe before its first step."""
     task = load_task(recipe)
     learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings, recipe.folds)
     return start(task, learner, recipe.bind_objective(task.class_names), recipe.seed, recipe.deployment_prior)
 
 
 def assemble(recipe: Recipe) -> Trainer:
-    """The trainer of a recipe (of its first generation, if there are several), before its first step."""
+    """Return the trainer of a recipe before its first step; of the first generation if there are several."""
     return begin_training(recipe).trainer
 
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
-    """The untrained model of a recipe."""
+    """Return the untrained model of a recipe."""
     model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
     for module in model.modules():
         if isinstance(module, Standardize) and task.moments is not None:
             module.use_moments(*task.moments)
         elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
-            known = [task.labeled.inputs, *([task.unlabeled] if isinstance(task.unlabeled, Tensor) else [])]
-            module.fit(torch.cat(known))
+            examples = [part for part in (task.labeled.inputs, task.unlabeled) if isinstance(part, Tensor)]
+            module.fit(torch.cat(examples))
     return model if task.projection is None else Projected(model, *task.projection)

@@ -1,11 +1,11 @@
-"""A run's folder: recipe, environment, journal, checkpoints, metrics. Every file is written whole or not at all.
+"""A run's folder: recipe, environment, journal, checkpoints, metrics. All files are written atomically.
 
 recipe.yaml       the resolved settings            journal.jsonl    one line per multiplier update
 environment.json  versions, machine, command       checkpoint.pt    the whole game, to resume from
 model.safetensors the kept models' weights         metrics.json     the results; its presence means complete
 
-checkpoint.previous.pt is the checkpoint before. Checkpoints end in a checksum of what comes before it;
-that of the model is in metrics.json.
+checkpoint.previous.pt is the second newest checkpoint. A checkpoint ends in the checksum of its content; the checksum
+of the model is in metrics.json.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from csst import __version__
 from csst.errors import InputError
 
 CHECKPOINT_VERSION = 5
-CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+CHECKPOINT = "checkpoint.pt"
+PREVIOUS = "checkpoint.previous.pt"
 CHECKSUM_MAGIC = b"csst sha256 "
 CHECKSUM_SIZE = len(CHECKSUM_MAGIC) + hashlib.sha256().digest_size
 
 
 class CorruptFileError(InputError):
-    """A file that is not what was written."""
+    """A file whose content does not match its checksum, or cannot be read."""
 
 
 class Run:
@@ -44,11 +45,11 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.unreadable: set[str] = set()  # checkpoints found damaged, which must not take the place of a good one
+        self.unreadable: set[str] = set()  # damaged checkpoints, which must not replace a good one
 
     @classmethod
     def create(cls, folder: str | Path, recipe: dict[str, Any]) -> Run:
-        """A new folder."""
+        """Create the folder with its recipe and environment."""
         run = cls(folder)
         run.make_folder()
         run.write("environment.json", json.dumps(environment(), indent=2))
@@ -68,9 +69,9 @@ class Run:
     def open(cls, folder: str | Path) -> Run:
         run = cls(folder)
         if not cls.exists(folder):
-            some = next(iter(sorted(Path(folder).glob("*/recipe.yaml"))), None)
-            if some is not None:
-                raise InputError(f"{folder} is not a run but holds some: name one of them, such as {some.parent}")
+            recipes = sorted(Path(folder).glob("*/recipe.yaml"))
+            if recipes:
+                raise InputError(f"{folder} is not a run but holds some: name one of them, such as {recipes[0].parent}")
             raise InputError(f"{folder} is not a run: it has no recipe.yaml")
         return run
 
@@ -96,27 +97,28 @@ class Run:
             raise InputError(f"the run {self.folder} is not complete: continue it with csst train ... --resume")
         return self._read("metrics.json", json.loads, RecursionError)
 
-    def _read(self, name: str, parse: Any, wrong: type[Exception]) -> Any:
+    def _read(self, name: str, parse: Any, parse_error: type[Exception]) -> Any:
         try:
             return parse(self.path(name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, wrong) as error:
+        except (OSError, ValueError, parse_error) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"{self.path(name)} cannot be read ({reason}): restore it, or start a new run") from None
 
     def journal(self) -> list[dict[str, Any]]:
-        """The records so far; a torn last line, left by a kill in the middle of a write, is not one."""
+        """Return the records so far, without a last line that a kill has cut short."""
         return [record for record, _ in self.records()]
 
     def records(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Each record of the journal, read one by one, and where its line ends."""
+        """Read the journal line by line; yield each record and the offset at which its line ends."""
         if not self.path("journal.jsonl").is_file():
             return
-        end, wrong = 0, 0
+        end = 0
+        damaged_line = None  # an error only if another line follows: a kill may cut the last one short
         with self.path("journal.jsonl").open("rb") as journal:
             for number, line in enumerate(journal, 1):
-                if wrong:
+                if damaged_line is not None:
                     raise InputError(
-                        f"line {wrong} of {self.path('journal.jsonl')} is damaged: delete this line to continue "
+                        f"line {damaged_line} of {self.path('journal.jsonl')} is damaged: delete this line to continue "
                         "without its record, restore the file, or start a new run"
                     )
                 end += len(line)
@@ -127,7 +129,7 @@ class Run:
                 if line.endswith(b"\n") and isinstance(record, dict) and isinstance(record.get("step"), int):
                     yield record, end
                 else:
-                    wrong = number
+                    damaged_line = number
 
     def append(self, record: dict[str, Any]) -> None:
         with self._writing("journal.jsonl"), self.path("journal.jsonl").open("a", encoding="utf-8") as journal:
@@ -136,17 +138,21 @@ class Run:
             os.fsync(journal.fileno())
 
     def rewind(self, step: int) -> None:
-        """Drop the records after this step: they will be written again, exactly so."""
-        last, kept = -1, 0
+        """Drop the records after this step, which training will write again."""
+        last_step = -1
+        size = 0
         for record, end in self.records():
             if record["step"] > step:
                 break
-            last, kept = record["step"], end
-        if last < step:
-            path = self.path("journal.jsonl")
-            warnings.warn(f"{path} ends at step {last}, the checkpoint at {step}: some records are lost", stacklevel=2)
-        with self._writing("journal.jsonl"), self.path("journal.jsonl").open("ab") as journal:
-            journal.truncate(kept)
+            last_step = record["step"]
+            size = end
+        path = self.path("journal.jsonl")
+        if last_step < step:
+            warnings.warn(
+                f"{path} ends at step {last_step}, the checkpoint at {step}: some records are lost", stacklevel=2
+            )
+        with self._writing("journal.jsonl"), path.open("ab") as journal:
+            journal.truncate(size)
             os.fsync(journal.fileno())
 
     def save(self, name: str, state: dict[str, Any]) -> None:
@@ -156,22 +162,24 @@ class Run:
         self.write(name, buffer.getvalue())
 
     def load(self, name: str) -> dict[str, Any] | None:
-        """A saved state, or None where there is none. Loading runs no code from the file."""
+        """Return a saved state, None if there is none. Loading runs no code from the file."""
         path = self.path(name)
         if not path.is_file():
             return None
-        rebuilt = "; restore it, or delete metrics.json and continue with --resume, which writes it anew"
-        way_out = "" if name in (CHECKPOINT, PREVIOUS) else rebuilt
+        way_out = ""
+        if name not in (CHECKPOINT, PREVIOUS):
+            way_out = "; restore it, or delete metrics.json and continue with --resume, which writes it anew"
         try:
             data = path.read_bytes()
-            content, seal = data[:-CHECKSUM_SIZE], data[-CHECKSUM_SIZE:]
-            sealed = seal.startswith(CHECKSUM_MAGIC)
-            if sealed and hashlib.sha256(content).digest() != seal[len(CHECKSUM_MAGIC) :]:
+            content = data[:-CHECKSUM_SIZE]
+            checksum = data[-CHECKSUM_SIZE:]
+            has_checksum = checksum.startswith(CHECKSUM_MAGIC)
+            if has_checksum and hashlib.sha256(content).digest() != checksum[len(CHECKSUM_MAGIC) :]:
                 raise CorruptFileError(f"{path} is damaged: its content does not match its checksum{way_out}")
-            state = torch.load(io.BytesIO(content if sealed else data), map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(content if has_checksum else data), map_location="cpu", weights_only=True)
         except CorruptFileError:
             raise
-        except Exception as error:  # the unpickler raises whatever a damaged or hostile file makes it
+        except Exception as error:  # a damaged or hostile file can make the unpickler raise anything
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise CorruptFileError(f"{path} cannot be read as a checkpoint: {reason}{way_out}") from None
         version = state.get("version") if isinstance(state, dict) else None
@@ -180,36 +188,37 @@ class Run:
                 f"{path} has format {version}, and csst {__version__} reads format {CHECKPOINT_VERSION}: use the csst "
                 "that environment.json names, or train again in another folder"
             )
-        if not sealed:
+        if not has_checksum:
             raise CorruptFileError(f"{path} is damaged: it lacks its checksum{way_out}")
         return state
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """The newest checkpoint; where it is damaged the one before, with a warning. None before the first."""
-        wrong: list[str] = []
+        """Return the newest checkpoint; if it is damaged, warn and return the one before. None before the first."""
+        errors: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
             try:
                 state = self.load(name)
             except CorruptFileError as error:
                 self.unreadable.add(name)
-                wrong.append(str(error))
+                errors.append(str(error))
                 continue
             if state is not None:
-                for sentence in wrong:
+                for sentence in errors:
                     warnings.warn(f"{sentence}; continuing from {name}, the one before it", stacklevel=2)
                 return state
-        if wrong:
+        if errors:
             raise InputError(
-                f"{'; '.join(wrong)}; there is no other checkpoint: restore it, or delete it to train from the start"
+                f"{'; '.join(errors)}; there is no other checkpoint: restore it, or delete it to train from the start"
             )
         return None
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file whole or not at all: to a neighbor first, then renamed over the old one.
+        """Write a file atomically: first under another name, then renamed over the old one.
 
-        Of checkpoints the one before is kept as well.
+        An old checkpoint is kept as PREVIOUS.
         """
-        target, neighbor = self.path(name), self.path(name + ".partial")
+        target = self.path(name)
+        neighbor = self.path(name + ".partial")
         data = content.encode() if isinstance(content, str) else content
         with self._writing(name):
             try:
@@ -227,13 +236,14 @@ class Run:
         self.unreadable.discard(name)
 
     def write_checked(self, name: str, content: bytes) -> str:
-        """Write a file; its SHA-256, with which `read_checked` tells whether it is still what was written."""
+        """Write a file and return its SHA-256, which `read_checked` compares."""
         self.write(name, content)
         return hashlib.sha256(content).hexdigest()
 
     def read_checked(self, name: str, digest: str) -> bytes:
-        """A file that `write_checked` wrote."""
-        path, way_out = self.path(name), "restore it, or delete metrics.json and continue with --resume"
+        """Read a file that `write_checked` wrote; raise an error if its SHA-256 differs."""
+        path = self.path(name)
+        way_out = "restore it, or delete metrics.json and continue with --resume"
         if not path.is_file():
             raise InputError(f"the run {self.folder} has no {name}: {way_out}")
         content = path.read_bytes()
@@ -255,7 +265,7 @@ class Run:
 
 
 def environment() -> dict[str, Any]:
-    """What the numbers were made with."""
+    """Return the versions, the machine and the command of this process."""
     return {
         "csst": __version__,
         "python": platform.python_version(),
@@ -271,7 +281,7 @@ def environment() -> dict[str, Any]:
 
 
 def read_processor() -> str:
-    """The processor's name; where the system keeps it to itself, its architecture."""
+    """Return the processor's name; its architecture if the system does not tell the name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

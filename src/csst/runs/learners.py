@@ -1,4 +1,4 @@
-"""A recipe whose learner is not a network: fitted in seconds, in a run's folder like any other."""
+"""Carry out a recipe whose learner is not a network."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from csst.recipes.recipe import Recipe, RowSource
 from csst.runs.folder import Run
 
 
-def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dict[str, Any]:
-    """Fit the recipe's learners and write the run; what metrics.json holds."""
-    raw = load_rows(recipe)
-    rows = embed_rows(raw, recipe) if recipe.frozen else raw
+def execute_learners(recipe: Recipe, folder: str | Path, old_run: Run | None) -> dict[str, Any]:
+    """Fit the recipe's learners, write the run, and return the content of metrics.json."""
+    rows = load_rows(recipe)
+    hashes = hash_parts(rows.labeled.inputs, rows.unlabeled, rows.validation)
+    if recipe.frozen:
+        rows = embed_rows(rows, recipe)
     if not recipe.frozen and rows.kind == "text":
         raise InputError(
             f"learner {recipe.learner} takes numbers, and this task's inputs are texts: add --encoder words --frozen"
@@ -37,8 +39,7 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
     embed = make_embedder(recipe, rows.kind, rows.facts["encoder"]) if recipe.frozen else None
     inputs = InputSpec(rows.kind, shape, embed=embed, is_embedded=recipe.frozen)
     objective = recipe.bind_objective(rows.class_names)
-    hashes = hash_parts(raw.labeled.inputs, raw.unlabeled, raw.validation)
-    fitted = fit(
+    model = fit(
         replace(as_parts(rows), row_hashes=hashes),
         recipe.learner,
         objective,
@@ -48,8 +49,8 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
         certifying=recipe.certifying,
     )
     seconds = time.perf_counter() - start
-    run = Run.create(folder, recipe.as_dict()) if old is None else old
-    metrics = fitted.save(
+    run = Run.create(folder, recipe.as_dict()) if old_run is None else old_run
+    metrics = model.save(
         folder,
         recipe=recipe.name,
         seed=recipe.seed,
@@ -62,41 +63,41 @@ def execute_learners(recipe: Recipe, folder: str | Path, old: Run | None) -> dic
 
 
 def hash_parts(labeled: Any, unlabeled: Any, validation: Labeled | None) -> np.ndarray:
-    """Hashes of all raw examples that take part in a fit, (N,)."""
-    parts = [labeled, unlabeled, *([] if validation is None else [validation.inputs])]
+    """Return hashes of all examples of a fit, before any embedding, (N,)."""
+    parts = [labeled, unlabeled]
+    if validation is not None:
+        parts.append(validation.inputs)
     return np.concatenate([hash_rows(part) for part in parts])
 
 
 def load_rows(recipe: Recipe) -> RowTask:
-    """The rows of a recipe's data: as the file has them, or with the validation set that its task has."""
+    """Load the rows of a recipe's data; a source of tasks sets validation examples aside, a source of rows does not."""
     if isinstance(recipe.data, RowSource):
         return recipe.data.load_rows(recipe.seed)
     return RowTask.from_task(recipe.data.load(recipe.seed))
 
 
 def embed_rows(rows: RowTask, recipe: Recipe) -> RowTask:
-    """Every example as a vector of the recipe's frozen encoder."""
+    """Replace every example by its vector from the recipe's frozen encoder."""
     embedder = Embedder(encoder(recipe.encoder, rows.kind, recipe.embedding.max_length), recipe.embedding)
 
-    def part(labeled: Labeled | None, what: str) -> Labeled | None:
-        return None if labeled is None else Labeled(embedder(labeled.inputs, what), labeled.labels)
+    def embed(part: Labeled, what: str) -> Labeled:
+        return Labeled(embedder(part.inputs, what), part.labels)
 
-    labeled = part(rows.labeled, "labeled examples")
-    assert labeled is not None
+    labeled = embed(rows.labeled, "labeled examples")
     width = as_rows(labeled.inputs).shape[1]
-    unlabeled = embedder(rows.unlabeled, "unlabeled examples") if len(rows.unlabeled) else torch.zeros(0, width)
     return replace(
         rows,
         labeled=labeled,
-        unlabeled=unlabeled,
-        validation=part(rows.validation, "validation examples"),
-        test=part(rows.test, "test examples"),
+        unlabeled=embedder(rows.unlabeled, "unlabeled examples") if len(rows.unlabeled) else torch.zeros(0, width),
+        validation=None if rows.validation is None else embed(rows.validation, "validation examples"),
+        test=None if rows.test is None else embed(rows.test, "test examples"),
         facts={**rows.facts, "encoder": embedder.fingerprint},
     )
 
 
 def as_parts(rows: RowTask) -> RowParts:
-    """The examples as float32 rows, in the order of their content."""
+    """Return the examples as float32 rows, sorted by their content."""
 
     def pair(labeled: Labeled) -> tuple[Any, np.ndarray]:
         return as_rows(labeled.inputs), labeled.labels.numpy()

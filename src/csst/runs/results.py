@@ -1,4 +1,4 @@
-"""What a finished run says: the content of metrics.json, and the model's outputs for whatever comes after."""
+"""The results of a run: the content of metrics.json, and the stored outputs of its model."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ from csst.training.measuring import evidence_from_logits
 
 #: total variation between labeled and estimated unlabeled class fractions above which a run warns
 PRIOR_GAP = 0.15
-#: outputs of more numbers than this are not kept
+#: outputs of more numbers than this are not stored
 MOST_OUTPUTS = 50_000_000
-#: up to so many classes the rates of a point of the frontier are kept whole, above only each class's largest mistake
+#: number of classes up to which all rates of a frontier point are stored; above, only the largest mistake per class
 WHOLE_RATES = 30
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """A model's logits: of validation and test examples with their labels, of some unlabeled examples, and its gain.
+    """A model's logits and its gain.
 
-    parts: "validation" and, where there is one, "test". unlabeled: (m, K), m may be 0. gain: the gain that was in force
-    when the weights were trained.
+    Args:
+        parts: logits (N, K) and labels (N,) of "validation" and, if there is one, of "test".
+        unlabeled: logits of some unlabeled examples, (m, K); may be empty.
+        gain: the gain under which the weights were trained.
     """
 
     parts: dict[str, tuple[Tensor, Tensor]]
@@ -49,11 +51,11 @@ class Outputs:
     gain: Gain
 
     def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> Evidence:
-        """What a decision rule is fitted on."""
+        """Return the scores to which a decision rule is fitted."""
         return evidence_from_logits(*self.parts["validation"], self.unlabeled, self.gain, train_prior, class_names)
 
     def counts(self, part: str, rule: FittedRule | None = None) -> Tensor:
-        """Confusion counts (K, K) of the plain argmax, or of a rule."""
+        """Return confusion counts (K, K) of the plain argmax, or of a rule."""
         scores, labels = self.parts[part]
         if rule is not None:
             return rule.rule.counts(torch.softmax(scores.double(), 1), labels)
@@ -62,21 +64,21 @@ class Outputs:
 
 @dataclass(frozen=True, eq=False)
 class FitDetails:
-    """What is known right after fitting and not stored as such.
+    """Details of a fit that exist only right after it.
 
     Args:
         outputs: scores of the model as trained: the selected network, or the learners.
-        estimate: the rates to expect of its plain argmax.
+        estimate: the expected rates of its plain argmax.
         adjusted: the decision rule with its estimate, if one was fitted.
-        adjusted_outputs: scores of the model that the rule is for.
-        about: of the learner, for metrics.json.
-        train_prior: the class fractions of the labels that were learned from, (K,).
-        unlabeled: how many unlabeled examples there were.
-        notes: what to be wary of, in sentences.
+        adjusted_outputs: scores of the model to which the rule belongs.
+        about: entries about the learner for metrics.json.
+        train_prior: the class fractions of the labels learned from, (K,).
+        unlabeled: number of unlabeled examples.
+        notes: warnings, in sentences.
         history: the records of training, one per multiplier update.
-        weights: what is stored of a network.
-        state: of the training, to go on from.
-        gain: in force at the end of a network's training.
+        weights: stored weights of a network.
+        state: state of the training, from which it can continue.
+        gain: the gain at the end of a network's training.
     """
 
     outputs: Outputs
@@ -96,32 +98,34 @@ class FitDetails:
 def describe_fit(
     details: FitDetails, objective: Objective, class_names: tuple[str, ...], about: dict[str, Any]
 ) -> dict[str, Any]:
-    """The content of metrics.json: what to expect of the model and, for the first time, its test numbers.
+    """Return the content of metrics.json: the expected numbers and, used here for the first time, the test numbers.
 
     Args:
-        details: what is known of the fit.
-        objective: bound to the classes.
-        class_names: in order.
-        about: of the run and its learner.
+        details: details of the fit.
+        objective: the objective, bound to the classes.
+        class_names: class names in order.
+        about: entries about the run and its learner.
     """
     labeled = sum(about["labeled_counts"])
     metrics = {**about, "unlabeled_count": details.unlabeled, "unlabeled_ratio": details.unlabeled / labeled}
     counts = torch.from_numpy(details.estimate.counts)
-    metrics["validation"] = estimated(counts, objective, details.estimate)
+    intervals = estimate_intervals(objective, details.estimate)
+    metrics["validation"] = describe_validation(counts, objective, intervals, details.estimate)
     if "test" in details.outputs.parts:
-        metrics["test"] = measured(details.outputs.counts("test"), objective)
-    shown = metrics["validation"]["intervals"]
+        metrics["test"] = measure(details.outputs.counts("test"), objective)
     if details.adjusted is not None and details.adjusted_outputs is not None:
         outputs = details.adjusted_outputs
         metrics["adjusted"] = describe_rule(details.adjusted, outputs, class_names)
         metrics["adjusted"]["unadjusted"] = {
             name: summarize_counts(outputs.counts(name), objective) for name in outputs.parts
         }
-        shown = details.adjusted.intervals
+        intervals = details.adjusted.intervals
     if details.unlabeled:
         metrics["prior"], _ = warn_about_balance(details.estimate, details.train_prior)
-    small = describe_minimum(shown, class_names)
-    notes = [*list_notes(details), *([small] if small else [])]
+    notes = list_notes(details)
+    note_on_minimum = describe_minimum(intervals, class_names)
+    if note_on_minimum:
+        notes.append(note_on_minimum)
     metrics["warnings"] = [*about.get("warnings", []), *notes]
     for note in notes:
         warnings.warn(note, stacklevel=2)
@@ -129,61 +133,59 @@ def describe_fit(
 
 
 def list_notes(details: FitDetails) -> list[str]:
-    """Return what to be wary of, in sentences: of the rule, and of the unlabeled rows' class balance.
+    """Return warnings, in sentences, about the rule and the class prior of the unlabeled rows.
 
     The command line and the estimator both show them.
     """
-    if not details.unlabeled:
-        return list(details.notes)
-    _, note = warn_about_balance(details.estimate, details.train_prior)
-    return [*details.notes, *([note] if note else [])]
+    notes = list(details.notes)
+    if details.unlabeled:
+        _, note = warn_about_balance(details.estimate, details.train_prior)
+        if note:
+            notes.append(note)
+    return notes
 
 
-def measured(counts: Tensor, objective: Objective) -> dict[str, Any]:
-    """The numbers of one part as counted, with simultaneous confidence intervals."""
+def measure(counts: Tensor, objective: Objective) -> dict[str, Any]:
+    """Return the numbers of counted predictions, with simultaneous confidence intervals."""
     return {**summarize_counts(counts, objective), "intervals": all_intervals(objective, counts)}
 
 
-def estimated(counts: Tensor, objective: Objective, estimate: RateEstimate) -> dict[str, Any]:
-    """The numbers of validation as counted, and what labels and unlabeled rows together let one expect."""
-    return {
-        **summarize_counts(counts, objective),
-        "intervals": estimate_intervals(objective, estimate),
-        "estimate": estimate.as_dict(),
-    }
+def describe_validation(
+    counts: Tensor, objective: Objective, intervals: dict[str, Any], estimate: RateEstimate
+) -> dict[str, Any]:
+    """Return the counted numbers of validation, and the estimate from labels and unlabeled rows together."""
+    return {**summarize_counts(counts, objective), "intervals": intervals, "estimate": estimate.as_dict()}
 
 
 def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, ...]) -> dict[str, Any]:
-    """A fitted rule for metrics.json: what it is expected to give, its test numbers, and what rules could trade off."""
-    objective, prior = fitted.objective, fitted.estimate.confusion.prior.numpy()
+    """Return a fitted rule for metrics.json: its expected numbers, its test numbers, and the trade-offs around it."""
+    objective = fitted.objective
+    prior = fitted.estimate.confusion.prior.numpy()
+    counts = torch.from_numpy(fitted.estimate.counts)
     # Rules along the frontier are estimates: no fresh labels certify them.
-    plain = replace(objective, confidence=None) if isinstance(objective, Sentence) else objective
-    drawn = trace_frontier(fitted.evidence, prior, plain, fitted.rule.undo)
-    described = {
+    goal = replace(objective, confidence=None) if isinstance(objective, Sentence) else objective
+    frontier = trace_frontier(fitted.evidence, prior, goal, fitted.rule.undo)
+    description = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
-        "validation": {
-            **summarize_counts(torch.from_numpy(fitted.estimate.counts), objective),
-            "intervals": fitted.intervals,
-            "estimate": fitted.estimate.as_dict(),
-        },
-        "frontier": [point.as_dict() for point in drawn.points],
-        "frontier_sentence": drawn.sentence,
-        "trades": describe_trades(drawn),
+        "validation": describe_validation(counts, objective, fitted.intervals, fitted.estimate),
+        "frontier": [point.as_dict() for point in frontier.points],
+        "frontier_sentence": frontier.sentence,
+        "trades": describe_trades(frontier),
     }
     if "test" in outputs.parts:
-        described["test"] = measured(outputs.counts("test", fitted), objective)
-    return described
+        description["test"] = measure(outputs.counts("test", fitted), objective)
+    return description
 
 
 def describe_trades(frontier: Frontier) -> dict[str, Any]:
-    """The ways of a frontier with the numbers of every class, and the objective's own rule, for metrics.json."""
+    """Return the trade-offs of a frontier and the objective's own rule, with the numbers of every class."""
     return {
         "basis": frontier.unadjusted.estimate.basis,
         "best": None if frontier.best is None else describe_point(frontier.best),
         "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
         "classes": {
-            # JSON has texts as keys: what is returned is what is read back.
+            # Keys are strings, as JSON would make them, so that the result equals what is read back.
             str(k): [describe_class_point(point) for point in points]
             for k, points in frontier.class_trades.items()
         },
@@ -191,7 +193,7 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
 
 
 def describe_point(point: Point) -> dict[str, Any]:
-    """A point of a frontier: its sentence, and what its rule is expected to do for every class, to four digits."""
+    """Return a point of a frontier: its sentence and the expected numbers of every class, to four digits."""
     confusion = point.estimate.confusion
     classes = {name: _rounded(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
     numbers = {**point.as_dict(), "min_precision": point.min_precision, "sentence": point.sentence, **classes}
@@ -202,7 +204,7 @@ def describe_point(point: Point) -> dict[str, Any]:
 
 
 def describe_class_point(point: ClassPoint) -> dict[str, float]:
-    """A point of one class's trade, to four digits."""
+    """Return a point of the trade-off of one class, to four digits."""
     return {name: round(value, 4) for name, value in point._asdict().items()}
 
 
@@ -211,7 +213,7 @@ def _rounded(values: Tensor) -> list[Any]:
 
 
 def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dict[str, Any], str | None]:
-    """The class balance of labeled and, as estimated, unlabeled rows, and a sentence where they are far apart."""
+    """Return the class priors of labeled and (estimated) unlabeled rows, and a sentence if they differ much."""
     unlabeled = torch.from_numpy(estimate.unlabeled_prior)
     gap = float((unlabeled - train_prior).abs().sum() / 2)
     balance = {"labeled": train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
@@ -225,7 +227,7 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
 
 
 def pack_outputs(outputs: Outputs) -> bytes | None:
-    """Logits, labels and gain as an .npz file; None where they would be too large to keep."""
+    """Return logits, labels and gain as an .npz file; None if they are too large to store."""
     arrays: dict[str, np.ndarray] = {"gain": outputs.gain.entries.cpu().numpy()}
     for name, (scores, labels) in outputs.parts.items():
         arrays |= {f"{name}_logits": scores.numpy(), f"{name}_labels": labels.numpy()}
@@ -239,10 +241,13 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
 
 @dataclass(frozen=True)
 class KeptEvidence:
-    """What a finished run kept for rules that come later.
+    """The stored scores of a finished run, to which further rules can be fitted.
 
-    evidence: the scores of its model. prior: the deployment prior, (K,). undo: see `DecisionRule`. train_prior: the
-    class fractions of the labels, (K,).
+    Args:
+        evidence: the scores of its model.
+        prior: the deployment prior, (K,).
+        undo: see `DecisionRule`.
+        train_prior: the class fractions of the labels, (K,).
     """
 
     evidence: Evidence
@@ -252,30 +257,31 @@ class KeptEvidence:
 
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
-        """From a run's folder."""
-        run = Run.open(folder)
-        metrics, outputs = run.metrics(), read_outputs(folder)
+        """Read the scores of a run."""
+        metrics = Run.open(folder).metrics()
+        outputs = read_outputs(folder)
         counts = torch.tensor(metrics["labeled_counts"]).double()
         train_prior = counts / counts.sum()
         evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
-        judged = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
-        return cls(evidence, np.array(judged["prior"]), outputs.gain.softmax_inverse, train_prior)
+        estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
+        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse, train_prior)
 
     def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
-        """The objective for these classes and the balance of their labels."""
+        """Return the objective for these classes and the class prior of the labels."""
         return objective.bind(len(class_names), class_names).bind_prior(self.train_prior)
 
 
 def read_outputs(folder: str | Path) -> Outputs:
-    """The outputs that a finished run kept."""
-    path, names = Path(folder) / "outputs.npz", ("validation", "test")
+    """Read the stored outputs of a finished run."""
+    path = Path(folder) / "outputs.npz"
     if not path.is_file():
-        raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to keep")
-    keys = tuple(f"{name}_{what}" for name in names for what in ("logits", "labels"))
-    needed = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
-    stored = {
-        name: torch.from_numpy(array)
-        for name, array in read_npz(str(path), (*keys, *needed[2:]), needed=needed).items()
+        raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
+    required = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
+    arrays = read_npz(str(path), (*required, "test_logits", "test_labels"), needed=required)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    parts = {
+        name: (tensors[f"{name}_logits"], tensors[f"{name}_labels"])
+        for name in ("validation", "test")
+        if f"{name}_logits" in tensors
     }
-    parts = {name: (stored[f"{name}_logits"], stored[f"{name}_labels"]) for name in names if f"{name}_logits" in stored}
-    return Outputs(parts, stored["unlabeled_logits"], Gain(stored["gain"]))
+    return Outputs(parts, tensors["unlabeled_logits"], Gain(tensors["gain"]))

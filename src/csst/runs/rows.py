@@ -1,4 +1,4 @@
-"""What a comparison is made of: rows, each of which fits on the same task."""
+"""The rows of a comparison, each of which fits on the same task."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from csst.selftraining import method as read_method
 
 
 class FitPredictor(Protocol):
-    """Anything that learns from rows and then predicts: scikit-learn's classifiers are a line away."""
+    """A function that learns from rows and returns a predictor, such as a wrapper of a scikit-learn classifier."""
 
     def __call__(
         self, rows: np.ndarray, labels: np.ndarray, unlabeled: np.ndarray, objective: str, seed: int
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Learn from rows (n, D) with classes (n,) and rows without, (m, D); what predicts the classes of new rows."""
+        """Learn from labeled rows (n, D) and unlabeled rows (m, D); return a function from new rows to classes."""
         ...
 
 
 class Setting(NamedTuple):
-    """What an ablation varies, in words, and its value in one row: the x-axis of its curve."""
+    """The name of the setting that an ablation varies and its value in one row: the x-axis of its curve."""
 
     name: str
     value: float
@@ -36,16 +36,15 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a comparison: a method for an objective, with settings of its own where `changes` has any.
+    """One row of a comparison: a method for an objective.
 
     Args:
-        label: its name in the table.
-        method: how the network learns; of a row with `fit`, a name for it.
+        label: name of the row in the table.
+        method: method of the network; for a row with `fit`, its name.
         objective: a sentence or a short name.
         changes: settings of the recipe that differ in this row.
-        setting: what an ablation varies.
-        fit: instead of a network, anything that fits on the same rows: it learns from every label of the task, those
-            for validation among them.
+        setting: the setting that an ablation varies.
+        fit: a function to fit instead of a network; it learns from all labels of the task, including validation labels.
     """
 
     label: str
@@ -56,15 +55,15 @@ class Row:
     fit: FitPredictor | None = None
 
     def recipe(self, base: Recipe, seed: int, rule: str) -> Recipe:
-        """The recipe of one run of this row."""
+        """Return the recipe of one run of this row."""
         values = {**self.changes, "method": self.method, "objective": self.objective, "seed": seed, "rule": rule}
         return with_overrides(base, {**values, "learner": "network"})
 
     @property
     def folder(self) -> str:
-        """A name for the folder of its runs, without the seed.
+        """Name of the folder of its runs, without the seed.
 
-        Letters that folders do not take become _, and long names are cut; a hash then tells such names apart.
+        Characters that are not allowed in folder names become _, and long names are cut; a hash keeps names distinct.
         """
         text = f"{self.label}-{self.objective}"
         name = "".join(letter if letter.isalnum() or letter in "-+.=_" else "_" for letter in text)[:90]
@@ -77,16 +76,16 @@ def make_rows(
     changes: dict[str, Any] | None = None,
     fits: dict[str, FitPredictor] | None = None,
 ) -> list[Row]:
-    """Every method for every objective.
+    """Return a row for every method and objective.
 
     Args:
-        methods: names of methods, or of what `fits` holds.
+        methods: names of methods, or keys of `fits`.
         objectives: sentences or short names.
         changes: settings of the recipe that differ in these rows.
-        fits: names of what is no method of a network.
+        fits: functions to fit instead of a network, by name.
 
     Returns:
-        The rows, those of one objective together.
+        The rows, grouped by objective.
     """
     if not methods or not objectives:
         raise InputError("a comparison needs at least one method and one objective")
@@ -94,26 +93,26 @@ def make_rows(
     for name in methods:
         if name not in fits:
             read_method(name)  # an unknown name is refused before anything is run
-    chosen = [
+    rows = [
         Row(name, name, objective, dict(changes or {}), fit=fits.get(name))
         for objective in objectives
         for name in methods
     ]
-    if len({row.folder for row in chosen}) < len(chosen):
+    if len({row.folder for row in rows}) < len(rows):
         raise InputError(f"a method or objective appears twice: {', '.join(methods)}; {', '.join(objectives)}")
-    return chosen
+    return rows
 
 
 def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
-    """Raise an InputError for a row of a comparison that is no network: only its numbers were kept."""
+    """Raise an InputError for a comparison row without a network, of which only the numbers are stored."""
     if "checksums" in metrics:
         return
     method = metrics["method"]
-    way_out = "fit it again where it is to be used"
+    way_out = "fit it again to use it"
     if method in LEARNERS:
         train = ["csst", "train", metrics["recipe"], "--learner", method, "--objective", metrics["objective"]]
         way_out = f"train it with {shlex.join(train)}, and the settings of its data"
     raise InputError(
-        f"{folder} has the numbers of {method} in a comparison and no model, which only rows that train a network "
-        f"keep: {way_out}"
+        f"{folder} has the numbers of {method} in a comparison and no model (only rows that train a network have one): "
+        f"{way_out}"
     )

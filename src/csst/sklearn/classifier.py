@@ -23,23 +23,22 @@ from csst.fitted import FittedModel
 from csst.fitting import fit
 from csst.learners.dealing import deal_rows
 from csst.learners.network import Network
-from csst.learners.scale import choose_scale
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models.table import table_network
 from csst.runs.results import list_notes
 from csst.selftraining import method as read_method
-from csst.settings import Settings
+from csst.settings import IMAGES, TABULAR, Settings
 from csst.sklearn.certifying import CertifyingMixin
+from csst.sklearn.images import is_image_array, read_image_rows, refuse_other_shape
 from csst.sklearn.inputs import describe_columns, embed, note_markers, read_labels, split_rows
 from csst.sklearn.log_proba import LogProbaMixin
 from csst.sklearn.missing import MissingNumbers
+from csst.sklearn.networks import plan_network
 from csst.sklearn.parameters import (
     SETTINGS,
     change_settings,
     list_parameters,
     read_settings,
-    read_views,
     refuse_network_settings,
 )
 from csst.sklearn.scoring import score_predictions
@@ -135,16 +134,18 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
 
         Args:
-            X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder.
+            X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder; images
+                (N, H, W) or (N, H, W, C), uint8 or floats in 0...1, with learner="network".
             y: their classes, (N,); -1, NaN or None where it is not known.
             X_unlabeled: more rows like X, without labels.
 
         Returns:
             The classifier itself.
         """
-        settings = read_settings(self.settings)
-        objective = read_objective(self.objective, confidence=self.confidence)
         is_network = isinstance(self.learner, str) and self.learner == "network"
+        are_images = is_network and self.encoder is None and is_image_array(X)
+        settings = read_settings(self.settings, IMAGES if are_images else TABULAR)
+        objective = read_objective(self.objective, confidence=self.confidence)
         if not is_network:
             refuse_network_settings(settings, self.learner)
         before = getattr(self, "fit_", None) if settings.fitting.warm_start else None
@@ -210,9 +211,9 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
         self, parts: RowParts, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
     ) -> FittedModel:
         """The paper's method on these rows; it goes on from `before`, if there is one."""
-        table, is_common = choose_scale(parts, settings.network.scale, seed)
-        task = parts.as_task(read_views(settings.network.views, self.encoder is not None or is_common))
-        method, network, fitting = str(self.method), settings.network, settings.fitting
+        plan = plan_network(parts, settings, self.image_shape_, self.encoder is not None, seed)
+        task = plan.task
+        method, fitting = str(self.method), settings.fitting
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
             warnings.warn(self.notes_[-1], stacklevel=3)
@@ -227,19 +228,14 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
             )
-        classes = len(parts.class_names)
-        learner = Network(
-            lambda: table_network(parts.sizes, (table.mean, table.std), network.hidden, network.depth, classes, seed),
-            method,
-            settings,
-            fitting.folds if parts.validation is None else 0,
-        )
+        learner = Network(plan.make, method, settings, fitting.folds if parts.validation is None else 0)
         return fit(
             task,
             learner,
             objective,
             fits_rule=fitting.rule == "fit",
             deployment_prior=self.deployment_prior,
+            inputs=plan.inputs,
             seed=seed,
             state=None if before is None else before.full_details.state,
             on_record=show_progress if self.verbose else None,
@@ -343,7 +339,7 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
             to,
             method=self.fit_.learner_name,
             data_hash=self.data_hash_,
-            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_),
+            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_, self.image_shape_ is not None),
             columns=self.columns_.names,
             measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
             notes=self.notes_,
@@ -365,6 +361,14 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
     def _rows(self, X: Any, reset: bool) -> Any:
         if reset:
             self.missing_ = MissingNumbers({}, ())
+            self.image_shape_: tuple[int, int, int] | None = None
+        if self.encoder is None and is_image_array(X):
+            pixels, shape = read_image_rows(X, self.learner)
+            if reset:
+                self.image_shape_, self.columns_, self.n_features_in_ = shape, learn_columns(pixels), pixels.shape[1]
+            refuse_other_shape(shape, self.image_shape_)
+            return pixels
+        refuse_other_shape(None, self.image_shape_)
         if self.encoder is not None:
             rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
             if reset:

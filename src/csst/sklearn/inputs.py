@@ -20,6 +20,7 @@ from csst.data.task import Examples
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import Function, encoder
+from csst.sklearn.images import PREPROCESSING
 from csst.sklearn.missing import MissingNumbers
 
 #: texts that most often stand for a label that is not known
@@ -203,8 +204,10 @@ def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     return index
 
 
-def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers) -> str:
+def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers, are_images: bool = False) -> str:
     """What has to be done to raw examples before the exported graph, in words."""
+    if are_images:
+        return PREPROCESSING
     if encoder is not None:
         return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
     words = "none: standardization is part of the graph"

@@ -7,21 +7,22 @@ from typing import Any
 
 from csst.data.task import View
 from csst.errors import InputError
-from csst.settings import TABULAR, Settings, override
+from csst.setting_checks import override
+from csst.settings import TABULAR, Settings
 
 #: how the names of single settings begin
 SETTINGS = "settings__"
 #: groups that only a network heeds
-NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "network")
+NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "network", "image")
 NETWORK_SETTINGS = tuple(f"{SETTINGS}fitting__{name}" for name in ("rule", "folds", "warm_start"))
 #: this one also says which pseudo-labels rounds of self-training use
 TAU = f"{SETTINGS}selftraining__tau"
 
 
-def read_settings(settings: Any) -> Settings:
+def read_settings(settings: Any, default: Settings = TABULAR) -> Settings:
     """The settings that an estimator was given: all of them, or a dictionary of what differs from the default."""
     if settings is None:
-        return TABULAR
+        return default
     if isinstance(settings, Settings):
         return settings
     if not isinstance(settings, dict):
@@ -29,7 +30,7 @@ def read_settings(settings: Any) -> Settings:
             'settings are csst.Settings or a dictionary such as {"training": {"steps": 500}}; found '
             f"{type(settings).__name__}"
         )
-    changed = override(TABULAR, settings)
+    changed = override(default, settings)
     assert isinstance(changed, Settings)
     return changed
 

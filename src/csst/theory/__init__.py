@@ -1,6 +1,6 @@
 """The paper's theory as functions that return numbers: does self-training have a chance to help here?
 
-What can and what cannot be concluded from them: docs/explanation/theory.md.
+docs/explanation/theory.md says which conclusions the numbers allow.
 """
 
 from csst.theory.bounds import (
@@ -16,17 +16,7 @@ from csst.theory.bounds import (
     theoretical_objective,
     useful_errors,
 )
-from csst.theory.consistency import Consistency, Neighborhood, weighted_consistency_error
 from csst.theory.dual import DualityGap, average_multipliers, dual_diagnostics, duality_gap
-from csst.theory.errors import (
-    class_fractions,
-    least_error,
-    sampling_weights,
-    shifted,
-    total_weight,
-    weighted_error,
-    weights_of_gain,
-)
 from csst.theory.expansion import (
     Combined,
     Expansion,
@@ -40,6 +30,18 @@ from csst.theory.expansion import (
 from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
 from csst.theory.margin import MarginSearch, all_layer_margin, layers_of, margin_curve, view_margin
+from csst.theory.weighted_errors import (
+    Consistency,
+    Neighborhood,
+    class_fractions,
+    least_error,
+    sampling_weights,
+    shifted,
+    total_weight,
+    weighted_consistency_error,
+    weighted_error,
+    weights_of_gain,
+)
 
 __all__ = [
     "Assumptions",

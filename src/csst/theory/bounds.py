@@ -1,7 +1,7 @@
-"""What the theory promises: gamma, the lemma, Theorem 1 and the generalization bound.
+"""The bounds of the theory: gamma, the lemma, Theorem 1 and the generalization bound.
 
-Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound is
-written for gamma > 1, where the proofs hold; Theorem 1 beats the pseudo-labeler only where gamma > 3.
+Errors and regularizers are in units of err_w, between 0 and |w|_1; the lemma is about probabilities. Every bound needs
+gamma > 1, as its proof does; Theorem 1 can beat the pseudo-labeler only if gamma > 3.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from csst.errors import InputError
-from csst.theory.errors import least_error, total_weight
 from csst.theory.expansion import Expansion, largest_error
+from csst.theory.weighted_errors import least_error, total_weight
 
-#: the theorem promises an improvement only above this
+#: the value that gamma must exceed for Theorem 1 to promise an improvement
 GAMMA = 3.0
 
 
 def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
-    """The fraction of mistakes p_w = (err_w(F_pl) + err_w(F*)) / |w|_1. Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
+    """Return the fraction of mistakes p_w = (err_w(F_pl) + err_w(F*)) / |w|_1.
+
+    Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
 
     Args:
         err_pl: err_w of the pseudo-labeler F_pl.
@@ -29,9 +31,14 @@ def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
         weights: w, (K, K), non-negative.
 
     Returns:
-        p_w in [0, 1]; a sum of errors above |w|_1 is refused.
+        p_w in [0, 1].
+
+    Raises:
+        InputError: an error is negative or infinite, or their sum exceeds |w|_1.
     """
-    _at_least_0(err_pl=err_pl, err_star=err_star)
+    for name, error in (("err_pl", err_pl), ("err_star", err_star)):
+        if not 0 <= error < math.inf:
+            raise InputError(f"{name} must be a number >= 0; found {error!r}")
     fraction = (err_pl + err_star) / total_weight(weights)
     if fraction > 1 + 1e-9:
         raise InputError(
@@ -42,7 +49,9 @@ def error_fraction(err_pl: float, err_star: float, weights: Any) -> float:
 
 
 def gamma(c: Expansion, err_pl: float, err_star: float, weights: Any) -> float:
-    """How much sets as large as the mistakes expand: gamma = c(p_w). Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
+    """Return gamma = c(p_w), the expansion of sets as large as the mistakes.
+
+    Paper, Sec. 3.4, Assumption 3 [pseudo-labeler].
 
     Args:
         c: the expansion of P_w.
@@ -51,14 +60,18 @@ def gamma(c: Expansion, err_pl: float, err_star: float, weights: Any) -> float:
         weights: w, (K, K), non-negative.
 
     Returns:
-        gamma, at most 1 / p_w; infinite where there are no mistakes.
+        gamma, at most 1 / p_w; infinite without mistakes.
     """
-    fraction = error_fraction(err_pl, err_star, weights)
+    return expand(c, error_fraction(err_pl, err_star, weights))
+
+
+def expand(c: Expansion, fraction: float) -> float:
+    """Return c(fraction); infinity for an empty set, for which c is not defined."""
     return c(fraction) if fraction > 0 else math.inf
 
 
 def factors(gamma: float) -> tuple[float, float, float]:
-    """(gamma+1)/(gamma-1), 2 gamma/(gamma-1) and 2/(gamma-1); 1, 2 and 0 for an infinite gamma."""
+    """Return (gamma+1)/(gamma-1), 2 gamma/(gamma-1) and 2/(gamma-1); 1, 2 and 0 for an infinite gamma."""
     if not gamma > 1:
         raise InputError(f"the bounds divide by gamma - 1 and need gamma > 1; found gamma = {gamma:.4g}")
     if gamma == math.inf:
@@ -67,7 +80,7 @@ def factors(gamma: float) -> tuple[float, float, float]:
 
 
 def theoretical_objective(gamma: float, disagreement: float, consistency: float) -> float:
-    """What the theory minimizes. Paper, Sec. 3.4, Eq. 7 [ssl-non-decomp-obj-theoretical].
+    """Return the objective that the theory minimizes. Paper, Sec. 3.4, Eq. 7 [ssl-non-decomp-obj-theoretical].
 
         L_w(F) = (gamma+1)/(gamma-1) L_w(F, F_pl) + 2 gamma/(gamma-1) R_{B,w}(F)
 
@@ -79,33 +92,34 @@ def theoretical_objective(gamma: float, disagreement: float, consistency: float)
     Returns:
         L_w(F).
     """
-    agree, steady, _ = factors(gamma)
-    return agree * disagreement + steady * consistency
+    agreement_factor, consistency_factor, _ = factors(gamma)
+    return agreement_factor * disagreement + consistency_factor * consistency
 
 
 def lemma_bound(
-    gamma: float, disagreement: float, inconsistent: float, inconsistent_reference: float, mistakes: float
+    gamma: float, disagreement: float, inconsistency: float, reference_inconsistency: float, mistakes: float
 ) -> float:
-    """An upper bound of Q(F != H) for any classifiers F and H. Paper, appendix "Proofs", Lemma 1 [err-bd].
+    """Return an upper bound of Q(F != H) for any classifiers F and H. Paper, appendix "Proofs", Lemma 1 [err-bd].
 
         (gamma+1)/(gamma-1) Q(F != F_pl) + 2 gamma/(gamma-1) [Q(S_B^c(F)) + Q(S_B^c(H))] - Q(F_pl != H)
 
     Args:
         gamma: c(Q(F_pl != H)), above 1.
         disagreement: Q(F != F_pl).
-        inconsistent: Q(S_B^c(F)), where F is not constant on B(x).
-        inconsistent_reference: Q(S_B^c(H)).
+        inconsistency: Q(S_B^c(F)), the mass of points x such that F is not constant on B(x).
+        reference_inconsistency: Q(S_B^c(H)).
         mistakes: Q(F_pl != H).
 
     Returns:
-        The bound, a probability or more.
+        The bound, which may exceed 1.
     """
-    agree, steady, _ = factors(gamma)
-    return agree * disagreement + steady * (inconsistent + inconsistent_reference) - mistakes
+    agreement_factor, consistency_factor, _ = factors(gamma)
+    inconsistencies = inconsistency + reference_inconsistency
+    return agreement_factor * disagreement + consistency_factor * inconsistencies - mistakes
 
 
 def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star: float) -> float:
-    """An upper bound of err_w of the minimizer of L_w. Paper, Sec. 3.4, Theorem 1 [main-err-bd].
+    """Return an upper bound of err_w of the minimizer of L_w. Paper, Sec. 3.4, Theorem 1 [main-err-bd].
 
         2/(gamma-1) err_w(F_pl) + (gamma+1)/(gamma-1) err_w(F*) + 4 gamma/(gamma-1) R_{B,w}(F*)
 
@@ -118,14 +132,14 @@ def theorem_bound(gamma: float, err_pl: float, err_star: float, consistency_star
     Returns:
         The bound, in units of err_w.
     """
-    agree, steady, kept = factors(gamma)
-    return kept * err_pl + agree * err_star + 2 * steady * consistency_star
+    agreement_factor, consistency_factor, labeler_factor = factors(gamma)
+    return labeler_factor * err_pl + agreement_factor * err_star + 2 * consistency_factor * consistency_star
 
 
 def classifier_bound(
     gamma: float, disagreement: float, consistency: float, consistency_star: float, err_pl: float, err_star: float
 ) -> float:
-    """An upper bound of err_w of any classifier F at hand, trained to the optimum or not.
+    """Return an upper bound of err_w of any classifier F, trained to the optimum or not.
 
         L_w(F) + 2 gamma/(gamma-1) R_{B,w}(F*) - err_w(F_pl) + 2 err_w(F*)
 
@@ -142,20 +156,20 @@ def classifier_bound(
     Returns:
         The bound, in units of err_w.
     """
-    steady = factors(gamma)[1]
-    return theoretical_objective(gamma, disagreement, consistency) + steady * consistency_star - err_pl + 2 * err_star
+    objective = theoretical_objective(gamma, disagreement, consistency)
+    return objective + factors(gamma)[1] * consistency_star - err_pl + 2 * err_star
 
 
 @dataclass(frozen=True)
 class MarginSample:
-    """What a sample from P_w says of a network's margins.
+    """Margins of a network on a sample from P_w.
 
     Args:
         margin_fraction: (1/n) sum 1(m(Phi, x, F_pl(x)) <= t1).
         view_margin_fraction: (1/n) sum 1(m_B(Phi, x) <= t2).
         thresholds: t1 and t2.
         examples: n.
-        complexities: C(F_i) of every layer, the user's.
+        complexities: C(F_i) of every layer, supplied by the user.
     """
 
     margin_fraction: float
@@ -165,25 +179,29 @@ class MarginSample:
     complexities: tuple[float, ...]
 
     def terms(self, delta: float) -> tuple[float, float]:
-        """The fractions of P_w plus what a sample of n leaves open.
+        """Return upper bounds of the two fractions under P_w, from their values in the sample.
 
         Paper, appendix "All-Layer Margin", Propositions 3 and 4.
 
         Args:
-            delta: the probability with which the terms may be too small, between 0 and 1.
+            delta: the probability that a bound fails, between 0 and 1.
 
         Returns:
-            The terms of the margins and of the margins over views.
+            The bounds for the margins and for the margins over views.
         """
-        (first, second), layers = self.thresholds, float(np.sum(self.complexities))
-        if not (first > 0 and second > 0 and self.examples > 0 and 0 < delta < 1 and layers >= 0):
+        margin_threshold, view_threshold = self.thresholds
+        complexity = float(np.sum(self.complexities))
+        if not (min(self.thresholds) > 0 and self.examples > 0 and 0 < delta < 1 and complexity >= 0):
             raise InputError(
                 f"the bound needs thresholds > 0, examples > 0, 0 < delta < 1 and complexities >= 0; "
-                f"found {self.thresholds}, {self.examples}, {delta}, {layers}"
+                f"found {self.thresholds}, {self.examples}, {delta}, {complexity}"
             )
-        rest = math.sqrt((math.log(1 / delta) + math.log(self.examples)) / self.examples)
-        slope = layers / math.sqrt(self.examples)
-        return self.margin_fraction + slope / first + rest, self.view_margin_fraction + slope / second + rest
+        sampling_error = math.sqrt((math.log(1 / delta) + math.log(self.examples)) / self.examples)
+        slope = complexity / math.sqrt(self.examples)
+        return (
+            self.margin_fraction + slope / margin_threshold + sampling_error,
+            self.view_margin_fraction + slope / view_threshold + sampling_error,
+        )
 
 
 def generalization_bound(
@@ -194,21 +212,21 @@ def generalization_bound(
     weights: Any,
     delta: float = 0.05,
 ) -> float:
-    """`classifier_bound` from a sample drawn from P_w. Paper, appendix "All-Layer Margin", Theorem 2.
+    """Return `classifier_bound` estimated from a sample of P_w. Paper, appendix "All-Layer Margin", Theorem 2.
 
-    Fractions are of P_w, so they are multiplied by |w|_1. The paper hides constants and logarithms in O~; they are 1
-    here, so read the result as an order of magnitude. "<=" where the paper prints "=".
+    The sample's fractions are probabilities under P_w, so they are multiplied by |w|_1. The paper hides constants and
+    logarithms in O~; they are 1 here, so read the result as an order of magnitude. The paper prints "=" for "<=".
 
     Args:
         gamma: c(p_w), above 1.
-        sample: the margins' terms.
+        sample: the margins on the sample.
         errors: err_w of F_pl and of F*.
         consistency_star: R_{B,w}(F*).
         weights: w, (K, K), non-negative.
-        delta: the probability with which it may fail.
+        delta: the probability that the bound fails.
 
     Returns:
-        The bound, in units of err_w, which holds with probability 1 - delta.
+        The bound, in units of err_w; it holds with probability 1 - delta.
     """
     total = total_weight(weights)
     disagreement, consistency = (total * term for term in sample.terms(delta))
@@ -216,9 +234,10 @@ def generalization_bound(
 
 
 def useful_errors(c: Expansion, err_star: float, consistency_star: float, weights: Any) -> tuple[float, float] | None:
-    """The range of err_w(F_pl) in which Theorem 1 promises an improvement, gamma following the error. Paper, Sec. 3.4.
+    """Return the range of err_w(F_pl) in which Theorem 1 promises an improvement. Paper, Sec. 3.4.
 
-    Too small an error leaves nothing to gain over F*, too large a one does not expand enough. Found on a grid of 2000.
+    A small error leaves nothing to gain over F*; a large one makes gamma, which depends on it, too small. The range is
+    searched on a grid of 2,000 errors.
 
     Args:
         c: the expansion of P_w.
@@ -227,30 +246,29 @@ def useful_errors(c: Expansion, err_star: float, consistency_star: float, weight
         weights: w, (K, K), non-negative.
 
     Returns:
-        The smallest and the largest such error; None where there is none.
+        The smallest and the largest such error; None if no error qualifies.
     """
-    total = total_weight(weights)
-    high = largest_error(c, GAMMA) * total - err_star
-    if high <= 0:
+    limit = largest_error(c, GAMMA) * total_weight(weights) - err_star
+    if limit <= 0:
         return None
 
-    def promises(error: float) -> bool:
-        g = gamma(c, error, err_star, weights)
-        return g > GAMMA and theorem_bound(g, error, err_star, consistency_star) < error
+    def promises_improvement(error: float) -> bool:
+        factor = gamma(c, error, err_star, weights)
+        return factor > GAMMA and theorem_bound(factor, error, err_star, consistency_star) < error
 
-    good = [error for error in np.linspace(0, high, 2002)[1:-1].tolist() if promises(error)]
-    return (good[0], good[-1]) if good else None
+    errors = [error for error in np.linspace(0, limit, 2002)[1:-1].tolist() if promises_improvement(error)]
+    return (errors[0], errors[-1]) if errors else None
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Whether the theory applies, with its numbers.
+    """Whether Theorem 1 applies, with its numbers.
 
     Args:
         fraction: p_w, at most 1.
         gamma: c(p_w).
-        promise: the bound of Theorem 1; None where gamma is not above 1.
-        against: what speaks against it in plain words; nothing if it applies.
+        promise: the bound of Theorem 1; None unless gamma > 1.
+        against: the violated assumptions as sentences; empty if the theorem applies.
     """
 
     fraction: float
@@ -260,14 +278,14 @@ class Assumptions:
 
     @property
     def hold(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether no assumption is violated."""
         return not self.against
 
 
 def check_assumptions(
     c: Expansion, err_pl: float, err_star: float, consistency_star: float, weights: Any
 ) -> Assumptions:
-    """Whether Theorem 1 applies and promises an improvement.
+    """Check whether Theorem 1 applies and promises an improvement.
 
     Paper, Sec. 3.2 to 3.4, Assumptions 1 [mu-small], 2 [c-exp] and 3 [pseudo-labeler].
 
@@ -279,16 +297,17 @@ def check_assumptions(
         weights: w, (K, K), non-negative.
 
     Returns:
-        The numbers, and what speaks against it.
+        The numbers of the theorem and the violated assumptions.
     """
-    total, floor = total_weight(weights), least_error(weights)
+    total = total_weight(weights)
+    floor = least_error(weights)
     against = []
     if err_pl + err_star > total:
         against.append(
             f"err_w(F_pl) + err_w(F*) = {err_pl + err_star:.3f} exceeds |w|_1 = {total:.3f}: the labeler is too wrong"
         )
     fraction = min((err_pl + err_star) / total, 1.0)
-    factor = c(fraction) if fraction > 0 else math.inf
+    factor = expand(c, fraction)
     if 2 * floor >= total / GAMMA:
         against.append(
             f"no classifier has err_w below {floor:.3f} with these weights, so p_w is at least {2 * floor / total:.2f} "
@@ -307,9 +326,3 @@ def check_assumptions(
             f"err_w(F_pl) = {err_pl:.3f}: the bound {promise:.3f} is no improvement"
         )
     return Assumptions(fraction, factor, promise, tuple(against))
-
-
-def _at_least_0(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 <= value < math.inf:
-            raise InputError(f"{name} must be a number >= 0; found {value!r}")

@@ -1,4 +1,4 @@
-"""Does self-training have a chance here? The theory's numbers for a trained model, and what they say in plain words."""
+"""Does self-training have a chance here? The theory's numbers for a trained model, and their meaning in sentences."""
 
 from __future__ import annotations
 
@@ -7,26 +7,41 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from csst.data.prepared_views import IndexedView
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
-from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, factors
-from csst.theory.consistency import BATCH, Consistency, Neighborhood, evaluating, predict, weighted_consistency_error
-from csst.theory.errors import least_error, measured_error, sampling_weights, total_weight, weighted_rate
+from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, expand, factors
 from csst.theory.expansion import StepExpansion
-from csst.theory.features import features_of_views
 from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph, view_radius
 from csst.theory.margin import MarginSearch, all_layer_margin, view_margin
+from csst.theory.networks import BATCH, evaluating, features_of_views, predict
+from csst.theory.weighted_errors import (
+    Consistency,
+    Neighborhood,
+    least_error,
+    measured_error,
+    sampling_weights,
+    total_weight,
+    weighted_consistency_error,
+    weighted_rate,
+)
+
+#: examples whose margins are computed
+MARGIN_EXAMPLES = 200
+#: width of the column of names
+WIDTH = 36
 
 
-class Chosen:
-    """Some of the examples."""
+class Subset:
+    """The examples at some indices."""
 
     def __init__(self, examples: Examples, index: Tensor) -> None:
-        self.examples, self.index = examples, index
+        self.examples = examples
+        self.index = index
 
     def __len__(self) -> int:
         return len(self.index)
@@ -37,12 +52,27 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Errors and regularizers are (value, standard error) in units of err_w; fractions of |w|_1 are what to compare.
+    """The theory's numbers for a model; errors and regularizers are (value, standard error) in units of err_w.
 
-    F_pl is the model on weak views, F the model on the examples as they are. gammas: by graph, at the best case;
-    conflicts: by graph, what err_w + R_{B,w} of any classifier is at least; random_gamma: what random sets would say
-    for the first graph. best_case: with F* as good as any classifier could be; as_measured: with F in the place of F*,
-    which is allowed (F* minimizes err_w among classifiers no less consistent than F). skipped: what was not computed.
+    F_pl is the model on weak views, F the model on the examples as they are.
+
+    Args:
+        examples: the number of examples.
+        total: |w|_1; compare errors as fractions of it.
+        floor: the smallest err_w that any classifier can have.
+        err_pl: err_w(F_pl).
+        err: err_w(F).
+        disagreement: L_w(F, F_pl).
+        consistency: R_{B,w}(F); None if it was not computed.
+        gammas: c at the p_w of the best case, by graph.
+        conflicts: a lower bound of err_w + R_{B,w} of any classifier, by graph.
+        random_gamma: gamma by random sets, for the first graph; None without mistakes.
+        best_case: Theorem 1 with F* as good as any classifier could be.
+        as_measured: Theorem 1 with F in the place of F*, which is allowed because F* minimizes err_w among the
+            classifiers no less consistent than F; None without consistency.
+        bound: `classifier_bound` of F; None without consistency or unless gamma > 1.
+        margins: medians of all-layer margins, and the fractions that are 0.
+        skipped: what was not computed, as sentences.
     """
 
     examples: int
@@ -64,13 +94,13 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a diagnosis looks at.
+    """How thorough a diagnosis is.
 
     Args:
-        examples: at most so many.
-        draws: strong views of each.
+        examples: the largest number of examples.
+        draws: strong views of each example.
         neighbors: k of the k-nearest-neighbor graph.
-        seed: of the choice of examples, and of the views.
+        seed: the seed of the choice of examples, and of the views.
     """
 
     examples: int = 1000
@@ -79,121 +109,227 @@ class Effort:
     seed: int = 0
 
 
-def diagnose(model: nn.Module, task: Task, measured: Labeled, weights: Any, effort: Effort | None = None) -> Diagnosis:
-    """The theory's numbers for a model.
+def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effort: Effort | None = None) -> Diagnosis:
+    """Compute the theory's numbers for a model.
 
     Args:
-        model: as trained.
-        task: whose views are used.
-        measured: examples to measure on.
+        model: the trained model.
+        task: the task whose views are used.
+        labeled: the examples to measure on.
         weights: w, (K, K), non-negative.
-        effort: how many examples, views and neighbors are looked at.
+        effort: the number of examples, views and neighbors.
     """
     effort = effort or Effort()
-    seed, draws, neighbors = effort.seed, effort.draws, effort.neighbors
-    order = torch.randperm(len(measured), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(effort.seed))
     index = order[: effort.examples].sort().values
-    x, y, skipped = Chosen(measured.inputs, index), measured.labels[index], []
-    plain, weak = _predictions(model, task, x, seed + 1)
-    consistency = None
+    x = Subset(labeled.inputs, index)
+    y = labeled.labels[index]
+    skipped: list[str] = []
+    predictions, weak_predictions = _predictions(model, task, x, effort.seed + 1)
+    consistency = _measure_consistency(model, task, x, y, weights, effort, skipped)
+    graphs = _graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
+    masses = sampling_weights(weights, y)
+    # sets that self-training has to shrink or to keep: the mistakes, and each predicted class
+    sets = [(weak_predictions != y).numpy(), (predictions != y).numpy()]
+    sets += [(predictions == k).numpy() for k in predictions.unique().tolist()]
+    expansions = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
+    conflicts = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
+    err_pl = measured_error(weak_predictions, y, weights)
+    err = measured_error(predictions, y, weights)
+    disagreement = weighted_rate(predictions != weak_predictions, y, weights)
+    floor = least_error(weights)
+    # The best case takes the graph that favors the theorem most; the measured classifier, the one that does least.
+    cases = [_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
+    best_case = max(cases, key=lambda case: (case.hold, case.gamma))
+    as_measured = None
+    bound = None
+    if consistency is not None:
+        r = consistency.value
+        cases = [check_assumptions(c, err_pl[0], err[0], r, weights) for c in expansions.values()]
+        as_measured = min(cases, key=lambda case: case.gamma)
+        if 1 < as_measured.gamma < math.inf:
+            bound = classifier_bound(as_measured.gamma, disagreement[0], r, r, err_pl[0], err[0])
+    random_gamma = None
+    if best_case.fraction > 0:
+        random_gamma = random_expansion(masses, next(iter(graphs.values())))(best_case.fraction)
+    return Diagnosis(
+        examples=len(y),
+        total=total_weight(weights),
+        floor=floor,
+        err_pl=err_pl,
+        err=err,
+        disagreement=disagreement,
+        consistency=consistency,
+        gammas={name: expand(c, best_case.fraction) for name, c in expansions.items()},
+        conflicts=conflicts,
+        random_gamma=random_gamma,
+        best_case=best_case,
+        as_measured=as_measured,
+        bound=bound,
+        margins=_margins(model, task, x, weak_predictions, consistency is not None, skipped),
+        skipped=tuple(skipped),
+    )
+
+
+def _predictions(model: nn.Module, task: Task, x: Subset, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
+    generator = torch.Generator().manual_seed(seed)
+    predictions = []
+    weak_predictions = []
+    with evaluating(model):
+        for indices in torch.arange(len(x)).split(BATCH):
+            batch = x[indices]
+            predictions.append(predict(model, batch))
+            weak_predictions.append(predict(model, task.weak(batch, generator)))
+    return torch.cat(predictions), torch.cat(weak_predictions)
+
+
+def _measure_consistency(
+    model: nn.Module, task: Task, x: Subset, y: Tensor, weights: Any, effort: Effort, skipped: list[str]
+) -> Consistency | None:
+    """Return R_{B,w} over strong views; None, with the reason in `skipped`, if they cannot be drawn."""
     if isinstance(task.strong, IndexedView):
         skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
-    else:
-        try:
-            around = Neighborhood(task.strong, draws)
-            consistency = weighted_consistency_error(model, x, y, weights, around, seed + 2)
-        except InputError as error:  # such as a text that has no stored translation
-            skipped.append(f"R_B,w and the graph of views: {error}")
-    masses = sampling_weights(weights, y)
-    graphs = _graphs(model, task, x, draws if consistency is not None else 0, neighbors, seed)
-    sets = [(weak != y).numpy(), (plain != y).numpy(), *((plain == k).numpy() for k in plain.unique().tolist())]
-    expansions = {name: empirical_expansion(masses, graph, sets) for name, graph in graphs.items()}
-    err_pl, err, floor = measured_error(weak, y, weights), measured_error(plain, y, weights), least_error(weights)
-    clashes = {name: conflict(weights, y, graph) for name, graph in graphs.items()}
-    best = max(
-        (_best_case(c, err_pl[0], floor, clashes[name], weights) for name, c in expansions.items()), key=_outlook
-    )
-    at, steady = best.fraction, consistency.value if consistency is not None else 0.0
-    least = min(expansions.values(), key=lambda c: check_assumptions(c, err_pl[0], err[0], steady, weights).gamma)
-    seen = check_assumptions(least, err_pl[0], err[0], steady, weights)
-    disagreement = weighted_rate(plain != weak, y, weights)
-    bound = None
-    if consistency is not None and seen.gamma > 1 and math.isfinite(seen.gamma):
-        bound = classifier_bound(seen.gamma, disagreement[0], steady, steady, err_pl[0], err[0])
-    first = next(iter(graphs.values()))
-    return Diagnosis(
-        len(y),
-        total_weight(weights),
-        floor,
-        err_pl,
-        err,
-        disagreement,
-        consistency,
-        {name: c(at) if at > 0 else math.inf for name, c in expansions.items()},
-        clashes,
-        random_expansion(masses, first)(at) if at > 0 else None,
-        best,
-        seen if consistency is not None else None,
-        bound,
-        _margins(model, task, x, weak, consistency is not None, skipped),
-        tuple(skipped),
-    )
+        return None
+    try:
+        neighborhood = Neighborhood(task.strong, effort.draws)
+        return weighted_consistency_error(model, x, y, weights, neighborhood, effort.seed + 2)
+    except InputError as error:  # such as a text that has no stored translation
+        skipped.append(f"R_B,w and the graph of views: {error}")
+        return None
 
 
-def _predictions(model: nn.Module, task: Task, x: Chosen, seed: int) -> tuple[Tensor, Tensor]:
-    """The classes of the examples as they are (F) and of a weak view of each (F_pl)."""
-    generator, plain, weak = torch.Generator().manual_seed(seed), [], []
-    with evaluating(model):
-        for part in torch.arange(len(x)).split(BATCH):
-            batch = x[part]
-            plain.append(predict(model, batch))
-            weak.append(predict(model, task.weak(batch, generator)))
-    return torch.cat(plain), torch.cat(weak)
-
-
-def _graphs(model: nn.Module, task: Task, x: Chosen, draws: int, k: int, seed: int) -> dict[str, Any]:
+def _graphs(model: nn.Module, task: Task, x: Subset, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
+    """Return the graph of nearest neighbors and, if asked, the graph of overlapping views, by name."""
+    k = effort.neighbors
     if len(x) <= k:
         raise InputError(f"a graph of {k} nearest neighbors needs more than {k} examples; found {len(x)}")
     graphs = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x)[:, 0], k)}
-    if draws > 1:
-        views = features_of_views(model, x, task.strong, min(draws, 4), seed + 3)
+    if with_views:
+        views = features_of_views(model, x, task.strong, min(effort.draws, 4), effort.seed + 3)
         graphs["overlapping views"] = view_graph(views, view_radius(views) / 2)
     return graphs
 
 
 def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
-    """The assumptions for the best F* imaginable: no classifier is below the floor, nor below the clash with its R."""
-    checked = check_assumptions(c, err_pl, floor, 0.0, weights)
-    if not checked.hold or checked.promise is None:
-        return checked
+    """Check Theorem 1 for the best imaginable F*: err_w at its floor, and err_w + R_{B,w} at the conflict's bound."""
+    case = check_assumptions(c, err_pl, floor, 0.0, weights)
+    if not case.hold or case.promise is None:
+        return case
     # The theorem charges at least (gamma+1)/(gamma-1) for each unit of err_w(F*) or R_{B,w}(F*).
-    promise = checked.promise + factors(checked.gamma)[0] * max(0.0, clash - floor)
+    promise = case.promise + factors(case.gamma)[0] * max(0.0, clash - floor)
     if promise < err_pl:
-        return replace(checked, promise=promise)
+        return replace(case, promise=promise)
     reason = (
         f"examples of different classes are neighbors: any classifier has err_w + R_B,w of at least {clash:.3f}, "
         f"which is not negligible beside err_w(F_pl) = {err_pl:.3f}, and the bound is {promise:.3f} at best"
     )
-    return replace(checked, promise=promise, against=(reason,))
-
-
-def _outlook(checked: Assumptions) -> tuple[bool, float]:
-    return checked.hold, checked.gamma
+    return replace(case, promise=promise, against=(reason,))
 
 
 def _margins(
-    model: nn.Module, task: Task, x: Chosen, labels: Tensor, views: bool, skipped: list[str]
+    model: nn.Module, task: Task, x: Subset, labels: Tensor, with_views: bool, skipped: list[str]
 ) -> dict[str, float]:
-    """Medians of m(Phi, x, F_pl(x)) and m_B(Phi, x) over at most 200 examples, and the fraction that is 0."""
-    some = x[torch.arange(min(200, len(x)))]
-    if not isinstance(model, nn.Sequential) or not isinstance(some, Tensor):
-        what = type(model).__name__ if isinstance(some, Tensor) else f"{type(model).__name__}, whose inputs are texts"
-        skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {what}")
+    """Return medians of m(Phi, x, F_pl(x)) and m_B(Phi, x), and the fractions that are 0."""
+    inputs = x[torch.arange(min(MARGIN_EXAMPLES, len(x)))]
+    if not isinstance(model, nn.Sequential) or not isinstance(inputs, Tensor):
+        kind = type(model).__name__
+        if not isinstance(inputs, Tensor):
+            kind += ", whose inputs are texts"
+        skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {kind}")
         return {}
-    here, quick = copy.deepcopy(model).cpu(), MarginSearch(restarts=1, rivals=3)
-    plain = all_layer_margin(here, some, labels[: len(some)], quick)
-    margins = {"median": float(plain.median()), "zero": float((plain == 0).double().mean())}
-    if views:
-        around = view_margin(here, some, Neighborhood(task.strong, draws=2), quick)
-        margins |= {"view_median": float(around.median()), "view_zero": float((around == 0).double().mean())}
-    return margins
+    network = copy.deepcopy(model).cpu()
+    search = MarginSearch(restarts=1, rivals=3)
+    margins = all_layer_margin(network, inputs, labels[: len(inputs)], search)
+    summary = {"median": float(margins.median()), "zero": float((margins == 0).double().mean())}
+    if with_views:
+        margins = view_margin(network, inputs, Neighborhood(task.strong, draws=2), search)
+        summary |= {"view_median": float(margins.median()), "view_zero": float((margins == 0).double().mean())}
+    return summary
+
+
+def write_sentences(diagnosis: Diagnosis) -> list[str]:
+    """Return lines to print: the numbers, the promise of Theorem 1, and whether its assumptions look plausible."""
+    return [
+        *list_numbers(diagnosis),
+        "",
+        *describe_promise(diagnosis),
+        *(f"Not computed: {reason}." for reason in diagnosis.skipped),
+    ]
+
+
+def list_numbers(diagnosis: Diagnosis) -> list[str]:
+    """Return one line for each number; the errors also as fractions of |w|_1."""
+    rows = [
+        ("err_w of the pseudo-labeler", diagnosis.err_pl, "the model on weak views"),
+        ("err_w of the classifier", diagnosis.err, "the model on the examples as they are"),
+        ("L_w(F, F_pl)", diagnosis.disagreement, "where the two disagree"),
+    ]
+    consistency = diagnosis.consistency
+    if consistency is not None:
+        remark = f"not constant over {consistency.draws} strong views, so a lower bound"
+        rows.append(("R_B,w of the classifier", (consistency.value, consistency.standard_error), remark))
+    lines = [
+        f"  {name:<{WIDTH}} {value:.3f} ± {error:.3f}, {value / diagnosis.total:4.0%} of |w|_1   {remark}"
+        for name, (value, error), remark in rows
+    ]
+    lines.append(f"  {'|w|_1':<{WIDTH}} {diagnosis.total:.3f}   the largest possible err_w")
+    if diagnosis.floor > 1e-9:
+        lines.append(f"  {'smallest possible err_w':<{WIDTH}} {diagnosis.floor:.3f}   whatever the classifier")
+    for i, (name, value) in enumerate(diagnosis.gammas.items()):
+        lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {format_gamma(value)}   at most: worse sets may exist")
+        if i == 0 and diagnosis.random_gamma is not None:
+            random = format_gamma(diagnosis.random_gamma)
+            lines.append(f"  {'  random sets would say':<{WIDTH}} {random}   but the worst sets count")
+        clash = f"{diagnosis.conflicts[name]:.3f}   at least, with these neighbors"
+        lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
+    if diagnosis.margins:
+        m = diagnosis.margins
+        views = f", over views {m['view_median']:.4f} ({m['view_zero']:.0%} are 0)" if "view_median" in m else ""
+        lines.append(
+            f"  {'all-layer margin, median':<{WIDTH}} {m['median']:.4f} ({m['zero']:.0%} are 0){views}; upper bounds"
+        )
+    return lines
+
+
+def describe_promise(diagnosis: Diagnosis) -> list[str]:
+    """Return what Theorem 1 promises for these numbers, as sentences; usually it promises nothing."""
+    best_case = diagnosis.best_case
+    if diagnosis.err_pl[0] == 0:
+        return ["The pseudo-labeler makes no mistake on these examples, so there is nothing for a theorem to improve."]
+    if not best_case.hold:
+        return [
+            "The theorem promises nothing here, even with the best classifier imaginable as its F*:",
+            *(f"  - {reason}" for reason in best_case.against),
+            "This does not mean that self-training fails: the theorem is a sufficient condition, and a strict one.",
+        ]
+    lines = [
+        f"With the best classifier imaginable as its F*, the theorem would promise err_w <= {best_case.promise:.3f}, "
+        f"against {diagnosis.err_pl[0]:.3f} of the pseudo-labeler (gamma = {format_gamma(best_case.gamma)}).",
+        "That gamma is an upper bound from a sample, so take this as 'not excluded', not as a guarantee.",
+    ]
+    if diagnosis.as_measured is not None:
+        lines += _describe_measured(diagnosis, diagnosis.as_measured)
+    return lines
+
+
+def _describe_measured(diagnosis: Diagnosis, as_measured: Assumptions) -> list[str]:
+    if as_measured.hold:
+        return [
+            f"With the trained classifier in the place of the ideal one it promises err_w <= {as_measured.promise:.3f} "
+            f"(gamma = {format_gamma(as_measured.gamma)}): the assumptions look plausible."
+        ]
+    lines = ["With the trained classifier in the place of the ideal one it promises no improvement:"]
+    lines += [f"  - {reason}" for reason in as_measured.against]
+    if diagnosis.bound is not None and diagnosis.bound >= diagnosis.total:
+        lines.append(f"  - its bound for this very classifier is {diagnosis.bound:.2f}, above |w|_1: it says nothing")
+    elif diagnosis.bound is not None:
+        lines.append(
+            f"  - its bound for this very classifier is {diagnosis.bound:.2f}; measured is {diagnosis.err[0]:.3f}"
+        )
+    return lines
+
+
+def format_gamma(value: float) -> str:
+    """Return gamma with two decimals."""
+    return "infinite" if value == math.inf else f"{value:.2f}"

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtri
 
 from csst.errors import InputError
 
-#: points whose sets can all be visited
+#: the largest number of points whose sets can all be visited
 MOST_POINTS = 20
 #: masses are sums of floats: sets this close in mass count as equally large
 ROUNDING = 1e-12
@@ -30,7 +30,7 @@ class Expansion(ABC):
 
     @abstractmethod
     def factor(self, p: float) -> float:
-        """The formula of c, before it is limited to 1 .. 1/p.
+        """Return the formula of c, before it is limited to 1 .. 1/p.
 
         Args:
             p: the mass of a set, in (0, 1].
@@ -46,7 +46,7 @@ class Expansion(ABC):
         return max(1.0, min(self.factor(p), 1 / p))
 
     def pair(self, a: float) -> tuple[float, float]:
-        """The (a, c~)-expansion that follows: Q(N(S)) >= c(a) Q(S) for all Q(S) <= a. Paper, last appendix.
+        """Return the (a, c~)-expansion that follows: Q(N(S)) >= c(a) Q(S) for all Q(S) <= a. Paper, last appendix.
 
         Args:
             a: the largest mass, in (0, 1].
@@ -61,8 +61,8 @@ class Expansion(ABC):
 class GaussianExpansion(Expansion):
     """The expansion of one Gaussian N(tau, I/d), B(x) the ball of radius r: c(p) = Phi(Phi^-1(p) + h) / p.
 
-    Paper, appendix "Proofs", Example 1 [c-exp-mix-gauss], stated for mixtures too. It is too large for those, as a
-    whole component far from the others does not expand at all: use `mixture_expansion`.
+    Paper, appendix "Proofs", Example 1 [c-exp-mix-gauss]. The paper states it for mixtures too, but it is too large
+    for them: a component far from the others does not expand at all. Use `mixture_expansion`.
 
     Args:
         h: 2 r sqrt(d), at least 0.
@@ -76,7 +76,7 @@ class GaussianExpansion(Expansion):
 
     @classmethod
     def of(cls, d: float, r: float) -> GaussianExpansion:
-        """The expansion of N(tau, I/d) with balls of radius r.
+        """Return the expansion of N(tau, I/d) with balls of radius r.
 
         Args:
             d: the dimension.
@@ -90,17 +90,19 @@ class GaussianExpansion(Expansion):
         return cls(2 * r * float(np.sqrt(d)))
 
     def factor(self, p: float) -> float:
-        return 1 / p if p >= 1 else float(np.exp(log_ndtr(ndtri(p) + self.h) - np.log(p)))
+        if p >= 1:
+            return 1 / p
+        return float(np.exp(log_ndtr(ndtri(p) + self.h) - np.log(p)))
 
 
 @dataclass(frozen=True)
 class Combined(Expansion):
-    """What is left of the classes' own expansions c_i in P_w = sum_i alpha_i P_i.
+    """The expansion of P_w = sum_i alpha_i P_i that follows from the expansions c_i of its classes.
 
         c(p) = min_i c_i(min(1, p / alpha_i))
 
     P_i(S) <= P_w(S) / alpha_i, so P_w(N(S)) >= sum_i alpha_i c_i(P_i(S)) P_i(S) >= c(P_w(S)) P_w(S). It cannot be
-    improved without knowing how the classes touch: where they are far apart and p reaches the fraction of a class, the
+    improved without knowing how the classes touch: if they are far apart and p reaches the fraction of a class, the
     class itself is a set that does not expand.
 
     Args:
@@ -120,11 +122,12 @@ class Combined(Expansion):
             raise InputError(f"fractions must be non-negative and sum to 1; found {list(self.fractions)}")
 
     def factor(self, p: float) -> float:
-        return min(c(min(1.0, p / a)) for c, a in zip(self.parts, self.fractions, strict=True) if a > 0)
+        pairs = zip(self.parts, self.fractions, strict=True)
+        return min(c(min(1.0, p / alpha)) for c, alpha in pairs if alpha > 0)
 
 
 def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
-    """The expansion that every mixture of Gaussians N(tau_i, I/d) has: c(min(1, p / min_i alpha_i)).
+    """Return an expansion of every mixture of Gaussians N(tau_i, I/d): c(min(1, p / min_i alpha_i)).
 
     It is the largest such function: components moved far apart attain it. Paper, appendix "Proofs", Example 1
     [c-exp-mix-gauss], corrected.
@@ -136,19 +139,19 @@ def mixture_expansion(h: float, fractions: Sequence[float] | Any) -> Combined:
     Returns:
         The expansion of the mixture.
     """
-    parts = tuple(float(s) for s in fractions)
-    return Combined((GaussianExpansion(h),) * len(parts), parts)
+    alpha = tuple(float(fraction) for fraction in fractions)
+    return Combined((GaussianExpansion(h),) * len(alpha), alpha)
 
 
 @dataclass(frozen=True, eq=False)
 class StepExpansion(Expansion):
-    """The largest non-increasing c that respects the sets it was built from: c(p) = min of factors of sizes <= p.
+    """The largest non-increasing c that a collection of sets allows: c(p) = the smallest factor of a size <= p.
 
-    Below the smallest set nothing is known and c(p) = 1/p.
+    Below the smallest set c(p) = 1/p, because no set says anything.
 
     Args:
         sizes: masses of sets, ascending, (m,).
-        factors: c from each of them on, descending, (m,).
+        factors: c from each of these masses on, descending, (m,).
     """
 
     sizes: np.ndarray
@@ -156,7 +159,7 @@ class StepExpansion(Expansion):
 
     @classmethod
     def of_sets(cls, sizes: Any, masses_of_neighborhoods: Any) -> StepExpansion:
-        """The largest expansion that many sets S allow; empty sets are left out.
+        """Return the largest expansion that the sets S allow; empty sets are ignored.
 
         Args:
             sizes: Q(S), (m,).
@@ -165,23 +168,26 @@ class StepExpansion(Expansion):
         Returns:
             The expansion.
         """
-        size, around = np.asarray(sizes, float).ravel(), np.asarray(masses_of_neighborhoods, float).ravel()
-        if size.shape != around.shape or (around < size - 1e-9).any():
+        size = np.asarray(sizes, float).ravel()
+        neighborhood = np.asarray(masses_of_neighborhoods, float).ravel()
+        if size.shape != neighborhood.shape or (neighborhood < size - 1e-9).any():
             raise InputError("each set needs the mass of its neighborhood, which holds the set: Q(N(S)) >= Q(S)")
-        kept = size > ROUNDING
-        order = np.argsort(size[kept], kind="stable")
-        size, factor = size[kept][order], (around[kept] / size[kept])[order]
-        factor = np.minimum.accumulate(factor)
-        new = np.append(True, np.diff(factor) < 0) if len(factor) else np.zeros(0, bool)
-        return cls(size[new], factor[new])
+        nonempty = size > ROUNDING
+        size = size[nonempty]
+        neighborhood = neighborhood[nonempty]
+        order = np.argsort(size, kind="stable")
+        factor = np.minimum.accumulate((neighborhood / size)[order])
+        # a step at the first set, and wherever the running minimum falls
+        steps = np.diff(factor, prepend=np.inf) < 0
+        return cls(size[order][steps], factor[steps])
 
     def factor(self, p: float) -> float:
-        at = int(np.searchsorted(self.sizes, p + ROUNDING, side="right"))
-        return float(self.factors[at - 1]) if at else float("inf")
+        count = int(np.searchsorted(self.sizes, p + ROUNDING, side="right"))
+        return float(self.factors[count - 1]) if count else float("inf")
 
 
 def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
-    """The largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets.
+    """Return the largest non-increasing c with Q(N(S)) >= c(Q(S)) Q(S), by visiting all 2^n sets.
 
     Paper, Sec. 3.3, Definition 1 [c-exp-def].
 
@@ -192,27 +198,30 @@ def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
     Returns:
         The expansion.
     """
-    mass, near = np.asarray(masses, float), np.asarray(neighbors, bool)
+    mass = np.asarray(masses, float)
     points = len(mass)
     if points > MOST_POINTS:
         raise InputError(
             f"all sets can be visited for at most {MOST_POINTS} points; found {points}: use empirical_expansion"
         )
-    near = near | np.eye(points, dtype=bool)
-    sizes, around = np.zeros(1), np.zeros(1, dtype=np.int64)  # a set is the number whose bits are its points
+    graph = np.asarray(neighbors, bool) | np.eye(points, dtype=bool)
+    # A set is the number whose bits are its points; every further point doubles the sets.
+    sizes = np.zeros(1)
+    neighborhoods = np.zeros(1, dtype=np.int64)
     for point in range(points):
-        bits = int(sum(1 << int(other) for other in np.flatnonzero(near[point])))
-        sizes, around = np.append(sizes, sizes + mass[point]), np.append(around, around | bits)
-    return StepExpansion.of_sets(sizes, sizes[around])
+        bits = int(sum(1 << int(neighbor) for neighbor in np.flatnonzero(graph[point])))
+        sizes = np.append(sizes, sizes + mass[point])
+        neighborhoods = np.append(neighborhoods, neighborhoods | bits)
+    return StepExpansion.of_sets(sizes, sizes[neighborhoods])
 
 
 def from_pair(a: float, c: float) -> StepExpansion:
-    """The c-expansion of a distribution with (a, c~)-expansion: min(c~, 1/p) up to a, then 1. Paper, last appendix.
+    """Return the c-expansion of a distribution with (a, c~)-expansion: min(c~, 1/p) up to a, then 1.
 
-    (a, c~): Q(N(S)) >= min(c~ Q(S), 1) for all Q(S) <= a.
+    (a, c~): Q(N(S)) >= min(c~ Q(S), 1) for all Q(S) <= a. Paper, last appendix.
 
     Args:
-        a: the largest mass for which it holds, between 0 and 1.
+        a: the largest mass Q(S), between 0 and 1.
         c: c~, above 1.
 
     Returns:
@@ -225,21 +234,21 @@ def from_pair(a: float, c: float) -> StepExpansion:
 
 
 def largest_error(c: Expansion, above: float = 3.0) -> float:
-    """How wrong a pseudo-labeler may be: the p up to which c(p) > `above`.
+    """Return the largest fraction of mistakes p with c(p) > `above`: how wrong a pseudo-labeler may be.
 
     0.1757 for h = 1 and 0.3316 for h = 3 (the paper's 0.17 and 0.33). Paper, appendix "Proofs", Example 2 [gamma-3].
 
     Args:
         c: an expansion.
-        above: the gamma that is asked for, at least 1.
+        above: the required gamma, at least 1.
 
     Returns:
-        p, never more than 1 / above; 0 where c never exceeds it.
+        p, at most 1 / above; 0 if c never exceeds it.
     """
     if not above >= 1:
         raise InputError(f"an expansion is at least 1, so ask for a value of at least 1; found {above}")
-    tiny = 1e-9
-    if c(tiny) <= above:
+    minimum = 1e-9
+    if c(minimum) <= above:
         return 0.0
-    # c is non-increasing with c(1) = 1; where it jumps over the value, bisection finds the place of the jump.
-    return float(bisect(lambda p: 1.0 if c(p) > above else -1.0, tiny, 1.0, xtol=1e-13))
+    # c is non-increasing with c(1) = 1; if it jumps over the value, bisection finds the place of the jump.
+    return float(bisect(lambda p: 1.0 if c(p) > above else -1.0, minimum, 1.0, xtol=1e-13))

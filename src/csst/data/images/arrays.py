@@ -20,7 +20,7 @@ from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out,
 from csst.data.task import Labeled, Task, View, as_labels
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
-from csst.settings import check_choices
+from csst.setting_checks import check_choices
 
 HUGGING_FACE = "hf:"
 

@@ -15,7 +15,7 @@ from csst.data.images.views import make_views
 from csst.data.splits import Split
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.settings import check_choices
+from csst.setting_checks import check_choices
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Views of plain feature vectors: noise, and features replaced by another example's."""
+"""Views of plain feature vectors: noise, and features taken from another example."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Corrupt:
     fraction: float
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        noisy = Noise(self.scale, self.size)(batch, generator)
-        donor = noisy[torch.randperm(len(batch), generator=generator).to(batch.device)]
-        swap = torch.rand(batch.shape, generator=generator) < self.fraction
-        return torch.where(swap.to(batch.device), donor, noisy)
+        values = Noise(self.scale, self.size)(batch, generator)
+        donors = values[torch.randperm(len(batch), generator=generator).to(batch.device)]
+        is_swapped = torch.rand(batch.shape, generator=generator) < self.fraction
+        return torch.where(is_swapped.to(batch.device), donors, values)
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,20 @@ class ShiftAndErase:
         count, height, width = batch.shape
         across = torch.arange(width)
         down = torch.arange(height)
-        low, high = -self.pixels, self.pixels + 1
+        low = -self.pixels
+        high = self.pixels + 1
         rows = down + torch.randint(low, high, (count, 1), generator=generator)
         columns = across + torch.randint(low, high, (count, 1), generator=generator)
-        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
-        pick = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
-        out = batch.reshape(count, -1).gather(1, pick.reshape(count, -1).to(batch.device)).reshape(batch.shape)
-        out = out * inside.to(batch)
+        is_inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
+        places = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]
+        pictures = batch.reshape(count, -1).gather(1, places.reshape(count, -1).to(batch.device)).reshape(batch.shape)
+        pictures = pictures * is_inside.to(batch)
         if self.noise:
-            out = out + self.noise * torch.randn(batch.shape, generator=generator).to(batch.device)
+            pictures = pictures + self.noise * torch.randn(batch.shape, generator=generator).to(batch.device)
         if self.erase:
             top = torch.randint(0, height - self.erase + 1, (count, 1), generator=generator)
-            left = torch.randint(0, width - self.erase + 1, (count, 1), generator=generator)
-            tall = ((down >= top) & (down < top + self.erase))[:, :, None]
-            wide = ((across >= left) & (across < left + self.erase))[:, None, :]
-            out = out.masked_fill((tall & wide).to(batch.device), 0)
-        return out
+            start = torch.randint(0, width - self.erase + 1, (count, 1), generator=generator)
+            in_rows = ((down >= top) & (down < top + self.erase))[:, :, None]
+            in_columns = ((across >= start) & (across < start + self.erase))[:, None, :]
+            pictures = pictures.masked_fill((in_rows & in_columns).to(batch.device), 0)
+        return pictures

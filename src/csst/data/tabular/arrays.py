@@ -1,4 +1,4 @@
-"""The user's own arrays: an `.npz` file, or NumPy arrays and tensors in Python."""
+"""Tasks from a user's arrays: an `.npz` file, a table, or NumPy arrays and tensors in Python."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from csst.data.tabular.tables import statistics
 from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, hash_parts
 from csst.errors import InputError, nearest
 
-#: views of arrays that are no tables: noise in deviations of each feature, features taken from another example
-WEAK_NOISE, STRONG_NOISE, STRONG_CORRUPTION = 0.02, 0.1, 0.2
+#: noise in the views of arrays that are not tables, in standard deviations of each feature
+WEAK_NOISE = 0.02
+STRONG_NOISE = 0.1
+#: fraction of features that their strong view takes from another example
+STRONG_CORRUPTION = 0.2
 KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_test", "class_names")
 
 
@@ -34,9 +37,9 @@ class Arrays:
 
     Args:
         path: the file.
-        validation: fraction of the labeled examples held out for a network where the file has no validation set; other
+        validation: fraction of the labeled examples held out for a network if the file has no validation set; other
             learners judge every label out of fold.
-        label: the column of the labels in a table; a blank one means unlabeled, and all other columns are numbers.
+        label: the column of labels in a table; a blank label means unlabeled, and all other columns hold numbers.
     """
 
     path: str = ""
@@ -44,12 +47,12 @@ class Arrays:
     label: str = "label"
 
     def load_rows(self, seed: int) -> RowTask:
-        """The rows of the file; no validation set is cut from them."""
+        """Load the rows of the file without holding out a validation set."""
         arrays, facts = self._read()
         return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=facts)
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arrays, and the names of the columns where they have some."""
+        """Return the arrays, and facts about them: the names of columns, if there are any."""
         if not self.path:
             raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz or FILE.csv")
         if is_table(self.path):
@@ -58,40 +61,41 @@ class Arrays:
         return read_npz(self.path, KEYS, needed=("x", "y")), {}
 
     def load(self, seed: int) -> Task:
+        """Load the task of a network."""
         arrays, facts = self._read()
         task = from_arrays(arrays, Path(self.path).stem, self.validation, seed)
         return replace(task, facts={**task.facts, **facts})
 
 
 def explain_unreadable(error: Exception) -> str:
-    """Return why NumPy cannot read a file; its own advice, to allow pickles, would run code from the file."""
+    """Return why NumPy cannot read a file, without its advice to allow pickles, which would run code from the file."""
     if "pickle" in str(error):
         return "it is of another format, or holds pickled objects, which are never read"
     return str(error)
 
 
 def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an `.npz` file under known names; pickled objects are refused."""
+    """Read the arrays of an `.npz` file; raise an error for unknown or missing names and for pickled objects."""
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:
-        stored = np.load(path, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{path} holds a single array; an .npz file with {', '.join(needed)} is needed")
-        with stored:
-            unknown = [key for key in stored.files if key not in keys]
-            if unknown:
-                hints = "".join(nearest(key, keys) for key in unknown[:1])
-                raise InputError(f"{path} has unknown arrays {unknown}{hints or '; known: ' + ', '.join(keys)}")
-            arrays = {key: stored[key] for key in stored.files}
+        with file:
+            strangers = [key for key in file.files if key not in keys]
+            if strangers:
+                hint = nearest(strangers[0], keys) or f"; known: {', '.join(keys)}"
+                raise InputError(f"{path} has unknown arrays {strangers}{hint}")
+            arrays = {key: file[key] for key in file.files}
     except InputError:
         raise
     except Exception as error:  # a damaged archive can make its reader raise anything
         reason = explain_unreadable(error)
         raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
-    missing = [key for key in needed if key not in arrays]
-    if missing:
-        raise InputError(f"{path} lacks {', '.join(missing)}; found {', '.join(arrays) or 'nothing'}")
+    lacks = [key for key in needed if key not in arrays]
+    if lacks:
+        raise InputError(f"{path} lacks {', '.join(lacks)}; found {', '.join(arrays) or 'nothing'}")
     return arrays
 
 
@@ -102,79 +106,107 @@ def from_arrays(
     seed: int = 0,
     views: tuple[View, View] | None = None,
 ) -> Task:
-    """A task from arrays under the names `KEYS`; y == -1 means unlabeled. `views` replaces the weak and strong view."""
+    """Return a task from arrays under the names `KEYS`; y == -1 means unlabeled.
+
+    Args:
+        arrays: the arrays by name.
+        name: name of the data.
+        validation: fraction of the labeled examples held out if there is no validation set.
+        seed: seed of the held-out examples.
+        views: weak and strong view; None takes the default for tables or for other arrays.
+    """
     rows = rows_from_arrays(arrays, name)
-    labeled, held, unlabeled, names = rows.labeled, rows.validation, rows.unlabeled, rows.class_names
-    assert isinstance(unlabeled, Tensor)
-    if held is None:
-        out = torch.from_numpy(hold_out(labeled.labels.numpy(), validation, seed, names))
-        keep = torch.ones(len(labeled), dtype=torch.bool)
-        keep[out] = False
-        held = sort_examples(Labeled(labeled.inputs[out], labeled.labels[out]))
-        labeled = sort_examples(Labeled(labeled.inputs[keep], labeled.labels[keep]))
-    inputs, moments = labeled.inputs, None
+    if rows.validation is None:
+        rows = hold_out_validation(rows, validation, seed)
+    inputs = rows.labeled.inputs
+    unlabeled = rows.unlabeled
     assert isinstance(inputs, Tensor)
-    if inputs.ndim == 2:  # a table: as CSSTClassifier has it
-        columns = [0] * inputs.shape[1]
-        parts = RowParts(inputs.numpy(), labeled.labels.numpy(), unlabeled.numpy(), None, names, columns)
-        views, moments = views or make_views(parts, "table"), statistics(parts.measured)
+    assert isinstance(unlabeled, Tensor)
+    moments = None
+    if inputs.ndim == 2:  # a table has the views of CSSTClassifier
+        labels = rows.labeled.labels.numpy()
+        sizes = [0] * inputs.shape[1]
+        parts = RowParts(inputs.numpy(), labels, unlabeled.numpy(), None, rows.class_names, sizes)
+        views = views or make_views(parts, "table")
+        moments = statistics(parts.measured)
     elif views is None:
         scale = torch.cat([inputs, unlabeled]).float().std(0)
         views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
-    digest = hash_parts(unlabeled, labeled, held, rows.test)
-    return Task(name, names, labeled, unlabeled, held, rows.test, *views, split_hash=digest, moments=moments)
+    weak, strong = views
+    digest = hash_parts(unlabeled, rows.labeled, rows.validation, rows.test)
+    return rows.as_task(weak=weak, strong=strong, split_hash=digest, moments=moments)
+
+
+def hold_out_validation(rows: RowTask, fraction: float, seed: int) -> RowTask:
+    """Move a fraction of the labeled examples of each class to a validation set, both sorted by content."""
+    labeled = rows.labeled
+    indices = torch.from_numpy(hold_out(labeled.labels.numpy(), fraction, seed, rows.class_names))
+    is_learned = torch.ones(len(labeled), dtype=torch.bool)
+    is_learned[indices] = False
+    return replace(
+        rows,
+        labeled=sort_examples(Labeled(labeled.inputs[is_learned], labeled.labels[is_learned])),
+        validation=sort_examples(Labeled(labeled.inputs[indices], labeled.labels[indices])),
+    )
 
 
 def sort_examples(examples: Labeled) -> Labeled:
-    """Return the same examples in the order of their content."""
+    """Return the same examples, sorted by content."""
     order = torch.from_numpy(order_by_content(examples.inputs, examples.labels.numpy()))
     return Labeled(examples.inputs[order], examples.labels[order])
 
 
 def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
-    """The parts of arrays under the names `KEYS`, each in the order of its content; y == -1 means unlabeled."""
-    x, y = as_inputs(arrays["x"], "x"), as_labels(arrays["y"], "y")
+    """Return the parts of arrays under the names `KEYS`, each sorted by content; y == -1 means unlabeled."""
+    x = as_inputs(arrays["x"], "x")
+    y = as_labels(arrays["y"], "y")
     if len(x) != len(y):
         raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
     if (y < -1).any():
         raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
-    known = y >= 0
-    if not known.any():
+    is_labeled = y >= 0
+    if not is_labeled.any():
         raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
-    if "class_names" not in arrays and int(y.max()) >= int(known.sum()):
+    if "class_names" not in arrays and int(y.max()) >= int(is_labeled.sum()):
         raise InputError(
-            f"y goes up to class {int(y.max())} with {int(known.sum())} labeled examples, and every class needs one: "
-            "number the classes 0 .. K-1"
+            f"y goes up to class {int(y.max())} with {int(is_labeled.sum())} labeled examples, and every class needs "
+            "one: number the classes 0 .. K-1"
         )
-    names = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else None
+    names = tuple(map(str, arrays.get("class_names", ())))
     names = names or tuple(str(c) for c in range(int(y.max()) + 1))
     if len(set(names)) < len(names):
         raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
     if int(y.max()) >= len(names):
         raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
-    unlabeled = [x[~known]] + ([as_inputs(arrays["x_unlabeled"], "x_unlabeled")] if "x_unlabeled" in arrays else [])
-    if unlabeled[-1].shape[1:] != x.shape[1:]:
-        raise InputError(
-            f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
-            f"{tuple(unlabeled[-1].shape[1:])}"
-        )
-    rest, labeled = torch.cat(unlabeled), Labeled(x[known], y[known])
-
-    def part(key: str) -> Labeled | None:
-        if f"x_{key}" not in arrays:
-            return None
-        if f"y_{key}" not in arrays:
-            raise InputError(f"x_{key} is given, so y_{key} is needed too")
-        inputs = as_inputs(arrays[f"x_{key}"], f"{key} inputs")
-        return Labeled(inputs, as_labels(arrays[f"y_{key}"], f"{key} labels"))
-
-    validation, test = part("validation"), part("test")
+    labeled = Labeled(x[is_labeled], y[is_labeled])
+    unlabeled = x[~is_labeled]
+    if "x_unlabeled" in arrays:
+        unlabeled_block = as_inputs(arrays["x_unlabeled"], "x_unlabeled")
+        if unlabeled_block.shape[1:] != x.shape[1:]:
+            raise InputError(
+                f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
+                f"{tuple(unlabeled_block.shape[1:])}"
+            )
+        unlabeled = torch.cat([unlabeled, unlabeled_block])
+    validation = _read_part(arrays, "validation")
+    test = _read_part(arrays, "test")
     parts = [part.inputs for part in (labeled, validation, test) if part is not None]
     shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
-    # What is held out and drawn later must not depend on the order in which the rows came.
-    rest, labeled = rest[order_by_content(rest)], sort_examples(labeled)
+    # Rows are sorted so that held-out rows and later samples do not depend on their original order.
+    unlabeled = unlabeled[order_by_content(unlabeled)]
+    labeled = sort_examples(labeled)
     validation = None if validation is None else sort_examples(validation)
-    digest = hash_parts(rest, labeled, validation, test)
-    return RowTask(name, names, labeled, rest, validation, test, "array", digest)
+    digest = hash_parts(unlabeled, labeled, validation, test)
+    return RowTask(name, names, labeled, unlabeled, validation, test, "array", digest)
+
+
+def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:
+    """Return the examples x_KEY with their labels y_KEY; None if there are none."""
+    if f"x_{key}" not in arrays:
+        return None
+    if f"y_{key}" not in arrays:
+        raise InputError(f"x_{key} is given, so y_{key} is needed too")
+    inputs = as_inputs(arrays[f"x_{key}"], f"{key} inputs")
+    return Labeled(inputs, as_labels(arrays[f"y_{key}"], f"{key} labels"))

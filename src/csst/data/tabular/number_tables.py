@@ -1,4 +1,4 @@
-"""The user's own table: a file with named columns of numbers, and one of labels."""
+"""Read a user's table: a file with named columns of numbers and a column of labels."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 def is_table(path: str) -> bool:
-    """Whether a path is that of a file with named columns."""
+    """Return whether a path belongs to a file with named columns, by its ending."""
     return Path(path).suffix.lower() in ENDINGS
 
 
 def read_labeled_table(path: str, label: str) -> tuple[dict[str, Any], list[str]]:
-    """The arrays x, y (-1 where a label is blank) and class_names of a table, and the names of the columns of x.
+    """Return the arrays x, y (-1 for a blank label) and class_names of a table, and the names of the columns of x.
 
     Args:
-        path: a .csv, .tsv, .jsonl or .parquet file; every column but the label's holds numbers.
-        label: the name of the column of labels: words or numbers; blank, -1, NaN or null means unlabeled.
+        path: a .csv, .tsv, .jsonl or .parquet file; all columns but the labels hold numbers.
+        label: the column of labels, words or numbers; blank, -1, NaN or null means unlabeled.
 
     Returns:
-        Arrays under the names of an .npz file, and the columns.
+        Arrays under the names of an .npz file, and the names of the columns.
     """
     table = read_table(path)
     words = labels_of(column(table, label, path))
@@ -42,29 +42,29 @@ def read_labeled_table(path: str, label: str) -> tuple[dict[str, Any], list[str]
 
 
 def read_number_table(path: str, columns: Sequence[str]) -> np.ndarray:
-    """These columns of a table as numbers, (N, D) float32; others are ignored."""
+    """Read some columns of a table as numbers, (N, D) float32."""
     return read_numbers(read_table(path), columns, path)
 
 
 def read_numbers(table: dict[str, list[Any]], columns: Sequence[str], path: str) -> np.ndarray:
-    """Columns as float32, (N, D); a cell that is no finite number is named with its column and row."""
+    """Return columns as float32, (N, D); raise an error that names a cell without a finite number."""
     if not columns:
-        raise InputError(f"{path} has no column of numbers beside the labels")
-    rows = []
+        raise InputError(f"{path} has no column of numbers besides the labels")
+    number_columns = []
     for name in columns:
         values = column(table, name, path)
         numbers = np.array([_as_number(value) for value in values])
-        bad = np.flatnonzero(~np.isfinite(numbers))
-        if len(bad):
-            cell = values[bad[0]]
+        gaps = np.flatnonzero(~np.isfinite(numbers))
+        if len(gaps):
+            cell = values[gaps[0]]
             way_out = "fill the gaps, or use csst.CSSTClassifier on a data frame, which takes categories and gaps"
             if DECIMAL_COMMA.fullmatch(str(cell).strip()):
                 way_out = f"write it with a decimal point, {str(cell).strip().replace(',', '.')}"
             raise InputError(
-                f"column {name!r} of {path} must hold a number in every row; row {bad[0]} has {cell!r}: {way_out}"
+                f"column {name!r} of {path} must hold a number in every row; row {gaps[0]} has {cell!r}: {way_out}"
             )
-        rows.append(numbers)
-    return np.stack(rows, 1).astype(np.float32)
+        number_columns.append(numbers)
+    return np.stack(number_columns, 1).astype(np.float32)
 
 
 def _as_number(value: Any) -> float:

@@ -1,7 +1,8 @@
-"""Rows of numbers: what learners fit on, and as a task with views what a network is trained on."""
+"""Rows of numbers for learners, and the task with views that a network is trained on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +17,16 @@ from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorrupt
 from csst.data.tabular.tables import is_sparse, statistics
 from csst.data.task import Examples, Labeled, Task, View
 
-#: rows from which the strong view draws values, and those among which it looks for neighbors
-POOL, NEIGHBORS, POOL_CELLS = 10_000, 2_000, 20_000_000
+#: rows from which the strong view of a table draws values, at most
+POOL = 10_000
+#: rows among which the strong view of embeddings finds neighbors, at most
+NEIGHBORS = 2_000
+#: numbers in these rows, at most
+POOL_CELLS = 20_000_000
 
 
 class SparseRows:
-    """A sparse matrix as examples: rows become dense only in the batches that ask for them."""
+    """A sparse matrix as examples: rows become dense only in the batches that use them."""
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix.tocsr()
@@ -34,17 +39,17 @@ class SparseRows:
 
 
 def as_examples(rows: Any) -> Examples:
-    """Dense rows as a float32 tensor, sparse ones as they are."""
+    """Return dense rows as a float32 tensor, sparse rows as `SparseRows`."""
     return SparseRows(rows) if is_sparse(rows) else torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
 
 
 def as_rows(inputs: Any) -> Any:
-    """Examples as rows of numbers, (N, D); sparse matrices and arrays as they are."""
+    """Return examples as rows of numbers, (N, D); arrays and sparse matrices are returned unchanged."""
     if isinstance(inputs, np.ndarray) or is_sparse(inputs):
         return inputs
     values = inputs[torch.arange(len(inputs))]
     array = np.asarray(values, dtype=np.float32)
-    return array.reshape(len(inputs), int(np.prod(array.shape[1:])))  # -1 would not do for no rows at all
+    return array.reshape(len(inputs), int(np.prod(array.shape[1:])))  # -1 would fail for zero rows
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,16 @@ class RowParts:
     """Rows of numbers with classes 0 .. K-1.
 
     Args:
-        labeled: rows that are learned from, (n, D), an array or a sparse matrix.
-        labels: their class indices, (n,).
+        labeled: rows to learn from, (n, D), an array or a sparse matrix.
+        labels: class indices of the labeled rows, (n,).
         unlabeled: rows without a label, (m, D); m may be 0.
-        validation: rows and class indices; None where the labeled rows are judged out of fold.
-        class_names: in the order of the indices.
-        sizes: number of categories of every column, 0 for numbers.
-        test: rows and class indices that nothing is fitted to.
-        certifying: rows and class indices that certify bounds and that nothing else is fitted to.
-        kept_apart: unlabeled rows that prove a coverage and that nothing else is fitted to.
-        row_hashes: of all rows as they were given, see `csst.data.row_hashes`; None takes these rows.
+        validation: rows and class indices to judge by; None judges the labeled rows out of fold.
+        class_names: K names, in the order of the indices.
+        sizes: number of categories of each column, 0 for numbers.
+        test: rows and class indices to which nothing is fitted.
+        certifying: rows and class indices that certify bounds and have no other use.
+        kept_apart: unlabeled rows that certify a coverage and have no other use.
+        row_hashes: hashes of the original rows, see `csst.data.row_hashes`; None hashes the rows above.
     """
 
     labeled: Any
@@ -77,31 +82,35 @@ class RowParts:
 
     @property
     def measured(self) -> Any:
-        """The rows whose columns are measured: those without labels, which are many, or else the labeled ones."""
+        """The rows by which columns are measured: the unlabeled rows if there are any, else the labeled rows."""
         return self.unlabeled if self.unlabeled.shape[0] else self.labeled
 
     @property
     def digest(self) -> str:
         """A fingerprint of the labeled and validation rows with their labels."""
-        pairs = [(self.labeled, self.labels), *([self.validation] if self.validation is not None else [])]
-        return split_hash(*(part for rows, labels in pairs for part in (*_arrays(rows), labels)))
+        arrays = [*_arrays(self.labeled), self.labels]
+        if self.validation is not None:
+            arrays += [*_arrays(self.validation[0]), self.validation[1]]
+        return split_hash(*arrays)
 
     def hash_rows(self) -> np.ndarray:
-        """Return hashes of all rows that take part in a fit, see `csst.data.row_hashes`.
+        """Return hashes of all rows that are used in a fit, see `csst.data.row_hashes`.
 
         Returns:
             (N,), uint64.
         """
         if self.row_hashes is not None:
             return self.row_hashes
-        pairs = [pair[0] for pair in (self.validation, self.certifying) if pair is not None]
-        apart = [] if self.kept_apart is None else [self.kept_apart]
-        return np.concatenate([hash_rows(rows) for rows in (self.labeled, self.unlabeled, *pairs, *apart)])
+        blocks = [self.labeled, self.unlabeled]
+        blocks += [pair[0] for pair in (self.validation, self.certifying) if pair is not None]
+        if self.kept_apart is not None:
+            blocks.append(self.kept_apart)
+        return np.concatenate([hash_rows(rows) for rows in blocks])
 
     def in_content_order(self) -> RowParts:
-        """Return the same rows, each part in the order of its rows' content (test rows stay, nothing is drawn there).
+        """Return the same rows, each part sorted by content; test rows, which are never sampled, keep their order.
 
-        Folds, forests, landmarks and batches then do not depend on the order in which the rows came.
+        Folds, forests, landmarks and batches then do not depend on the original order of the rows.
         """
 
         def sort(pair: tuple[Any, np.ndarray] | None) -> tuple[Any, np.ndarray] | None:
@@ -124,45 +133,41 @@ class RowParts:
             kept_apart=kept_apart,
         )
 
-    def as_task(self, views: tuple[View, View] | str) -> Task:
-        """The task of a network; without validation rows, the labeled ones take their place.
+    def as_task(self, views: tuple[View, View] | str, convert: Callable[[Any], Examples] = as_examples) -> Task:
+        """Return the task of a network; without validation rows, the labeled rows take their place.
 
         Args:
             views: "table", "embedding", or a weak and a strong view.
+            convert: makes examples of rows.
         """
-        labeled = Labeled(as_examples(self.labeled), torch.from_numpy(self.labels))
-        held = labeled
-        if self.validation is not None:
-            held = Labeled(as_examples(self.validation[0]), torch.from_numpy(self.validation[1]))
-        certifying = None
-        if self.certifying is not None:
-            certifying = Labeled(as_examples(self.certifying[0]), torch.from_numpy(self.certifying[1]))
-        kept_apart = None if self.kept_apart is None else as_examples(self.kept_apart)
+
+        def make_part(rows: Any, labels: np.ndarray) -> Labeled:
+            return Labeled(convert(rows), torch.from_numpy(labels))
+
+        labeled = make_part(self.labeled, self.labels)
         weak, strong = make_views(self, views) if isinstance(views, str) else views
-        unlabeled = as_examples(self.unlabeled)
-        moments = statistics(self.measured)
         return Task(
             "arrays",
             self.class_names,
             labeled,
-            unlabeled,
-            held,
+            convert(self.unlabeled),
+            labeled if self.validation is None else make_part(*self.validation),
             None,
             weak=weak,
             strong=strong,
-            moments=moments,
-            certifying=certifying,
-            kept_apart=kept_apart,
+            moments=statistics(self.measured),
+            certifying=None if self.certifying is None else make_part(*self.certifying),
+            kept_apart=None if self.kept_apart is None else convert(self.kept_apart),
             row_hashes=self.hash_rows(),
         )
 
 
 def make_views(rows: RowParts, kind: str) -> tuple[View, View]:
-    """Weak and strong view: of embeddings, or of a table of numbers and categories."""
+    """Return the weak and the strong view of embeddings, or of a table of numbers and categories."""
     source = rows.measured
     size = min(NEIGHBORS if kind == "embedding" else POOL, max(1, POOL_CELLS // source.shape[1]))
-    chosen = np.random.default_rng(0).permutation(source.shape[0])[:size]
-    pool = as_examples(source[np.sort(chosen)])[torch.arange(len(chosen))]
+    sample = np.random.default_rng(0).permutation(source.shape[0])[:size]
+    pool = as_examples(source[np.sort(sample)])[torch.arange(len(sample))]
     mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(source))
     is_category = torch.tensor(rows.sizes) > 0
     scale = torch.where(is_category, torch.zeros(()), std)

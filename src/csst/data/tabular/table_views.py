@@ -1,8 +1,8 @@
 """Views of table rows and of embeddings.
 
-Weak: small noise on the numbers. Strong, of a table: SCARF's corruption, a fraction of the columns replaced by values
-drawn from that column's own values in the training data (its empirical marginal), which suits numbers and categories
-alike (Bahri et al., SCARF, 2022), and dropout. Strong, of embeddings: dropout, noise, and a step towards a near
+The weak view adds small noise to the numbers. The strong view of a table is SCARF's corruption (Bahri et al., 2022),
+which suits numbers and categories: some cells are replaced by values of the same column in random training rows (its
+empirical marginal), others are dropped. The strong view of embeddings is dropout, noise, and a step toward a near
 neighbor.
 """
 
@@ -27,9 +27,9 @@ class NumberNoise:
 
 @dataclass(frozen=True, eq=False)
 class ScarfCorruption:
-    """A fraction of the cells replaced by that column's value in a random row of the pool; noise on the other numbers.
+    """Replaces a fraction of the cells by values of the same column in random rows of the pool; noise on the others.
 
-    Some cells more are dropped: set to `empty`, the mean of a column of numbers and -1, no category, for the others.
+    A further fraction is dropped, that is set to `empty`: the mean of a column of numbers, or -1 for categories.
     """
 
     pool: Tensor
@@ -41,16 +41,17 @@ class ScarfCorruption:
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         donors = torch.randint(len(self.pool), batch.shape, generator=generator)
-        drawn, chance = self.pool.gather(0, donors), torch.rand(batch.shape, generator=generator)
-        changed = torch.where(chance < self.fraction, drawn, NumberNoise(self.scale, self.noise)(batch, generator))
-        return torch.where(chance > 1 - self.drop, self.empty.expand_as(batch), changed)
+        chance = torch.rand(batch.shape, generator=generator)
+        noise = NumberNoise(self.scale, self.noise)
+        values = torch.where(chance < self.fraction, self.pool.gather(0, donors), noise(batch, generator))
+        return torch.where(chance > 1 - self.drop, self.empty.expand_as(batch), values)
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborMix:
-    """For embeddings: features dropped (set to their mean), noise, and a step of up to `mix` towards a near neighbor.
+    """For embeddings: a step of up to `mix` toward a near neighbor, noise, and some features set to their mean.
 
-    Neighbors are found among `pool`, a sample of the training embeddings, by Euclidean distance, at every call.
+    Neighbors are the nearest of `pool`, a sample of the training embeddings, by Euclidean distance.
     """
 
     pool: Tensor
@@ -63,11 +64,11 @@ class NeighborMix:
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         if self.mix and len(self.pool) > self.near:
-            # The nearest of all is often the example itself, which would be no change: it is left out.
-            nearest = torch.cdist(batch, self.pool).topk(self.near + 1, largest=False).indices[:, 1:]
-            pick = torch.randint(self.near, (len(batch), 1), generator=generator)
-            neighbor = self.pool[nearest.gather(1, pick).squeeze(1)]
-            batch = torch.lerp(batch, neighbor, self.mix * torch.rand((len(batch), 1), generator=generator))
+            # The nearest row of the pool is often the example itself, so it is left out.
+            candidates = torch.cdist(batch, self.pool).topk(self.near + 1, largest=False).indices[:, 1:]
+            choices = torch.randint(self.near, (len(batch), 1), generator=generator)
+            neighbors = self.pool[candidates.gather(1, choices).squeeze(1)]
+            batch = torch.lerp(batch, neighbors, self.mix * torch.rand((len(batch), 1), generator=generator))
         batch = batch + self.noise * self.scale * torch.randn(batch.shape, generator=generator)
-        dropped = torch.rand(batch.shape, generator=generator) < self.drop
-        return torch.where(dropped, self.mean.expand_as(batch), batch)
+        is_dropped = torch.rand(batch.shape, generator=generator) < self.drop
+        return torch.where(is_dropped, self.mean.expand_as(batch), batch)

@@ -20,9 +20,9 @@ UNLABELED = ("", "-1", "-1.0", "nan", "null")  # not "none", which is a class of
 
 
 def read_table(path: str, split: str = "train") -> Columns:
-    """The columns of a file by its ending (.csv, .tsv, .jsonl, .parquet), or of a split of Hugging Face `datasets`.
+    """Read the columns of a .csv, .tsv, .jsonl or .parquet file, or of a split of Hugging Face `datasets`.
 
-    `hf:NAME_OR_FOLDER` is a data set of the hub, a folder that `save_to_disk` wrote, or one with its files.
+    `hf:NAME_OR_FOLDER` is a data set of the hub, a folder written by `save_to_disk`, or a folder of data files.
     """
     file = Path(path).expanduser()
     if path.startswith(HUGGING_FACE) or file.is_dir():
@@ -51,6 +51,7 @@ def _read_file(path: str, file: Path) -> Columns:
 
 
 def column(table: Columns, name: str, path: str) -> list[Any]:
+    """Return a column, or raise an error that suggests the nearest name."""
     if name not in table:
         hint = nearest(name, table) or f"; its columns: {', '.join(map(str, table))}"
         raise InputError(f"{path} has no column {name!r}{hint}")
@@ -58,13 +59,13 @@ def column(table: Columns, name: str, path: str) -> list[Any]:
 
 
 def texts_of(table: Columns, name: str, path: str) -> list[str]:
-    """A column of texts; anything that is not a text is an error that says where."""
+    """Return a column of texts; raise an error that names a row without a text."""
     values = column(table, name, path)
-    wrong = [row for row, value in enumerate(values) if not isinstance(value, str)]
-    if wrong:
-        kind = type(values[wrong[0]]).__name__
+    rows = [row for row, value in enumerate(values) if not isinstance(value, str)]
+    if rows:
+        kind = type(values[rows[0]]).__name__
         raise InputError(
-            f"column {name!r} of {path} must hold texts; {len(wrong)} rows do not, the first of them row {wrong[0]} "
+            f"column {name!r} of {path} must hold texts; {len(rows)} rows do not, the first of them row {rows[0]} "
             f"({kind})"
         )
     for row, value in enumerate(values):
@@ -74,15 +75,18 @@ def texts_of(table: Columns, name: str, path: str) -> list[str]:
 
 
 def labels_of(values: Sequence[Any]) -> list[str | None]:
-    """Labels as words, None where unlabeled: blank, -1, NaN, null."""
+    """Return labels as words, None for unlabeled: blank, -1, NaN, null."""
+    labels: list[str | None] = []
     for row, value in enumerate(values):
         if not (value is None or isinstance(value, str | int | float)):
             raise InputError(f"a label must be a word or a number; row {row} has a {type(value).__name__}")
-    return [None if (word := _word(value)).lower() in UNLABELED else word for value in values]
+        word = _word(value)
+        labels.append(None if word.lower() in UNLABELED else word)
+    return labels
 
 
 def class_names_of(words: Sequence[str | None]) -> tuple[str, ...]:
-    """The classes that occur, numbers in the order of numbers, everything else in alphabetical order."""
+    """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically."""
     names = {word for word in words if word is not None}
     if all(_is_number(name) for name in names):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
@@ -112,9 +116,9 @@ def _read_csv(path: Path) -> Columns:
         rows = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             head = next(rows, [])
-            twice = sorted({name for name in head if head.count(name) > 1})
-            if twice:
-                raise InputError(f"{path} has two columns named {twice[0]!r}")
+            duplicates = sorted({name for name in head if head.count(name) > 1})
+            if duplicates:
+                raise InputError(f"{path} has two columns named {duplicates[0]!r}")
             columns: Columns = {name: [] for name in head}
             for row in rows:
                 if not row:
@@ -162,9 +166,9 @@ def _read_parquet(path: Path) -> Columns:
 def _read_datasets(name: str, split: str) -> Columns:
     datasets = import_extra("datasets", f"hf:{name}")
     folder = Path(name).expanduser()
-    stored = _read_folder(datasets, folder, split) if folder.is_dir() else _read_hub(datasets, name, split)
-    columns = {key: list(stored[key]) for key in stored.column_names}
-    for key, feature in stored.features.items():
+    dataset = _read_folder(datasets, folder, split) if folder.is_dir() else _read_hub(datasets, name, split)
+    columns = {key: list(dataset[key]) for key in dataset.column_names}
+    for key, feature in dataset.features.items():
         if isinstance(feature, datasets.ClassLabel):
             columns[key] = [None if value is None or value < 0 else feature.int2str(value) for value in columns[key]]
     return columns
@@ -172,23 +176,23 @@ def _read_datasets(name: str, split: str) -> Columns:
 
 def _read_hub(datasets: Any, name: str, split: str) -> Any:
     def load(is_local: bool) -> Any:
-        before = datasets.config.HF_HUB_OFFLINE
-        datasets.config.HF_HUB_OFFLINE = before or is_local
+        was_offline = datasets.config.HF_HUB_OFFLINE
+        datasets.config.HF_HUB_OFFLINE = was_offline or is_local
         try:
             return datasets.load_dataset(name, split=split)
         finally:
-            datasets.config.HF_HUB_OFFLINE = before
+            datasets.config.HF_HUB_OFFLINE = was_offline
 
     return load_from_hub(name, load, "a data set")
 
 
 def _read_folder(datasets: Any, folder: Path, split: str) -> Any:
-    stored = read_datasets_folder(datasets, folder)
-    if isinstance(stored, datasets.DatasetDict):
-        if split not in stored:
-            raise InputError(f"{folder} has no split {split!r}; it has {', '.join(stored)}")
-        return stored[split]
-    return stored
+    dataset = read_datasets_folder(datasets, folder)
+    if isinstance(dataset, datasets.DatasetDict):
+        if split not in dataset:
+            raise InputError(f"{folder} has no split {split!r}; it has {', '.join(dataset)}")
+        return dataset[split]
+    return dataset
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}

@@ -1,4 +1,4 @@
-"""Texts as examples: the user's own files, and long-tailed cuts of balanced sets such as IMDb and DBpedia-14."""
+"""Texts as examples: a user's files, and long-tailed cuts of balanced data sets such as IMDb and DBpedia-14."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from csst.errors import InputError
 
 @runtime_checkable
 class HasLengths(Protocol):
-    """Examples of different lengths (N,), which are put into batches of similar ones."""
+    """Examples of different lengths (N,), which are batched by similar length."""
 
     lengths: Tensor
 
@@ -41,7 +41,7 @@ class Texts:
 
 
 def hash_texts(*parts: Sequence[str]) -> str:
-    """A short fingerprint of texts in their order."""
+    """Return a short fingerprint of texts in this order."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)};".encode())
@@ -53,21 +53,21 @@ def hash_texts(*parts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class TextFile:
-    """Texts of your own: a CSV, TSV, JSON Lines or Parquet file, or Hugging Face datasets.
+    """A user's texts: a CSV, TSV, JSON Lines or Parquet file, or Hugging Face datasets.
 
     A blank label, -1, NaN or null means unlabeled. Without a validation file, a fraction of the labeled texts is held
-    out, stratified by class; how many held-out texts are training texts too is among the run's facts.
+    out, stratified by class; the run's facts count held-out texts that are training texts too.
 
     Args:
         path: the file, or hf:NAME_OR_FOLDER for Hugging Face datasets.
         unlabeled_path: a file of further unlabeled texts; a label column in it is not read.
-        validation_path: a file of labeled texts that steer the multipliers and select the model.
+        validation_path: a file of labeled texts by which multipliers move and the model is selected.
         test_path: a file of labeled texts to report on.
         text: the column of the texts.
         label: the column of the labels.
-        validation: fraction of the labeled texts held out for a network where there is no validation file; other
-            learners judge every label out of fold.
-        views: how the strong view of a text is made; its weak view is the text itself.
+        validation: fraction of the labeled texts held out for a network if there is no validation file; other learners
+            judge every label out of fold.
+        views: the strong view of a text; its weak view is the text itself.
     """
 
     path: str = ""
@@ -80,26 +80,28 @@ class TextFile:
     views: TextViews = field(default_factory=TextViews)
 
     def load_rows(self, seed: int) -> RowTask:
-        """The texts of the files; no validation set is cut from them."""
+        """Load the texts without holding out a validation set."""
         names, labeled, unlabeled = self._read_training()
         validation = self._read_held_out(self.validation_path, "validation", names)
         test = self._read_held_out(self.test_path, "test", names)
-        name, split_hash = Path(self.path).stem, _hash_split([labeled, validation, test], unlabeled)
-        return RowTask(name, names, labeled, unlabeled, validation, test, "text", split_hash)
+        split_hash = _hash_split([labeled, validation, test], unlabeled)
+        return RowTask(Path(self.path).stem, names, labeled, unlabeled, validation, test, "text", split_hash)
 
     def load(self, seed: int) -> Task:
+        """Load the task of a network."""
         rows = self.load_rows(seed)
         if rows.validation is None:
-            out = hold_out(rows.labeled.labels.numpy(), self.validation, seed, rows.class_names)
-            kept = np.setdiff1d(np.arange(len(rows.labeled)), out)
-            rows = replace(rows, labeled=_select(rows.labeled, kept), validation=_select(rows.labeled, out))
-        known = {*_list_texts(rows.labeled), *_list_all(rows.unlabeled)}
+            validation_rows = hold_out(rows.labeled.labels.numpy(), self.validation, seed, rows.class_names)
+            other_rows = np.setdiff1d(np.arange(len(rows.labeled)), validation_rows)
+            labeled = _select(rows.labeled, other_rows)
+            rows = replace(rows, labeled=labeled, validation=_select(rows.labeled, validation_rows))
+        training_texts = {*_list_texts(rows.labeled), *_list_all(rows.unlabeled)}
         held_out = [*_list_texts(rows.validation), *_list_texts(rows.test)]
-        facts = {"held_out_texts_also_in_training": sum(text in known for text in held_out)}
+        facts = {"held_out_texts_also_in_training": sum(text in training_texts for text in held_out)}
         return add_views(replace(rows, facts=facts), self.views)
 
     def _read_training(self) -> tuple[tuple[str, ...], Labeled, Texts]:
-        """The class names, the texts with a label and those without."""
+        """Return the class names, the labeled texts and the unlabeled texts."""
         if not self.path:
             raise InputError("the text recipe needs a file: csst train text --data.path FILE.csv")
         texts, words = _read_columns(self.path, "train", self.text, self.label)
@@ -116,29 +118,31 @@ class TextFile:
         return names, labeled, Texts(unlabeled)
 
     def _read_held_out(self, path: str, split: str, names: tuple[str, ...]) -> Labeled | None:
-        return _make_labeled(*_read_columns(path, split, self.text, self.label), names, path) if path else None
+        if not path:
+            return None
+        return _make_labeled(*_read_columns(path, split, self.text, self.label), names, path)
 
 
 @dataclass(frozen=True)
 class LongTailTexts:
     """A balanced set of texts made long-tailed, as the paper does with IMDb and DBpedia-14.
 
-    The training texts are cut into a labeled and an unlabeled part, the test texts into validation and test halves.
-    Held-out texts that also occur among the training texts are left out and counted.
+    The training texts are split into a labeled and an unlabeled part, the test texts into validation and test halves.
+    Held-out texts that are training texts too are left out and counted.
 
     Args:
         path: the training texts: a file, or hf:NAME_OR_FOLDER of Hugging Face datasets with splits train and test.
-        test_path: the test texts, where the path is a file.
+        test_path: the test texts, if the path is a file.
         text: the column of the texts.
         label: the column of the labels.
-        classes: how many classes the data must have; 0 takes what is there.
+        classes: number of classes that the data must have; 0 takes any number.
         labeled: labeled texts of the most frequent class.
         labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled texts of the most frequent class.
         imbalance: most frequent over rarest class.
         validation: validation texts per class; 0 takes half of the test texts.
-        test: test texts per class; 0 takes half of them.
-        views: how the strong view of a text is made; its weak view is the text itself.
+        test: test texts per class; 0 takes half of the test texts.
+        views: the strong view of a text; its weak view is the text itself.
     """
 
     path: str = ""
@@ -155,6 +159,7 @@ class LongTailTexts:
     labeled_fraction: float = 1.0
 
     def load(self, seed: int) -> Task:
+        """Load the task of a network."""
         if not self.path:
             raise InputError("this recipe needs the texts: --data.path TRAIN.parquet --data.test_path TEST.parquet")
         if not self.test_path and not self.path.startswith(HUGGING_FACE) and not Path(self.path).is_dir():
@@ -166,34 +171,48 @@ class LongTailTexts:
             raise InputError(f"{self.path} has {len(names)} classes, but this recipe is for {self.classes}")
         pool = _make_labeled(texts, words, names, self.path)
         held_out = _make_labeled(*_read_columns(test_path, "test", self.text, self.label), names, test_path)
-        known = set(texts)
-        fresh = np.flatnonzero([text not in known for text in _list_texts(held_out)])
-        if not len(fresh):
+        training_texts = set(texts)
+        rows = np.flatnonzero([text not in training_texts for text in _list_texts(held_out)])
+        if not len(rows):
             raise InputError(f"every text of {test_path} is a training text too: give others with --data.test_path")
-        tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
-        cut = long_tail(pool.labels.numpy(), *tails, labeled_fraction=self.labeled_fraction, seed=seed)
-        first, second = split_held_out(held_out.labels.numpy()[fresh], seed, names, self.validation, self.test)
-        unlabeled = _select(pool, cut.unlabeled)
-        parts = (_select(pool, cut.labeled), unlabeled.inputs, _select(held_out, fresh[first]))
-        facts = {"held_out_texts_also_in_training_left_out": len(held_out) - len(fresh)}
-        test, name = _select(held_out, fresh[second]), Path(self.path).stem
-        return add_views(RowTask(name, names, *parts, test, "text", "", facts), self.views, unlabeled.labels)
+        split = long_tail(
+            pool.labels.numpy(),
+            Tail(self.labeled, self.imbalance),
+            Tail(self.unlabeled, self.imbalance),
+            labeled_fraction=self.labeled_fraction,
+            seed=seed,
+        )
+        labels = held_out.labels.numpy()[rows]
+        validation_places, test_places = split_held_out(labels, seed, names, self.validation, self.test)
+        unlabeled = _select(pool, split.unlabeled)
+        task = RowTask(
+            Path(self.path).stem,
+            names,
+            _select(pool, split.labeled),
+            unlabeled.inputs,
+            _select(held_out, rows[validation_places]),
+            _select(held_out, rows[test_places]),
+            "text",
+            split_hash="",
+            facts={"held_out_texts_also_in_training_left_out": len(held_out) - len(rows)},
+        )
+        return add_views(task, self.views, unlabeled.labels)
 
 
 def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[str], list[str | None]]:
-    """The texts of a file, and their labels as words."""
+    """Return the texts of a file, and their labels as words."""
     table = read_table(path, split)
     return texts_of(table, text, path), labels_of(column(table, label, path))
 
 
 def _make_labeled(texts: Sequence[str], words: Sequence[str | None], names: tuple[str, ...], path: str) -> Labeled:
-    """Texts with their class indices; a label that is missing or unknown is an error."""
+    """Return texts with their class indices; raise an error for a missing or unknown label."""
     index_of = {name: index for index, name in enumerate(names)}
-    wrong = ["no label"] if None in words else []
-    wrong += sorted({repr(word) for word in words if word is not None and word not in index_of})
-    if wrong:
+    mistakes = ["no label"] if None in words else []
+    mistakes += sorted({repr(word) for word in words if word is not None and word not in index_of})
+    if mistakes:
         raise InputError(
-            f"every text of {path} needs one of the classes {', '.join(names)}; found {', '.join(wrong[:5])}"
+            f"every text of {path} needs one of the classes {', '.join(names)}; found {', '.join(mistakes[:5])}"
         )
     indices = [index_of[word] for word in words if word is not None]
     return Labeled(Texts(texts), torch.tensor(indices, dtype=torch.int64))
@@ -213,14 +232,14 @@ def _list_all(texts: Examples) -> list[str]:
 
 
 def _hash_split(parts: Sequence[Labeled | None], unlabeled: Examples) -> str:
-    """A short fingerprint of all texts and labels."""
-    present = [part for part in parts if part is not None]
-    labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in present]
-    return hash_texts(*map(_list_texts, present), _list_all(unlabeled), labels)
+    """Return a short fingerprint of all texts and labels."""
+    labeled_parts = [part for part in parts if part is not None]
+    labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in labeled_parts]
+    return hash_texts(*map(_list_texts, labeled_parts), _list_all(unlabeled), labels)
 
 
 def add_views(rows: RowTask, views: TextViews, unlabeled_truth: Tensor | None = None) -> Task:
-    """Texts as a task; its strong view is fitted on the training texts only."""
+    """Return texts as a task; its strong view is fitted on the training texts only."""
     return rows.as_task(
         strong=views.build([*_list_texts(rows.labeled), *_list_all(rows.unlabeled)]),
         unlabeled_truth=unlabeled_truth,

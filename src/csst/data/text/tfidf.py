@@ -1,4 +1,4 @@
-"""The view that replaces words which say little: TF-IDF word replacement (UDA, Xie et al. 2020)."""
+"""A view that replaces uninformative words: TF-IDF word replacement (UDA, Xie et al. 2020)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from csst.errors import InputError
 
 PUNCTUATION = string.punctuation + "«»“”„‘’‚…–—¡¿、。，！？：；（）《》「」"
 _CHUNK = 1024  # texts counted at a time
-_REMEMBERED = 1_000_000
+_REMEMBERED = 1_000_000  # spellings of words kept in memory, at most
 
 
 def strip_punctuation(word: str) -> str:
-    """The word in lower case without punctuation around it; punctuation alone is a word too."""
+    """Return the word in lower case without punctuation around it; punctuation alone is a word too."""
     return word.lower().strip(PUNCTUATION) or word.lower()
 
 
 def _keep_punctuation(word: str, new: str) -> str:
-    inner = word.strip(PUNCTUATION)
-    return word.replace(inner, new, 1) if inner else new
+    core = word.strip(PUNCTUATION)
+    return word.replace(core, new, 1) if core else new
 
 
 class _Numbers(dict[str, int]):
-    """Word -> number of what is left without punctuation, -1 if that is not known. Words met are kept."""
+    """Numbers of words, punctuation ignored; -1 for a word outside the vocabulary `known`. Spellings are cached."""
 
     def __init__(self, known: dict[str, int]) -> None:
         super().__init__()
@@ -41,29 +41,29 @@ class _Numbers(dict[str, int]):
         return number
 
     def look_up(self, words: list[str]) -> tuple[np.ndarray, dict[str, int]]:
-        """The number of each word; words that are not known get the numbers that follow, returned too."""
+        """Return the number of each word, and the numbers of new words, which follow those of the vocabulary."""
         ids = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
-        new: dict[str, int] = {}
+        new_words: dict[str, int] = {}
         for i in np.flatnonzero(ids < 0).tolist():
-            ids[i] = new.setdefault(strip_punctuation(words[i]), len(self.known) + len(new))
-        return ids, new
+            ids[i] = new_words.setdefault(strip_punctuation(words[i]), len(self.known) + len(new_words))
+        return ids, new_words
 
 
 @dataclass(frozen=True, eq=False)
 class TfIdf:
-    """Words that say little are replaced by words that say little; the words that say most stay.
+    """Uninformative words are replaced by other uninformative words; the most informative words stay.
 
     In a text of n words, with t_i the tf-idf of word i and C = max_i t_i, word i is replaced with probability
-    min(f (C - t_i) / Z, 1), f = fraction, Z = sum_i (C - t_i) / n; where all t_i are equal, none is. Its replacement is
-    word w of the vocabulary with probability (max_v S(v) - S(w)) / Z', S(w) = frequency(w) idf(w) in the corpus, Z'
-    their sum. Punctuation around a replaced word stays. A word that the corpus lacks counts as found in one text of it.
+    min(f (C - t_i) / Z, 1), f = fraction, Z = sum_i (C - t_i) / n; 0 if all t_i are equal. Its replacement is word w of
+    the vocabulary with probability (max_v S(v) - S(w)) / Z', S(w) = frequency(w) idf(w) in the corpus, Z' the sum.
+    Punctuation around a replaced word stays. A word outside the corpus counts as if one text of the corpus had it.
 
     Args:
         words: the vocabulary, lower case.
         idf: log(texts / texts with the word), one per word.
         cumulative: running sum of the replacement probabilities, one per word.
         rarest: idf of a word that the corpus lacks.
-        fraction: fraction of the words that are replaced on average, before the cap at probability 1.
+        fraction: fraction of the words replaced on average, before the cap at probability 1.
     """
 
     words: np.ndarray
@@ -79,54 +79,56 @@ class TfIdf:
 
     @classmethod
     def fit(cls, texts: Iterable[str], fraction: float = 0.3) -> TfIdf:
-        """The view whose counts are those of a corpus."""
+        """Return the view with the word counts of a corpus."""
         corpus = list(texts)
         numbers = _Numbers({})
-        frequency, documents = np.zeros(0), np.zeros(0)
+        frequency = np.zeros(0)
+        documents = np.zeros(0)
         for start in range(0, len(corpus), _CHUNK):
             words, text, _ = split_words(corpus[start : start + _CHUNK])
-            ids, new = numbers.look_up(words)
-            numbers.known.update(new)
+            ids, new_words = numbers.look_up(words)
+            numbers.known.update(new_words)
             size = len(numbers.known)
-            occurring = np.unique(text * size + ids) % max(size, 1)  # each word once per text
+            ids_by_text = np.unique(text * size + ids) % max(size, 1)  # each word once per text
             growth = (0, size - len(frequency))
             frequency = np.pad(frequency, growth) + np.bincount(ids, minlength=size)
-            documents = np.pad(documents, growth) + np.bincount(occurring, minlength=size)
+            documents = np.pad(documents, growth) + np.bincount(ids_by_text, minlength=size)
         if not len(frequency):
             raise InputError("TF-IDF word replacement needs a corpus with words; found none")
         idf = np.log(len(corpus) / documents)
         score = frequency * idf
         weight = score.max() - score
         if not weight.any():
-            weight = np.ones_like(weight)  # all words say equally much
+            weight = np.ones_like(weight)  # all words are equally informative
         cumulative = np.cumsum(weight)
         vocabulary = np.array(list(numbers.known), dtype=object)
         return cls(vocabulary, idf, cumulative / cumulative[-1], float(np.log(len(corpus))), fraction)
 
     def probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text, the probability of each of its words to be replaced."""
+        """Return for each text the probability that each of its words is replaced."""
         words, text, edges = split_words(texts)
         return np.split(self._probabilities(words, text, edges), edges[1:-1]) if len(texts) else []
 
     def _probabilities(self, words: list[str], text: np.ndarray, edges: np.ndarray) -> np.ndarray:
         ids, _ = self._numbers.look_up(words)
-        # A text's length is in the tf of all its words and cancels in (C - t) / Z, so tf can be the count.
-        _, pair, counts = np.unique(text * (ids.max(initial=0) + 1) + ids, return_inverse=True, return_counts=True)
-        absent = ids >= len(self.idf)
-        score = counts[pair] * np.where(absent, self.rarest, self.idf[np.where(absent, 0, ids)])
-        used = np.flatnonzero(np.diff(edges))  # texts with words
-        if not len(used):
+        # The length of a text is a factor of all its tf and cancels in (C - t) / Z, so that tf can be the count.
+        _, pairs, counts = np.unique(text * (ids.max(initial=0) + 1) + ids, return_inverse=True, return_counts=True)
+        is_new = ids >= len(self.idf)
+        scores = counts[pairs] * np.where(is_new, self.rarest, self.idf[np.where(is_new, 0, ids)])
+        nonempty_texts = np.flatnonzero(np.diff(edges))
+        if not len(nonempty_texts):
             return np.zeros(0)
-        lengths = np.diff(edges)[used]
-        below = np.repeat(np.maximum.reduceat(score, edges[used]), lengths) - score
-        mean = np.repeat(np.add.reduceat(below, edges[used]) / lengths, lengths)
-        return np.minimum(np.divide(self.fraction * below, mean, out=np.zeros_like(mean), where=mean > 0), 1)
+        starts = edges[nonempty_texts]
+        lengths = np.diff(edges)[nonempty_texts]
+        deficits = np.repeat(np.maximum.reduceat(scores, starts), lengths) - scores
+        means = np.repeat(np.add.reduceat(deficits, starts) / lengths, lengths)
+        return np.minimum(np.divide(self.fraction * deficits, means, out=np.zeros_like(means), where=means > 0), 1)
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
         rng = numpy_generator(generator)
         words, text, edges = split_words(batch)
         places = np.flatnonzero(rng.random(len(words)) < self._probabilities(words, text, edges))
-        drawn = np.searchsorted(self.cumulative, rng.random(len(places)), side="right")
-        for i, new in zip(places.tolist(), self.words[drawn].tolist(), strict=True):
-            words[i] = new if words[i].isalnum() else _keep_punctuation(words[i], new)
+        numbers = np.searchsorted(self.cumulative, rng.random(len(places)), side="right")
+        for i, word in zip(places.tolist(), self.words[numbers].tolist(), strict=True):
+            words[i] = word if words[i].isalnum() else _keep_punctuation(words[i], word)
         return join_words(batch, words, edges)

@@ -1,4 +1,4 @@
-"""The back-translations of texts, kept in a content store: the key is the hash of a text and the number of the copy."""
+"""Back-translations of texts in a content store; the key is the hash of a text and the number of the copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KIND = "back-translations"
 
 
 def hash_text(text: str) -> bytes:
-    """SHA-256 of a text's UTF-8 bytes."""
+    """Return the SHA-256 of a text's UTF-8 bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -23,12 +23,12 @@ def _make_key(text: str, copy: int) -> bytes:
 
 
 def _open_store(path: Path, create: bool) -> ContentStore:
-    again = "move it away and run csst augment again"
-    return ContentStore(path, _KIND, again, "free some space, or name another file with -o", create)
+    advice = "move it away and run csst augment again"
+    return ContentStore(path, _KIND, advice, "free some space, or name another file with -o", create)
 
 
 class Translations:
-    """The translations of a file: `translations[text]` is a list, empty for a text without any."""
+    """The translations in a file: `translations[text]` is a list, empty for a text without translations."""
 
     def __init__(self, path: str | Path) -> None:
         file = Path(path).expanduser()
@@ -55,12 +55,13 @@ class TranslationWriter:
 
     Args:
         path: the file.
-        made_by: the models ("via") and everything else that shapes a translation; a file holds one kind only.
+        made_by: the models ("via") and all other settings of the translation, the same for a whole file.
     """
 
     def __init__(self, path: str | Path, made_by: Mapping[str, Any]) -> None:
-        self.path, self.made_by = Path(path).expanduser(), made_by
-        self.damaged = 0  # translations that could not be read and were dropped
+        self.path = Path(path).expanduser()
+        self.made_by = made_by
+        self.damaged = 0  # number of unreadable translations that were dropped
 
     def __enter__(self) -> TranslationWriter:
         self.store = _open_store(self.path, create=True)
@@ -68,11 +69,11 @@ class TranslationWriter:
             if not self.store.begin(wait=False):
                 raise InputError(f"another csst augment is writing {self.path}: wait for it, or write to another file")
             for name, value in self.made_by.items():
-                kept = self.store.keep_setting(name, value)
-                if kept != value:
+                file_value = self.store.keep_setting(name, value)
+                if file_value != value:
                     raise InputError(
-                        f"{self.path} was made with {name} {kept!r}, not {value!r}: use the same, or write to another "
-                        "file"
+                        f"{self.path} was made with {name} {file_value!r}, not {value!r}: use the same, or write to "
+                        "another file"
                     )
             self.damaged = self.store.drop_damaged()
         except BaseException:
@@ -91,10 +92,11 @@ class TranslationWriter:
 
     def add(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Add rows of text, number of the copy and translation."""
-        encoded = ((_make_key(text, copy), new.encode("utf-8", "surrogatepass")) for text, copy, new in rows)
-        self.store.put(encoded)
+        self.store.put(
+            (_make_key(text, copy), translation.encode("utf-8", "surrogatepass")) for text, copy, translation in rows
+        )
 
     def save(self) -> None:
-        """Keep what was added, whatever happens next."""
+        """Save all translations added so far."""
         self.store.commit()
         self.store.begin()

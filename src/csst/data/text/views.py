@@ -1,6 +1,6 @@
 """Strong views of texts, by name: word replacement, word dropout, back-translation.
 
-The weak view of a text is the text itself. `TextViews` are the settings; `build(corpus)` makes the view of them.
+The weak view of a text is the text itself. `TextViews` holds the settings; `TextViews.build(corpus)` makes the view.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
 from csst.data.text.word_views import TokenDropout, numpy_generator
 from csst.errors import InputError
-from csst.settings import check_choices
+from csst.setting_checks import check_choices
 
 __all__ = ["STRONG", "TextViews", "TfIdf", "TokenDropout", "Translated"]
 
@@ -26,7 +26,7 @@ STRONG: tuple[str, ...] = get_args(Strong)
 
 
 class Cache(Protocol):
-    """Translations of a text: a list, empty where there is none."""
+    """Translations of a text: a list, which may be empty."""
 
     def __getitem__(self, text: str, /) -> Sequence[str]: ...
 
@@ -44,19 +44,20 @@ class Translated:
     missing: View | Literal["error"] = "error"
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
-        stored = [self.cache[text] for text in batch]
-        absent = [i for i, texts in enumerate(stored) if not texts and batch[i].strip()]
-        if absent and self.missing == "error":
-            raise InputError(_describe_untranslated(len(absent), len(batch)))
-        uniform = numpy_generator(generator).random(len(batch)).tolist()
-        out = [
-            texts[int(u * len(texts))] if texts else text for text, texts, u in zip(batch, stored, uniform, strict=True)
-        ]
-        if absent and self.missing != "error":
-            other = self.missing([batch[i] for i in absent], generator)
-            for i, text in zip(absent, other, strict=True):
-                out[i] = text
-        return out
+        translations = [self.cache[text] for text in batch]
+        places = [i for i, copies in enumerate(translations) if not copies and batch[i].strip()]
+        if places and self.missing == "error":
+            raise InputError(_describe_untranslated(len(places), len(batch)))
+        chances = numpy_generator(generator).random(len(batch)).tolist()
+        views = list(batch)
+        for i, copies in enumerate(translations):
+            if copies:
+                views[i] = copies[int(chances[i] * len(copies))]
+        if places and self.missing != "error":
+            replacements = self.missing([batch[i] for i in places], generator)
+            for i, text in zip(places, replacements, strict=True):
+                views[i] = text
+        return views
 
 
 def _describe_untranslated(count: int, total: int) -> str:
@@ -89,7 +90,7 @@ class TextViews:
             raise InputError(f"views.strength must be a fraction of the words, 0 .. 1; found {self.strength!r}")
 
     def build(self, corpus: Sequence[str]) -> View:
-        """The strong view; `corpus` is what word counts come from, and what must be translated."""
+        """Return the strong view; `corpus` provides the word counts, and its texts must have translations."""
         if self.strong != "backtranslation":
             return self._build_word_view(self.strong, corpus)
         if not self.cache:
@@ -97,9 +98,9 @@ class TextViews:
         cache = Translations(self.cache)
         if self.missing != "error":
             return Translated(cache, self._build_word_view(self.missing, corpus))
-        absent = sum(text not in cache and bool(text.strip()) for text in corpus)
-        if absent:
-            raise InputError(f"{self.cache}: {_describe_untranslated(absent, len(corpus))}")
+        count = sum(text not in cache and bool(text.strip()) for text in corpus)
+        if count:
+            raise InputError(f"{self.cache}: {_describe_untranslated(count, len(corpus))}")
         return Translated(cache)
 
     def _build_word_view(self, name: str, corpus: Sequence[str]) -> View:

@@ -37,29 +37,29 @@ def objective(
     floor: float = Simplex.floor,
     confidence: float | None = None,
 ) -> Objective:
-    """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` as it is.
+    """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` unchanged.
 
         csst.objective("max mean(recall) s.t. coverage >= 0.95/K")        # paper, Sec. 2.1, Eq. 4 [eq:cov-const-obj]
 
     Args:
-        text: what is read; docs/reference/language.md is the grammar.
-        class_names: to which names in the sentence refer, K of them; may also come later, with `.bind`.
-        groups: names of groups, and the classes of each by index or name; may also come later.
+        text: the sentence; docs/reference/language.md is the grammar.
+        class_names: class names that the sentence may use, K of them; may also come later, with `.bind`.
+        groups: the classes of each group, by index or name; may also come later.
         metric_prior: the class prior under which the gain is derived, "train" or "evaluation"; None takes the default
             (docs/explanation/choices.md).
         epsilon: how far the rates are smoothed before differentiating.
         floor: the smallest multiplier of a worst case, as a fraction of uniform.
-        confidence: how sure one must be that all bounds hold, as "with confidence 0.95" at the end of a sentence says;
-            None for what the sentence says.
+        confidence: the confidence that all bounds hold, as in "with confidence 0.95" at the end of a sentence; None
+            leaves it to the sentence.
 
     Returns:
         The objective, bound to the class names if there are any.
     """
     if confidence is not None:
-        read = objective(
+        sentence = objective(
             text, class_names=class_names, groups=groups, metric_prior=metric_prior, epsilon=epsilon, floor=floor
         )
-        return with_confidence(read, confidence)
+        return with_confidence(sentence, confidence)
     if isinstance(text, Sentence):
         return replace(text, binding=text.binding.extended(None, class_names, groups))
     if isinstance(text, Objective):
@@ -69,8 +69,8 @@ def objective(
     if metric_prior not in (None, *METRIC_PRIORS):
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {metric_prior!r}")
     if re.fullmatch(r"[\w.]+:\w+", text.strip()):
-        loaded = load(text.strip(), "an objective")
-        instance = loaded() if isinstance(loaded, type) else loaded
+        plugin = load(text.strip(), "an objective")
+        instance = plugin() if isinstance(plugin, type) else plugin
         if not isinstance(instance, Objective):
             raise InputError(f"{text} must be a csst.Objective; found {type(instance).__name__}")
         return objective(instance, class_names=class_names, groups=groups)
@@ -85,18 +85,18 @@ def objective(
     return Sentence(goal, constraints, words, binding, epsilon, floor, where, parser.confidence)
 
 
-def with_confidence(read: Objective, confidence: float) -> Sentence:
-    """The sentence with a confidence for all its bounds; another one than it states itself is refused."""
-    if not isinstance(read, Sentence):
-        raise InputError(f"a confidence is for the bounds of a sentence; found the objective {type(read).__name__}")
+def with_confidence(sentence: Objective, confidence: float) -> Sentence:
+    """Return the sentence with a confidence for all its bounds; raise an error if it states a different one."""
+    if not isinstance(sentence, Sentence):
+        raise InputError(f"a confidence is for the bounds of a sentence; found the objective {type(sentence).__name__}")
     if isinstance(confidence, bool) or not isinstance(confidence, Real):
         raise InputError(f"a confidence is a number between 0 and 1, such as 0.95; found {confidence!r}")
-    if read.confidence not in (None, float(confidence)):
+    if sentence.confidence not in (None, float(confidence)):
         raise InputError(
-            f"the sentence says confidence {read.confidence!r} and the argument {float(confidence)!r}: "
+            f"the sentence says confidence {sentence.confidence!r} and the argument {float(confidence)!r}: "
             "state one of them"
         )
-    return replace(read, confidence=float(confidence))
+    return replace(sentence, confidence=float(confidence))
 
 
 __all__ = ["ALIASES", "ObjectiveError", "Sentence", "objective"]

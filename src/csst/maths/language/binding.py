@@ -20,22 +20,23 @@ class Binding:
     def extended(
         self, classes: int | None, class_names: Sequence[Any] | None, groups: Mapping[str, Sequence[Any]] | None
     ) -> Binding:
-        """This binding with more known; contradicting what is already known is an error."""
+        """Return this binding with more information; raise an error if it contradicts the binding."""
         names = self.class_names if class_names is None else tuple(str(name) for name in class_names)
         if class_names is not None and self.class_names not in (None, names):
             raise InputError(f"the objective is already bound to the class names {list(self.class_names or ())}")
         if names is not None and len(set(names)) != len(names):
             raise InputError(f"class names must differ from each other; found {list(names)}")
-        known = {n for n in (classes, self.classes, len(names) if names is not None else None) if n is not None}
-        if len(known) > 1:
-            raise InputError(f"the objective cannot have {' and '.join(map(str, sorted(known)))} classes at once")
-        count = known.pop() if known else None
+        name_count = None if names is None else len(names)
+        counts = {count for count in (classes, self.classes, name_count) if count is not None}
+        if len(counts) > 1:
+            raise InputError(f"the objective cannot have {' and '.join(map(str, sorted(counts)))} classes at once")
+        count = counts.pop() if counts else None
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 2):
             raise InputError(f"an objective needs at least 2 classes; found {count!r}")
-        merged = dict(self.groups)
+        indices_by_group = dict(self.groups)
         for name, members in (groups or {}).items():
-            merged[name] = _members(name, members, names, count)
-        return Binding(count, names, tuple(sorted(merged.items())))
+            indices_by_group[name] = _members(name, members, names, count)
+        return Binding(count, names, tuple(sorted(indices_by_group.items())))
 
     def group(self, name: str) -> tuple[int, ...] | None:
         return dict(self.groups).get(name)
@@ -44,7 +45,7 @@ class Binding:
         return _class_index(reference, self.class_names, self.classes)
 
     def named(self, index: int) -> int | str:
-        """How a class is written: by its name where there is one."""
+        """Return how a class is written: by its name if it has one, else by its index."""
         return self.class_names[index] if self.class_names is not None else index
 
 

@@ -35,7 +35,7 @@ MEANS: dict[str, Callable[[Tensor], Tensor]] = {
     "qmean": lambda v: 1 - (1 - v).square().mean().sqrt(),
 }
 VECTOR = "classes"
-#: groups that come from the training prior where none of that name is given
+#: groups that are derived from the training prior unless groups of these names are bound
 FREQUENCY_GROUPS = ("head", "tail")
 
 
@@ -44,7 +44,7 @@ def is_constant(node: Node) -> bool:
 
 
 def shape(node: Node, text: str) -> str:
-    """ "" for a number, "classes" for one value per class, the group's name for one value per member of it."""
+    """Return "" for a number, "classes" for one value per class, "each <group>" for one value per group member."""
     if isinstance(node, Metric):
         return "" if node.name == "accuracy" or node.index is not None else VECTOR
     if isinstance(node, Each):
@@ -53,43 +53,44 @@ def shape(node: Node, text: str) -> str:
     if isinstance(node, Call):
         return ""
     vectors = [(s, child) for s, child in shapes if s]
-    for other, child in vectors[1:]:
-        if other != vectors[0][0]:
+    for kind, child in vectors[1:]:
+        if kind != vectors[0][0]:
             why = "vectors over different classes cannot be combined; take mean(...) of one of them"
             raise ObjectiveError(why, text, child.start, child.end)
     return vectors[0][0] if vectors else ""
 
 
 def entries(node: Node, binding: Binding, text: str) -> int:
-    """How many numbers this is: 1, K, or the size of a group."""
+    """Return the number of entries: 1, K, or the size of a group."""
     kind = shape(node, text)
     if kind == VECTOR:
         assert binding.classes is not None
         return binding.classes
     if not kind:
         return 1
-    each = next(n for n in walk(node) if isinstance(n, Each))
-    return len(members(Group(each.group), each, binding, text))
+    vector = next(n for n in walk(node) if isinstance(n, Each))
+    return len(members(Group(vector.group), vector, binding, text))
 
 
 def members(index: int | str | Group, node: Node, binding: Binding, text: str, may_wait: bool = False) -> list[int]:
-    """The classes an index refers to. `may_wait`: head and tail may still come from the training prior."""
+    """Return the classes an index refers to; with `may_wait`, head and tail may be bound later (empty until then)."""
     try:
         if not isinstance(index, Group):
             return [binding.class_index(index)]
         indices = binding.group(index.name)
         if indices is not None:
-            bad = [m for m in indices if binding.classes is not None and m >= binding.classes]
-            if bad:
-                raise InputError(f"group {index.name!r} names classes {bad}, beyond 0 .. {(binding.classes or 0) - 1}")
+            strangers = [m for m in indices if binding.classes is not None and m >= binding.classes]
+            if strangers:
+                last_class = (binding.classes or 0) - 1
+                raise InputError(f"group {index.name!r} names classes {strangers}, beyond 0 .. {last_class}")
             return list(indices)
         if may_wait and index.name in FREQUENCY_GROUPS:
             return []
-        known = [name for name, _ in binding.groups]
+        group_names = [name for name, _ in binding.groups]
         if binding.class_names is not None and index.name in binding.class_names:
             raise InputError(f"{index.name!r} is a class, not a group: write for instance recall[{index.name!r}]")
         # The word may also be a class whose name is written without quotes.
-        hint = nearest(index.name, {*known, *FREQUENCY_GROUPS, *(binding.class_names or ())} - {index.name})
+        hint = nearest(index.name, {*group_names, *FREQUENCY_GROUPS, *(binding.class_names or ())} - {index.name})
         raise InputError(
             f"group {index.name!r} is not known"
             f"{hint or ': bind the objective with groups={...}, or to a training prior'}"
@@ -99,10 +100,10 @@ def members(index: int | str | Group, node: Node, binding: Binding, text: str, m
 
 
 def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Tensor:
-    """The value for a confusion, differentiable in its rates; constants need no confusion."""
+    """Return the value for a confusion, differentiable in its rates; constants need no confusion."""
 
-    def value(inner: Node) -> Tensor:
-        return evaluate(inner, c, binding, text)
+    def value(child: Node) -> Tensor:
+        return evaluate(child, c, binding, text)
 
     if isinstance(node, Number):
         return torch.tensor(float(node.value), dtype=torch.float64)
@@ -132,10 +133,10 @@ def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Te
 
 
 def at_class(node: Node, k: int, binding: Binding) -> Node:
-    """The k-th entry of a vector as a tree of its own: recall → recall['cat']."""
+    """Return the tree of the k-th entry of a vector: recall → recall['cat']."""
     if isinstance(node, Metric):
-        whole = node.index is None and node.name != "accuracy"
-        return replace(node, index=binding.named(k)) if whole else node
+        is_vector = node.index is None and node.name != "accuracy"
+        return replace(node, index=binding.named(k)) if is_vector else node
     if isinstance(node, Each):
         indices = binding.group(node.group)
         assert indices is not None
@@ -146,7 +147,7 @@ def at_class(node: Node, k: int, binding: Binding) -> Node:
 
 
 def name_classes(node: Node, binding: Binding) -> Node:
-    """Return the tree with recall[fraud] as recall['fraud'] where a class, and no group, is called fraud."""
+    """Return the tree with recall['fraud'] for recall[fraud] if fraud is the name of a class and of no group."""
     if isinstance(node, Metric) and isinstance(node.index, Group):
         word = node.index.name
         is_group = binding.group(word) is not None or word in FREQUENCY_GROUPS

@@ -74,28 +74,30 @@ class Parser:
     """Recursive descent, one method per rule of the grammar at the top of this file."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at, self.depth = text, 0, 0
-        #: what stands after "with confidence"; None where nothing does
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        #: the number after "with confidence"; None if the sentence has none
         self.confidence: float | None = None
         if len(text) > LONGEST:
             raise ObjectiveError(f"an objective is a sentence of at most {LONGEST} characters; found {len(text)}")
         self.tokens = list(self._tokens())
 
     def sentence(self) -> tuple[Node, tuple[Constraint, ...]]:
-        first = self.now
-        if first.kind == "end":
+        token = self.now
+        if token.kind == "end":
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
-        if first.text != "max":
-            example = SYNONYMS.get(first.text.lower(), "min(recall)")
+        if token.text != "max":
+            example = SYNONYMS.get(token.text.lower(), "min(recall)")
             hint = f"for instance 'max {example}'"
-            if first.text == "min":
+            if token.text == "min":
                 hint = "to minimize a metric write 'max -metric'"
-            raise self.error(f"an objective starts with 'max'{nearest(first.text, ['max'])}; {hint}", first)
-        self.at += 1
+            raise self.error(f"an objective starts with 'max'{nearest(token.text, ['max'])}; {hint}", token)
+        self.advance()
         goal = self.expr()
         constraints: list[Constraint] = []
         if self.now.kind == "st":
-            self.at += 1
+            self.advance()
             constraints += self.constraint()
             while self.take(","):
                 constraints += self.constraint()
@@ -111,12 +113,11 @@ class Parser:
         return goal, tuple(constraints)
 
     def read_confidence(self, has_bounds: bool) -> float:
-        """The number of "with confidence 0.95", which ends the sentence."""
-        start = self.now
-        self.at += 1
+        """Return the number of "with confidence 0.95", which ends the sentence."""
+        start = self.advance()
         if self.now.text != "confidence":
             raise self.error("'with' is followed by a confidence: with confidence 0.95", self.now)
-        self.at += 1
+        self.advance()
         number = self.now
         if number.kind != "number":
             raise self.error("a confidence is a number between 0 and 1: with confidence 0.95", number)
@@ -126,19 +127,20 @@ class Parser:
             )
         if not 0 < float(number.text) < 1:
             raise self.error(f"a confidence lies between 0 and 1, such as 0.95; found {number.text}", number)
-        self.at += 1
+        self.advance()
         if self.now.kind != "end":
             raise self.error("a confidence ends the sentence and is for all its bounds", self.now)
         return float(number.text)
 
     def constraint(self) -> list[Constraint]:
-        sides, signs = [self.expr()], []
+        sides = [self.expr()]
+        signs = []
         while self.now.kind == "op" and self.now.text in (">=", "<=", "≥", "≤", "<", ">", "=", "==", "!="):
             sign = {"≥": ">=", "≤": "<="}.get(self.now.text, self.now.text)
             if sign not in (">=", "<="):
                 raise self.error(f"a constraint is written with >= or <=; found {sign!r}", self.now)
             signs.append(sign)
-            self.at += 1
+            self.advance()
             sides.append(self.expr())
         if not signs:
             raise self.error("a constraint needs >= or <=, as in 'coverage >= 0.95/K'", self.now)
@@ -151,21 +153,21 @@ class Parser:
             raise self.error(f"brackets are nested more than {DEEPEST} deep", self.now)
         terms = [("+", self.term())]
         while self.now.kind == "op" and self.now.text in "+-":
-            self.at += 1
-            terms.append((self.tokens[self.at - 1].text, self.term()))
+            terms.append((self.advance().text, self.term()))
         self.depth -= 1
-        first, last = terms[0][1], terms[-1][1]
-        return first if len(terms) == 1 else Sum(tuple(terms), start=first.start, end=last.end)
+        if len(terms) == 1:
+            return terms[0][1]
+        return Sum(tuple(terms), start=terms[0][1].start, end=terms[-1][1].end)
 
     def term(self) -> Node:
         factors = [("*", self.factor())]
         while self.now.kind == "op" and self.now.text in ("*", "/", "**"):
             if self.now.text == "**":
                 raise self.error("powers are not part of the language: use + - * / and the functions", self.now)
-            self.at += 1
-            factors.append((self.tokens[self.at - 1].text, self.factor()))
-        first, last = factors[0][1], factors[-1][1]
-        return first if len(factors) == 1 else Term(tuple(factors), start=first.start, end=last.end)
+            factors.append((self.advance().text, self.factor()))
+        if len(factors) == 1:
+            return factors[0][1]
+        return Term(tuple(factors), start=factors[0][1].start, end=factors[-1][1].end)
 
     def factor(self) -> Node:
         start = self.now.start
@@ -179,21 +181,19 @@ class Parser:
         return self.atom()
 
     def atom(self) -> Node:
-        token = self.now
-        self.at += 1
+        token = self.advance()
         if token.kind == "number":
             value = float(token.text)
             if value == float("inf"):
                 raise self.error("this number is too large", token)
-            whole = token.text.isdigit() and value < 2**53
-            return Number(int(token.text) if whole else value, start=token.start, end=token.end)
+            is_integer = token.text.isdigit() and value < 2**53
+            return Number(int(token.text) if is_integer else value, start=token.start, end=token.end)
         if token.text == "(" and token.kind == "op":
-            inner = self.expr()
+            node = self.expr()
             self.expect(")", "to close the bracket")
-            return inner
+            return node
         if token.kind == "name":
             return self.word(token)
-        self.at -= 1
         what = "the sentence ends" if token.kind == "end" else f"found {token.text!r}"
         raise self.error(f"expected a metric, a function or a number here; {what}", token)
 
@@ -227,37 +227,39 @@ class Parser:
 
     def each(self, token: Token) -> Node:
         self.expect("(", "after each")
-        metric = self.now
-        self.at += 1
+        metric = self.advance()
         if metric.text not in METRICS or metric.text == "accuracy":
             raise self.error(
                 f"each(metric, group) takes a metric with one value per class{nearest(metric.text, METRICS[:-1])}",
                 metric,
             )
         self.expect(",", "between the metric and the group of each(metric, group)")
-        group = self.now
-        self.at += 1
+        group = self.advance()
         if group.kind != "name":
             raise self.error("each(metric, group) takes the name of a group, such as head", group)
         return Each(metric.text, group.text, start=token.start, end=self.expect(")", "to close each(").end)
 
     def index(self) -> int | str | Group:
-        token = self.now
-        self.at += 1
+        token = self.advance()
         if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
             return int(token.text)
         if token.kind == "string":
             return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
         if token.kind == "name":
             return Group(token.text)
-        self.at -= 1
         raise self.error("a class is an index (3) or a quoted name ('fraud'), a group is a word (head)", token)
 
     @property
     def now(self) -> Token:
         return self.tokens[self.at]
 
+    def advance(self) -> Token:
+        """Return the current token and go to the next one."""
+        self.at += 1
+        return self.tokens[self.at - 1]
+
     def take(self, text: str) -> bool:
+        """Return whether the current token is this operator, and skip it if so."""
         is_there = self.now.kind == "op" and self.now.text == text
         self.at += is_there
         return is_there
@@ -271,14 +273,14 @@ class Parser:
         return ObjectiveError(sentence, self.text, token.start, token.end)
 
     def _tokens(self) -> Iterator[Token]:
-        at = 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
+        start = 0
+        while start < len(self.text):
+            match = _TOKEN.match(self.text, start)
             if match is None:
-                quote = self.text[at] in "'\""
-                why = "this quote is not closed" if quote else f"{self.text[at]!r} is not part of the language"
-                raise ObjectiveError(why, self.text, at, at + 1)
+                character = self.text[start]
+                why = "this quote is not closed" if character in "'\"" else f"{character!r} is not part of the language"
+                raise ObjectiveError(why, self.text, start, start + 1)
             if match.lastgroup != "space":
-                yield Token(str(match.lastgroup), match.group(), at)
-            at = match.end()
+                yield Token(str(match.lastgroup), match.group(), start)
+            start = match.end()
         yield Token("end", "", len(self.text))

@@ -1,4 +1,4 @@
-"""An objective read from a sentence: checks what it means, evaluates it, names its multipliers."""
+"""The objective of a sentence: its checks, its values and the names of its multipliers."""
 
 from __future__ import annotations
 
@@ -85,39 +85,48 @@ class Sentence(Objective):
     @cached_property
     def parts(self) -> tuple[tuple[tuple[Node, Node], ...], tuple[Worst, ...]]:
         """The objective as a sum: (factor, smooth term)s, and the worst cases."""
-        smooth, worst = [], []
+        smooth_terms = []
+        worst_cases = []
         for factor, node in _addends(self.expression, Number(1)):
             if isinstance(node, Call) and node.function == "min":
-                needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
-                if (not needs_classes or self.binding.classes) and float(
-                    evaluate(factor, None, self.binding, self.text)
-                ) < 0:
+                if self._is_negative(factor):
                     raise self._error(
                         "min with a negative factor is not a max-min game: it would reward the worst class", node
                     )
-                worst.append(Worst(factor, node))
+                worst_cases.append(Worst(factor, node))
                 node = Sum(tuple(("+", arg) for arg in node.args))  # only its insides are searched below
             else:
-                smooth.append((factor, node))
-            for inner in walk(node):
-                if isinstance(inner, Call) and inner.function == "min":
+                smooth_terms.append((factor, node))
+            for child in walk(node):
+                if isinstance(child, Call) and child.function == "min":
                     why = "it may carry a constant factor >= 0 and be added to other terms, no more"
-                    raise self._error(f"min inside another expression is not a max-min game: {why}", inner)
-        return tuple(smooth), tuple(worst)
+                    raise self._error(f"min inside another expression is not a max-min game: {why}", child)
+        return tuple(smooth_terms), tuple(worst_cases)
+
+    def _is_negative(self, factor: Node) -> bool:
+        """Return whether a constant factor is negative; False while it depends on an unknown K."""
+        needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
+        if needs_classes and not self.binding.classes:
+            return False
+        return float(evaluate(factor, None, self.binding, self.text)) < 0
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        worst, simplex = self.parts[1], Simplex(self.floor)
-        if not self.constraints:
-            if len(worst) == 1:
-                return simplex
-        elif not worst:
+        worst_cases = self.parts[1]
+        simplex = Simplex(self.floor)
+        # One worst case, or constraints alone, need no sizes, so that the classes may still be unknown.
+        if len(worst_cases) == 1 and not self.constraints:
+            return simplex
+        if self.constraints and not worst_cases:
             return NonNegative()
-        sizes: list[tuple[Domain, int | None]] = [(simplex, self._size(w)) for w in worst]
-        return Product((*sizes, (NonNegative(), None)) if self.constraints else tuple(sizes))
+        parts: list[tuple[Domain, int | None]] = [(simplex, self._size(case)) for case in worst_cases]
+        if self.constraints:
+            parts.append((NonNegative(), None))
+        return Product(tuple(parts))
 
     def utility(self, c: Confusion) -> Tensor:
-        binding, total = self._binding_for(c), c.rates.new_zeros(())
+        binding = self._binding_for(c)
+        total = c.rates.new_zeros(())
         for factor, node in self.parts[0]:
             total = total + evaluate(factor, c, binding, self.text) * evaluate(node, c, binding, self.text)
         return total
@@ -125,11 +134,12 @@ class Sentence(Objective):
     def payoff(self, c: Confusion) -> Tensor:
         binding = self._binding_for(c)
         pieces = [c.rates.new_zeros(0)]
-        for worst in self.parts[1]:
-            factor = evaluate(worst.factor, c, binding, self.text)
-            pieces += [factor * torch.atleast_1d(evaluate(arg, c, binding, self.text)) for arg in worst.call.args]
+        for case in self.parts[1]:
+            factor = evaluate(case.factor, c, binding, self.text)
+            pieces += [factor * torch.atleast_1d(evaluate(arg, c, binding, self.text)) for arg in case.call.args]
         for constraint in self.constraints:
-            left, right = (evaluate(side, c, binding, self.text) for side in (constraint.left, constraint.right))
+            left = evaluate(constraint.left, c, binding, self.text)
+            right = evaluate(constraint.right, c, binding, self.text)
             pieces.append(torch.atleast_1d(left - right if constraint.sign == ">=" else right - left))
         return torch.cat(pieces)
 
@@ -137,20 +147,18 @@ class Sentence(Objective):
     def labels(self) -> tuple[str, ...]:
         """recall['cat'] for an entry of a worst case, coverage['cat'] >= 0.95/K for a constraint."""
         self._need_classes()
-        named = []
-        for worst in self.parts[1]:
-            for arg in worst.call.args:
-                named += [render(at_class(arg, k, self.binding)) for k in range(entries(arg, self.binding, self.text))]
-        for constraint in self.constraints:
-            size = entries(constraint, self.binding, self.text)
-            named += [render(at_class(constraint, k, self.binding)) for k in range(size)]
-        return tuple(named)
+        nodes = [arg for case in self.parts[1] for arg in case.call.args]
+        labels = []
+        for node in (*nodes, *self.constraints):
+            size = entries(node, self.binding, self.text)
+            labels += [render(at_class(node, k, self.binding)) for k in range(size)]
+        return tuple(labels)
 
     def value(self, c: Confusion) -> Tensor:
-        return Objective.value(self._known(c), c)
+        return Objective.value(self._bound_to(c), c)
 
     def slack(self, c: Confusion) -> Tensor:
-        return Objective.slack(self._known(c), c)
+        return Objective.slack(self._bound_to(c), c)
 
     def bind(
         self, classes: int, class_names: Sequence[str] | None = None, groups: Mapping[str, Sequence[Any]] | None = None
@@ -158,9 +166,8 @@ class Sentence(Objective):
         return replace(self, binding=self.binding.extended(classes, class_names, groups))
 
     def bind_prior(self, train_prior: Tensor) -> Sentence:
-        derived = head_tail(train_prior)
-        missing = {name: derived[name] for name in derived if self.binding.group(name) is None}
-        return self.bind(len(train_prior), groups=missing)
+        groups = {name: group for name, group in head_tail(train_prior).items() if self.binding.group(name) is None}
+        return self.bind(len(train_prior), groups=groups)
 
     def __str__(self) -> str:
         constraints = ", ".join(map(render, self.constraints))
@@ -179,15 +186,15 @@ class Sentence(Objective):
         meaning = (self.expression, self.constraints, self.confidence)
         return (*meaning, self.binding, self.epsilon, self.floor, self.metric_prior)
 
-    def _size(self, worst: Worst) -> int:
+    def _size(self, case: Worst) -> int:
         self._need_classes()
-        return sum(entries(arg, self.binding, self.text) for arg in worst.call.args)
+        return sum(entries(arg, self.binding, self.text) for arg in case.call.args)
 
     def _need_classes(self) -> None:
         if self.binding.classes is None:
             raise InputError(f"the classes of '{self}' are not known yet: call objective.bind(classes) first")
 
-    def _known(self, c: Confusion) -> Sentence:
+    def _bound_to(self, c: Confusion) -> Sentence:
         return self if self.binding.classes is not None else self.bind(c.classes)
 
     def _binding_for(self, c: Confusion) -> Binding:
@@ -206,7 +213,9 @@ class Sentence(Objective):
 
     def _check_references(self) -> None:
         for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
-            index = node.index if isinstance(node, Metric) else Group(node.group) if isinstance(node, Each) else None
+            index = getattr(node, "index", None)
+            if isinstance(node, Each):
+                index = Group(node.group)
             if isinstance(index, Group) and (self.binding.class_names or self.binding.groups):
                 members(index, node, self.binding, self.text, may_wait=True)
             elif isinstance(index, int) or (isinstance(index, str) and self.binding.class_names is not None):
@@ -228,29 +237,25 @@ def _without_min(constraint: Constraint, worst: Call) -> str:
 
 
 def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> MetricPrior:
-    """ "evaluation" where precision, F1 or Jaccard occurs, else "train", as in the paper."""
-    names = {
-        n.name if isinstance(n, Metric) else n.metric
-        for t in (goal, *constraints)
-        for n in walk(t)
-        if isinstance(n, (Metric, Each))
-    }
+    """Return "evaluation" if precision, F1 or Jaccard occurs, else "train", as in the paper."""
+    nodes = [node for tree in (goal, *constraints) for node in walk(tree)]
+    names = {node.name for node in nodes if isinstance(node, Metric)}
+    names |= {node.metric for node in nodes if isinstance(node, Each)}
     return "evaluation" if names & PRIOR_SENSITIVE else "train"
 
 
 def _addends(node: Node, factor: Node) -> Iterator[tuple[Node, Node]]:
-    """The objective flattened into (constant factor, term)s."""
+    """Flatten the objective into pairs of a constant factor and a term."""
     if isinstance(node, Sum):
         for sign, term in node.terms:
             yield from _addends(term, factor if sign == "+" else Negative(factor))
     elif isinstance(node, Negative):
         yield from _addends(node.of, Negative(factor))
     elif isinstance(node, Term) and sum(not is_constant(f) for _, f in node.factors) == 1:
-        moving = next(i for i, (_, f) in enumerate(node.factors) if not is_constant(f))
-        sign, inner = node.factors[moving]
+        sign, metric_factor = next((sign, f) for sign, f in node.factors if not is_constant(f))
         if sign == "*":
-            rest = tuple(f for i, f in enumerate(node.factors) if i != moving)
-            yield from _addends(inner, Term((("*", factor), *rest)))
+            constants = tuple((sign, f) for sign, f in node.factors if is_constant(f))
+            yield from _addends(metric_factor, Term((("*", factor), *constants)))
         else:
             yield factor, node
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Node:
-    """A part of the tree; `start` and `end` are its place in the text, for carets only."""
+    """A part of the tree; `start` and `end` are its place in the text, used only to point at it in errors."""
 
     start: int = field(default=0, compare=False, kw_only=True)
     end: int = field(default=0, compare=False, kw_only=True)
@@ -107,7 +107,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def render(node: Node, level: int = 0) -> str:
-    """The text of a tree, with the fewest brackets; parsing it gives the tree back. level: 0 sum, 1 term, 2 factor."""
+    """Return the text of a tree with the fewest brackets; it parses to that tree. level: 0 sum, 1 term, 2 factor."""
     if isinstance(node, Constraint):
         return f"{render(node.left)} {node.sign} {render(node.right)}"
     if isinstance(node, Sum):

@@ -1,4 +1,4 @@
-"""Figures of a comparison with all classes: their examples, and their recall in every row."""
+"""Figures of a comparison by class: examples of every class, and its recall in every row."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 
 from csst.report.figures.classes import MANY_CLASSES
-from csst.report.figures.matrix import SIDE
-from csst.report.figures.svg import ACCENT, RUNS, WIDTH, Drawing, Key, draw, shorten, sort_classes
+from csst.report.figures.matrix import SIDE, paint_cell, paint_shades
+from csst.report.figures.svg import RUNS, WIDTH, Drawing, Key, draw, shorten, sort_classes
 from csst.runs.outcomes import ComparisonRow
 
 
 def draw_class_counts(
-    labeled: Sequence[int], unlabeled: Sequence[float] | None, class_names: Sequence[str], how: str
+    labeled: Sequence[int], unlabeled: Sequence[float] | None, class_names: Sequence[str], suffix: str
 ) -> Drawing:
-    """The examples of every class, labeled and unlabeled, from most to fewest labels, as in Fig. 3 of the paper.
+    """Draw the examples of every class, labeled and unlabeled, from most to fewest labels, as in Fig. 3 of the paper.
 
     Args:
-        labeled: examples of each class.
-        unlabeled: the same without labels, None if not known.
-        class_names: in the order of the counts.
-        how: whence the unlabeled counts are known, for the legend.
+        labeled: labeled examples of each class, (K,).
+        unlabeled: unlabeled examples of each class, (K,); None if unknown.
+        class_names: the names of the classes.
+        suffix: how the unlabeled counts are known, for the legend.
     """
     order = sort_classes(labeled, len(labeled))
     series = [("labeled", np.asarray(labeled, float)[order], RUNS[0])]
     if unlabeled is not None:
-        series.append((f"unlabeled{how}", np.asarray(unlabeled, float)[order], RUNS[1]))
+        series.append((f"unlabeled{suffix}", np.asarray(unlabeled, float)[order], RUNS[1]))
     is_many = len(order) > MANY_CLASSES
 
     def paint(figure: Any) -> None:
@@ -47,8 +47,8 @@ def draw_class_counts(
             axes.set_xlabel("classes, from most to fewest labeled")
         else:
             names = [shorten(class_names[c], 14) for c in order]
-            turned = max(map(len, names)) * len(names) > 50
-            axes.set_xticks(places, names, rotation=90 if turned else 0)
+            rotation = 90 if max(map(len, names)) * len(names) > 50 else 0
+            axes.set_xticks(places, names, rotation=rotation)
 
     ratio = max(labeled) / max(1, min(labeled))
     alt = f"Examples of every class: labeled from {max(labeled):,} to {min(labeled):,}"
@@ -57,7 +57,7 @@ def draw_class_counts(
 
 
 def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str], counts: Sequence[int]) -> Drawing:
-    """The recall of every class in every row, mean over the seeds, as shades; in percent for up to 30 classes."""
+    """Draw the recall of every class in every row, mean over the seeds, as shades; up to 30 classes in percent too."""
     order = sort_classes(counts, len(counts))
     recall = np.array([np.mean([result.recall for result in line.results], 0)[order] for line in table])
     row, column = (int(n) for n in np.unravel_index(recall.argmin(), recall.shape))
@@ -79,28 +79,18 @@ def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str]
 
 
 def _paint_numbers(figure: Any, recall: Any, labels: list[str], names: list[str]) -> None:
-    from matplotlib.patches import Rectangle
-
     axes = figure.add_subplot()
     for (row, column), value in np.ndenumerate(recall):
-        corner = (column - 0.48, row - 0.46)
-        cell = axes.add_artist(Rectangle(corner, 0.96, 0.92, color=ACCENT, alpha=0.05 + 0.6 * value, lw=0))
-        text = axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8.5)
-        for part in (cell, text):
-            part.set_in_layout(False)  # they lie inside; measuring each would be most of the time
-    turned = max(map(len, names)) > 2
-    axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=90 if turned else 0)
+        paint_cell(axes, row, column, 0.92, 0.05 + 0.6 * value, f"{100 * value:.0f}")
+    rotation = 90 if max(map(len, names)) > 2 else 0
+    axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=rotation)
     axes.set_xlim(-0.5, len(names) - 0.5)
     _label_rows(axes, labels)
 
 
 def _paint_shades(figure: Any, blocks: Any, labels: list[str], classes: int) -> None:
     axes = figure.add_subplot()
-    picture = np.zeros((*blocks.shape, 4))
-    picture[..., :3] = np.array([0x2F, 0x80, 0xC8]) / 255  # a picture cannot follow CSS; this shows on both pages
-    picture[..., 3] = blocks.clip(0, 1)
-    extent = (-0.5, classes - 0.5, len(labels) - 0.5, -0.5)
-    axes.imshow(picture, extent=extent, aspect="auto", interpolation="nearest", resample=False)
+    paint_shades(axes, blocks.clip(0, 1), (len(labels), classes), "auto")
     axes.set_xlabel("classes")
     _label_rows(axes, labels)
 

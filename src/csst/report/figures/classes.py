@@ -1,4 +1,4 @@
-"""Figures with one row per class: recall with the labeled count beside it, coverage against its bound."""
+"""Figures with one row per class: recall with the labeled counts, coverage with its bounds."""
 
 from __future__ import annotations
 
@@ -12,81 +12,98 @@ from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw
 from csst.report.run_view import RunView
 from csst.training.evaluation import constraints_met
 
-#: more classes than this are drawn as a profile, more runs than this as dots instead of bars
-MANY_CLASSES, MANY_RUNS = 30, 4
-#: runs in one figure at most
-TOGETHER = 12
-#: classes of a profile are averaged in this many groups of neighbors
+#: more classes than this are drawn as a profile
+MANY_CLASSES = 30
+#: more runs than this are drawn as dots instead of bars
+MANY_RUNS = 4
+#: the largest number of runs in one figure
+MOST_RUNS = 12
+#: the classes of a profile are averaged in this many groups of neighbors
 GROUPS = 100
-#: points of a line over many classes at most
-POINTS = 300
+#: the largest number of points of a line over many classes
+MOST_POINTS = 300
 
 
 def draw_recall(runs: Sequence[RunView]) -> Drawing:
-    """The recall of every class in each run as deployed, all of the same classes; of the first 12 runs at most."""
-    first, count = runs[0], len(runs)
-    runs = runs[:TOGETHER]
-    classes = len(first.class_names)
-    measured = f"{first.part} recall" if first.is_complete else "validation recall so far"
+    """Draw the recall of every class in each run as deployed, of the first 12 runs; all have the same classes."""
+    count = len(runs)
+    runs = runs[:MOST_RUNS]
+    run = runs[0]
+    classes = len(run.class_names)
+    quantity = f"{run.part} recall" if run.is_complete else "validation recall so far"
     ranges = "; ".join(_describe_range(run) for run in runs[:3]) + ("; and more" if count > 3 else "")
-    alt = f"{measured} of every class: {ranges}"
+    alt = f"{quantity} of every class: {ranges}"
     has_rows = classes <= MANY_CLASSES
     title = "Recall of every class" if has_rows else f"Recall of the {classes} classes"
-    title += f" in the first {TOGETHER} of {count} runs" if count > TOGETHER else ""
+    if count > MOST_RUNS:
+        title += f" in the first {MOST_RUNS} of {count} runs"
     if not has_rows:
-        return _draw_profile(runs, measured.removesuffix(" so far"), alt, title)
+        return _draw_profile(runs, quantity.removesuffix(" so far"), alt, title)
+    if run.class_counts:
+        title += "; labeled examples in brackets"
     has_bars = len(runs) <= MANY_RUNS
-    if count > 1:
-        styles = [run_style(n) for n in range(len(runs))]
-        keys = [
-            Key("■" if has_bars else style.symbol, style.color, shorten(run.name, 60))
-            for style, run in zip(styles, runs, strict=True)
-        ]
-    else:
-        keys = [Key("■", RUNS[0], "with the decision rule"), Key("○", INK, "without it")] if first.adjusted else []
-        if first.deployed.recall_intervals:
-            keys.append(Key("line", INK, f"simultaneous {first.deployed.level:.0%} confidence intervals"))
-    height = 0.75 + classes * (0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs))
-    title += "; labeled examples in brackets" if first.class_counts else ""
-    return draw(lambda figure: _paint_rows(figure, runs, has_bars), height, alt, title, keys)
+    row_height = 0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs)
+    keys = _run_keys(runs, has_bars) if count > 1 else _rule_keys(run)
+    return draw(lambda figure: _paint_rows(figure, runs, has_bars), 0.75 + classes * row_height, alt, title, keys)
+
+
+def _run_keys(runs: Sequence[RunView], has_bars: bool) -> list[Key]:
+    """Return one entry of the legend per run."""
+    keys = []
+    for n, run in enumerate(runs):
+        style = run_style(n)
+        keys.append(Key("■" if has_bars else style.symbol, style.color, shorten(run.name, 60)))
+    return keys
+
+
+def _rule_keys(run: RunView) -> list[Key]:
+    """Return the legend of a single run: the decision rule and the intervals, if it has them."""
+    keys = []
+    if run.adjusted:
+        keys += [Key("■", RUNS[0], "with the decision rule"), Key("○", INK, "without it")]
+    if run.deployed.recall_intervals:
+        keys.append(Key("line", INK, f"simultaneous {run.deployed.level:.0%} confidence intervals"))
+    return keys
 
 
 def _paint_rows(figure: Any, runs: Sequence[RunView], has_bars: bool) -> None:
     axes = figure.add_subplot()
-    first = runs[0]
-    places = np.arange(len(first.class_names))
+    places = np.arange(len(runs[0].class_names))
     thickness = 0.8 / len(runs)
     for n, run in enumerate(runs):
         color, marker, _ = run_style(n)
         if has_bars:
-            shifted = places + (n - (len(runs) - 1) / 2) * thickness
-            axes.barh(shifted, run.deployed.recall, thickness * 0.92, color=color)
+            offset = (n - (len(runs) - 1) / 2) * thickness
+            axes.barh(places + offset, run.deployed.recall, thickness * 0.92, color=color)
         else:
             axes.plot(run.deployed.recall, places, marker, color=color, markersize=6, alpha=0.85, markeredgewidth=0)
+    run = runs[0]
     if len(runs) == 1:
-        for place, value in zip(places, first.deployed.recall, strict=True):
+        for place, value in zip(places, run.deployed.recall, strict=True):
             axes.text(1.02, place, f"{value:.2f}", va="center", fontsize=9)
-        for place, interval in zip(places, first.deployed.recall_intervals, strict=False):
+        for place, interval in zip(places, run.deployed.recall_intervals, strict=False):
             axes.plot(interval, [place, place], color=INK, lw=1, solid_capstyle="butt")
-        if first.adjusted:
-            axes.plot(first.without_rule.recall, places, "o", color=INK, markersize=5, fillstyle="none")
-    _label_rows(axes, first.class_names, first.class_counts, f"{first.part} recall")
+        if run.adjusted:
+            axes.plot(run.without_rule.recall, places, "o", color=INK, markersize=5, fillstyle="none")
+    _label_rows(axes, run.class_names, run.class_counts, f"{run.part} recall")
     axes.set_xlim(0, 1.02)
 
 
 def _draw_profile(runs: Sequence[RunView], ylabel: str, alt: str, title: str) -> Drawing:
-    """Many classes, ordered by labeled examples: their recall above, the labeled counts below."""
-    counts, classes = runs[0].class_counts, len(runs[0].class_names)
+    """Draw many classes, ordered by labeled examples: their recall above, the labeled counts below."""
+    counts = runs[0].class_counts
+    classes = len(runs[0].class_names)
     groups = np.array_split(np.array(sort_classes(counts, classes)), min(GROUPS, classes))
-    places = np.cumsum([len(g) for g in groups]) - np.array([(len(g) + 1) / 2 for g in groups])
+    places = np.cumsum([len(group) for group in groups]) - np.array([(len(group) + 1) / 2 for group in groups])
 
     def paint(figure: Any) -> None:
         top = bottom = figure.add_subplot(4, 1, (1, 3)) if counts else figure.add_subplot()
         for n, run in enumerate(runs):
             recall = np.asarray(run.deployed.recall, float)
-            parts = [recall[g] for g in groups]
+            parts = [recall[group] for group in groups]
             if len(runs) == 1:
-                low, high = [part.min() for part in parts], [part.max() for part in parts]
+                low = [part.min() for part in parts]
+                high = [part.max() for part in parts]
                 top.fill_between(places, low, high, color=RUNS[n], alpha=0.25, lw=0)
             style = {"color": run_style(n).color, "ls": "--" if _is_dashed(n) else "-"}
             top.plot(places, [part.mean() for part in parts], **style)
@@ -95,7 +112,7 @@ def _draw_profile(runs: Sequence[RunView], ylabel: str, alt: str, title: str) ->
         if counts:
             bottom = figure.add_subplot(4, 1, 4, sharex=top)
             top.tick_params(labelbottom=False)
-            bottom.plot(places, [np.asarray(counts)[g].mean() for g in groups], color=INK)
+            bottom.plot(places, [np.asarray(counts)[group].mean() for group in groups], color=INK)
             bottom.set_yscale("log")
             bottom.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             bottom.yaxis.set_minor_formatter(lambda value, _: "")
@@ -104,24 +121,26 @@ def _draw_profile(runs: Sequence[RunView], ylabel: str, alt: str, title: str) ->
         bottom.set_xlabel("classes, from most to fewest labeled" if counts else "classes")
 
     size = -(-classes // len(groups))
-    symbols = ["dash" if _is_dashed(n) else "line" for n in range(len(runs))]
-    keys = [Key(symbols[n], run_style(n).color, shorten(run.name, 60)) for n, run in enumerate(runs)]
-    if len(runs) == 1:
+    keys = []
+    if len(runs) > 1:
+        symbols = ["dash" if _is_dashed(n) else "line" for n in range(len(runs))]
+        keys = [Key(symbols[n], run_style(n).color, shorten(run.name, 60)) for n, run in enumerate(runs)]
+    elif size > 1:
         keys = [Key("line", RUNS[0], f"mean of {size} neighbors"), Key("band", RUNS[0], "lowest to highest of them")]
-    return draw(paint, 3.4, alt, title, keys if len(runs) > 1 or size > 1 else ())
+    return draw(paint, 3.4, alt, title, keys)
 
 
 def draw_coverage(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
-    """The fraction of examples predicted as each class (or group), against the bounds that the objective sets."""
+    """Draw the fraction of examples predicted as each class (or group), against the bounds of the objective."""
     coverage = run.deployed.coverage
-    missed = sum(constraints_met(bound.slack(coverage)) is False for bound in bounds)
-    verdict = f"{missed} of {len(bounds)} miss the bound" if missed else "all meet the bound"
-    measured_on = run.part if run.is_complete else "validation, so far"
-    alt = f"Coverage on {measured_on} against the bound of '{run.objective}': {verdict}"
+    misses = sum(constraints_met(bound.slack(coverage)) is False for bound in bounds)
+    verdict = f"{misses} of {len(bounds)} miss the bound" if misses else "all meet the bound"
+    part = run.part if run.is_complete else "validation, so far"
+    alt = f"Coverage on {part} against the bound of '{run.objective}': {verdict}"
     has_rows = len(bounds) <= MANY_CLASSES
     places = np.arange(len(bounds))
     if not has_rows:
-        places = np.linspace(0, len(bounds) - 1, min(len(bounds), POINTS)).round().astype(int)
+        places = np.linspace(0, len(bounds) - 1, min(len(bounds), MOST_POINTS)).round().astype(int)
         bounds = sorted(bounds, key=lambda bound: bound.measure(coverage))
         bounds = [bounds[int(n)] for n in places]
     values = [bound.measure(coverage) for bound in bounds]
@@ -133,14 +152,14 @@ def draw_coverage(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
             axes.barh(places, values, 0.74, color=ACCENT)
             for side in sides:
                 axes.vlines(side, places - 0.45, places + 0.45, color=INK, lw=1.6)
-            _label_rows(axes, [bound.label for bound in bounds], None, f"coverage on {measured_on}")
+            _label_rows(axes, [bound.label for bound in bounds], None, f"coverage on {part}")
             axes.set_xlim(0, None)
         else:
             axes.plot(places, values, color=ACCENT)
             for side in sides:
                 axes.plot(places, side, color=INK, lw=1.2, ls="--")
             axes.set_xlabel("classes, from least to most covered")
-            axes.set_ylabel(f"coverage on {measured_on}")
+            axes.set_ylabel(f"coverage on {part}")
             axes.set_ylim(0, None)
 
     keys = (
@@ -165,7 +184,7 @@ def _label_rows(axes: Any, names: Sequence[str], counts: Sequence[int] | None, x
 
 
 def _is_dashed(n: int) -> bool:
-    """Lines of runs beyond the colors are dashed."""
+    """Return whether a run is drawn dashed, because its color is that of an earlier one."""
     return n >= len(RUNS)
 
 

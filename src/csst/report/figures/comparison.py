@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from csst.report.figures.svg import FAINT, INK, RUNS, Drawing, Key, RunStyle, begin_at_zero, draw, run_style, shorten
 from csst.runs.outcomes import VALUE, ComparisonRow
 
-#: how a marker is filled as trained and with each rule, and the character that stands for it in a legend
+#: fill of a marker as trained and with each rule, and its character in a legend
 FILLS = {
     "": ("full", "●"),
     "rule": ("none", "○"),
@@ -19,20 +19,20 @@ FILLS = {
     "calibrated": ("top", "◓"),
     "pooled": ("bottom", "◒"),
 }
-#: of a row that meets the constraints neither as trained nor with a rule
+#: the mark of a row that meets the constraints neither as trained nor with a rule
 MISSES = Key("†", INK, "misses the constraints")
 Styles = dict[str, RunStyle]
 
 
 class Axis(NamedTuple):
-    """A number of every run of a row, and its name."""
+    """A quantity on an axis: its name, and its value in every run of a row."""
 
     label: str
     read: Callable[[ComparisonRow], list[float]]
 
 
 class Curve(NamedTuple):
-    """What a row's runs did with unlabeled examples over the steps; a row of the arrays per seed, nan where unknown."""
+    """Pseudo-labels of a row over the steps: the fraction used, and its accuracy, (seeds, steps); nan if unknown."""
 
     label: str
     steps: list[int]
@@ -41,38 +41,39 @@ class Curve(NamedTuple):
 
 
 def assign_styles(table: Sequence[ComparisonRow]) -> Styles:
-    """A color and a marker for every row's label, the same in all figures whatever the order of the table."""
+    """Return a color and a marker for every row's label, the same in all figures whatever the order of the table."""
     labels = sorted({line.row.label for line in table})
     return {label: run_style(n) for n, label in enumerate(labels)}
 
 
 def find_axes(table: Sequence[ComparisonRow]) -> tuple[Axis, Axis]:
-    """The objective's own value, and what it is traded against: constraints, mean recall, or min recall."""
+    """Return the objective's value, and the quantity traded against it: constraints, mean recall, or min recall."""
     value = Axis("objective value", lambda line: line.values(VALUE))
     if any(result.slack for line in table for result in line.results):
         slack = Axis("slack of the tightest constraint", lambda line: [min(result.slack) for result in line.results])
         return value, slack
-    other = "min_recall" if is_value(table, "mean_recall") else "mean_recall"
-    return value, Axis(name_measure(table, other), lambda line: line.values(other))
+    measure = "min_recall" if is_value(table, "mean_recall") else "mean_recall"
+    return value, Axis(name_measure(table, measure), lambda line: line.values(measure))
 
 
 def is_value(table: Sequence[ComparisonRow], measure: str) -> bool:
-    """Whether a measure is the objective's own value."""
+    """Return whether a measure equals the objective's value in all rows."""
     return all(np.allclose(line.values(measure), line.values(VALUE), atol=1e-9) for line in table)
 
 
 def name_measure(table: Sequence[ComparisonRow], measure: str) -> str:
+    """Return the name of a measure for a label."""
     words = measure.replace("_", " ")
     return words.replace("min ", "min head–tail ") if table[0].is_grouped else words
 
 
 def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
-    """The value of the objective in every row, the highest at the top; a dagger where the constraints are missed."""
-    by_value = sorted(table, key=lambda line: line.mean(VALUE), reverse=True)
-    labels = list(dict.fromkeys(line.row.label for line in by_value))
-    meeting = {line.row.label for line in table if line.rank[0] == 0}
-    ticks = [shorten(label, 26) + ("" if label in meeting else MISSES.symbol) for label in labels]
-    objective, part = table[0].row.objective, table[0].part
+    """Draw the value of the objective in every row, the highest at the top; a dagger marks missed constraints."""
+    ranking = sorted(table, key=lambda line: line.mean(VALUE), reverse=True)
+    labels = list(dict.fromkeys(line.row.label for line in ranking))
+    feasible_labels = {line.row.label for line in table if line.rank[0] == 0}
+    ticks = [shorten(label, 26) + ("" if label in feasible_labels else MISSES.symbol) for label in labels]
+    part = table[0].part
     offsets = _spread_rules(table)
 
     def paint(figure: Any) -> None:
@@ -88,48 +89,54 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(f"objective value on {part}")
 
-    best = table[0]
-    alt = f"Value of '{objective}' on {part}, {len(table)} rows; best {best.name} with {best.mean(VALUE):.3f}"
+    row = table[0]
+    alt = f"Value of '{row.row.objective}' on {part}, {len(table)} rows; best {row.name} with {row.mean(VALUE):.3f}"
     height = 0.8 + (0.2 + 0.08 * len(offsets)) * len(labels)
-    keys = [*_rule_keys(table), *([MISSES] if len(meeting) < len(labels) else [])]
+    keys = _rule_keys(table)
+    if len(feasible_labels) < len(labels):
+        keys.append(MISSES)
     return draw(paint, height, alt, "Objective value, highest first, ± std over seeds", keys)
 
 
 def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
-    """The value of the objective against what it is traded for, with the spread over seeds."""
-    value, other = find_axes(table)
-    is_slack = "slack" in other.label
+    """Draw the value of the objective against the quantity traded for it, with the spread over seeds."""
+    value, price = find_axes(table)
+    is_slack = "slack" in price.label
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
         for label in styles:
             lines = [line for line in table if line.row.label == label]
-            for first, second in ((x, y) for x in lines for y in lines if not x.rule and y.rule):
-                pair = first, second
-                axes.plot([mean(other.read(x)) for x in pair], [mean(value.read(x)) for x in pair], color=FAINT, lw=1)
+            # a line from the model as trained to the same model with each rule
+            for pair in ((x, y) for x in lines for y in lines if not x.rule and y.rule):
+                axes.plot([mean(price.read(x)) for x in pair], [mean(value.read(x)) for x in pair], color=FAINT, lw=1)
         for line in table:
-            x, y = other.read(line), value.read(line)
+            x = price.read(line)
+            y = value.read(line)
             _mark(axes, ([mean(x)], [mean(y)]), ([_std(x)], [_std(y)]), styles[line.row.label], line.rule)
         if is_slack:
             axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
         axes.margins(0.1)
-        for name, axis in (("x", other), ("y", value)):
-            # A constraint is met or missed to the right or left of 0, so that a slack needs both sides.
-            if axis is value or not is_slack:
-                begin_at_zero(axes, name, [mean(axis.read(line)) for line in table])
+        # A constraint is met or missed to the right or left of 0, so that a slack needs both sides.
+        if not is_slack:
+            begin_at_zero(axes, "x", [mean(price.read(line)) for line in table])
+        begin_at_zero(axes, "y", [mean(value.read(line)) for line in table])
         axes.locator_params(nbins=6)
-        axes.set_xlabel(f"{other.label} on {table[0].part}")
+        axes.set_xlabel(f"{price.label} on {table[0].part}")
         axes.set_ylabel(value.label)
 
-    keys = [Key(style.symbol, style.color, shorten(label, 60)) for label, style in styles.items() if _has(table, label)]
-    keys += [*_rule_keys(table), *([Key("dash", INK, "constraints met to the right")] if is_slack else [])]
-    best = max(table, key=lambda line: line.mean(VALUE))
-    alt = f"{value.label} against {other.label} of {len(table)} rows; highest value {best.mean(VALUE):.3f}: {best.name}"
-    return draw(paint, 3.4, alt, f"Objective value against {other.label}", keys)
+    labels = {line.row.label for line in table}
+    keys = [Key(style.symbol, style.color, shorten(label, 60)) for label, style in styles.items() if label in labels]
+    keys += _rule_keys(table)
+    if is_slack:
+        keys.append(Key("dash", INK, "constraints met to the right"))
+    row = max(table, key=lambda line: line.mean(VALUE))
+    alt = f"{value.label} against {price.label} of {len(table)} rows; highest value {row.mean(VALUE):.3f}: {row.name}"
+    return draw(paint, 3.4, alt, f"Objective value against {price.label}", keys)
 
 
 def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
-    """The measures against what an ablation varies, a line per method; None for a comparison that varies nothing."""
+    """Draw the measures against the setting that an ablation varies, a line per method; None without such a setting."""
     table = [line for line in table if line.row.setting is not None]
     if not table:
         return None
@@ -148,7 +155,8 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
                 lines = [line for line in table if (line.row.method, line.rule) == (method, rule)]
                 lines.sort(key=_setting)
                 style = run_style(methods.index(method))
-                x, y = [_setting(line) for line in lines], [line.mean(measure) for line in lines]
+                x = [_setting(line) for line in lines]
+                y = [line.mean(measure) for line in lines]
                 axes.plot(x, y, color=style.color, ls="--" if rule else "-", lw=1.2)
                 _mark(axes, (x, y), (None, [line.std(measure) for line in lines]), style, rule)
             axes.set_ylabel(name_measure(table, measure))
@@ -163,28 +171,31 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
     styles = {method: run_style(n) for n, method in enumerate(methods)}
     keys = [Key(style.symbol, style.color, method) for method, style in styles.items()]
     measure = measures[0]
-    best = max(table, key=lambda line: line.mean(measure))
-    alt = f"{measure} against {name}, {len(ticks)} values; highest at {_setting(best):g}: {best.mean(measure):.3f}"
+    row = max(table, key=lambda line: line.mean(measure))
+    alt = f"{measure} against {name}, {len(ticks)} values; highest at {_setting(row):g}: {row.mean(measure):.3f}"
     height = 1.2 + 1.5 * len(measures)
     return draw(paint, height, alt, f"Recall against {name}", [*keys, *_rule_keys(table)])
 
 
 def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
-    """The fraction of pseudo-labels used and of those the fraction that was right, over the steps, of every row."""
+    """Draw the fraction of pseudo-labels used by every row, and their accuracy if known, over the steps."""
     curves = [curve for curve in curves if np.isfinite(curve.used).any()]
     if not curves:
         return None
-    is_known = any(np.isfinite(curve.accuracy).any() for curve in curves)
-    panels = [("used", "fraction used"), *([("accuracy", "of these correct")] if is_known else [])]
+    has_accuracy = any(np.isfinite(curve.accuracy).any() for curve in curves)
+    panels = [("used", "fraction used")]
+    if has_accuracy:
+        panels.append(("accuracy", "of these correct"))
 
     def paint(figure: Any) -> None:
         rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (name, label) in zip(rows, panels, strict=True):
             for n, curve in enumerate(curves):
                 steps, middle, spread = _average(curve.steps, getattr(curve, name))
-                color, dashes = styles[curve.label].color, "--" if n >= len(RUNS) else "-"
+                color = styles[curve.label].color
+                line_style = "--" if n >= len(RUNS) else "-"
                 axes.fill_between(steps, middle - spread, middle + spread, color=color, alpha=0.18, lw=0)
-                axes.plot(steps, middle, color=color, ls=dashes, marker="o" if len(steps) == 1 else None)
+                axes.plot(steps, middle, color=color, ls=line_style, marker="o" if len(steps) == 1 else None)
             axes.set_ylim(0, 1.02)
             axes.set_ylabel(label)
             axes.grid(False, axis="x")
@@ -194,28 +205,29 @@ def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
         Key("dash" if n >= len(RUNS) else "line", styles[curve.label].color, shorten(curve.label, 60))
         for n, curve in enumerate(curves)
     ]
-    last = "; ".join(f"{curve.label} {np.nanmean(curve.used[:, -1]):.2f}" for curve in curves)
-    title = "Pseudo-labels used" + (", and their accuracy" if is_known else "")
-    return draw(paint, 4.2 if is_known else 2.7, f"{title}; used at the end: {last}", title, keys)
+    fractions = "; ".join(f"{curve.label} {np.nanmean(curve.used[:, -1]):.2f}" for curve in curves)
+    title = "Pseudo-labels used" + (", and their accuracy" if has_accuracy else "")
+    height = 4.2 if has_accuracy else 2.7
+    return draw(paint, height, f"{title}; used at the end: {fractions}", title, keys)
 
 
 def _average(steps: Sequence[int], values: Any) -> tuple[Any, Any, Any]:
-    """Mean and std over the seeds (rows), at the steps where any seed has a number."""
-    known = np.isfinite(values)
-    kept = known.any(0)
-    number = known[:, kept].sum(0)
-    numbers = np.where(known, values, 0.0)[:, kept]
-    middle = numbers.sum(0) / number
-    squares = (np.where(known[:, kept], numbers - middle, 0.0) ** 2).sum(0)
-    return np.asarray(steps)[kept], middle, np.sqrt(squares / np.maximum(1, number - 1))
+    """Return steps, mean and std over the seeds (rows); steps without a number in any seed are left out."""
+    columns = np.isfinite(values).any(0)
+    numbers = values[:, columns]
+    is_number = np.isfinite(numbers)
+    count = is_number.sum(0)
+    middle = np.where(is_number, numbers, 0.0).sum(0) / count
+    squares = (np.where(is_number, numbers - middle, 0.0) ** 2).sum(0)
+    return np.asarray(steps)[columns], middle, np.sqrt(squares / np.maximum(1, count - 1))
 
 
 def _mark(axes: Any, places: tuple[Any, Any], spreads: tuple[Any, Any], style: RunStyle, rule: str) -> None:
-    """Marks at x and y with bars of these lengths in both directions, None for no bar."""
+    """Paint marks at x and y with error bars of these lengths in both directions, None for no bar."""
     fill = {"fillstyle": FILLS[rule][0], "markerfacecoloralt": "none", "markersize": 7, "markeredgewidth": 1.2}
     bars = {"xerr": spreads[0], "yerr": spreads[1], "elinewidth": 1, "capsize": 2}
     marks, *_ = axes.errorbar(*places, fmt=style.marker, color=style.color, **bars, **fill)
-    marks.set_clip_on(False)  # a mark on the edge is drawn whole, its bars end there
+    marks.set_clip_on(False)  # a mark on the edge is drawn in full, its bars end there
 
 
 def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
@@ -226,13 +238,9 @@ def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
 
 
 def _spread_rules(table: Sequence[ComparisonRow]) -> dict[str, float]:
-    """How far the marks of each rule are moved, so that they do not lie on each other."""
+    """Return an offset for the marks of each rule, so that they do not cover each other."""
     rules = [rule for rule in FILLS if any(line.rule == rule for line in table)]
     return {rule: 0.16 * (n - (len(rules) - 1) / 2) for n, rule in enumerate(rules)}
-
-
-def _has(table: Iterable[ComparisonRow], label: str) -> bool:
-    return any(line.row.label == label for line in table)
 
 
 def _setting(line: ComparisonRow) -> float:

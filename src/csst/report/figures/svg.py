@@ -16,17 +16,19 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-#: width of a drawing in inches: two beside each other on a screen, one on a phone without shrinking the words much
+#: width of a drawing in inches: two fit beside each other on a screen, and one on a phone hardly shrinks
 WIDTH = 4.6
-#: stand-ins of the text, of lines behind the data, of the bars, and of the runs
-INK, FAINT, ACCENT = "#0000e0", "#0000e1", "#0000e2"
+#: stand-ins for the colors of the text, of lines behind the data, of the bars, and of the runs
+INK = "#0000e0"
+FAINT = "#0000e1"
+ACCENT = "#0000e2"
 RUNS = tuple(f"#0000f{n}" for n in range(8))
-#: from the class with most labeled examples to the one with fewest; as bright as both a white and a black page allow
+#: colors from the class with most labeled examples to the one with fewest, visible on white and on black
 CLASSES = (
     *("#5684da", "#048fd1", "#0099bd", "#009fa0", "#00a07d", "#3a9d56"),
     *("#6f952a", "#948900", "#af7c00", "#c26e13", "#cb6344", "#cc5e6b"),
 )
-#: markers of the runs, and the same as characters for a legend; with the colors 24 styles that differ
+#: markers of the runs, and as characters for a legend; with the colors, 24 different styles
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
 SYMBOLS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★", "◀", "▶", "⬟", "⬢")
 _VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", ACCENT: "var(--accent)"} | {
@@ -43,11 +45,12 @@ class Key(NamedTuple):
 
     @property
     def css(self) -> str:
+        """The color as a CSS value."""
         return _VARIABLES.get(self.color, self.color)
 
 
 class RunStyle(NamedTuple):
-    """How a run is drawn, and the character that stands for its marker in a legend."""
+    """Color and marker of a run, and the marker as a character for a legend."""
 
     color: str
     marker: str
@@ -56,7 +59,7 @@ class RunStyle(NamedTuple):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: its SVG as matplotlib wrote it, what it shows in words, a caption, a legend."""
+    """A figure: its SVG as matplotlib wrote it, a description (alt), a caption, a legend."""
 
     svg: str
     alt: str
@@ -65,7 +68,7 @@ class Drawing:
     is_wide: bool = False
 
     def inline(self, number: int) -> Markup:
-        """The SVG for a page; `number` keeps its ids apart from those of the page's other figures."""
+        """Return the SVG for a page; `number` makes its ids unique on the page."""
         return Markup(clean_svg(self.svg, self.alt, f"f{number}-"))
 
 
@@ -77,13 +80,13 @@ def draw(
     legend: Iterable[Key] = (),
     width: float = WIDTH,
 ) -> Drawing:
-    """A drawing `width` × `height` inches; `paint` gets the empty matplotlib figure."""
+    """Return a drawing of `width` × `height` inches; `paint` fills an empty matplotlib figure."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
     style = as_file(files(__package__) / "figures.mplstyle")
     with style as path, matplotlib.style.context(path), warnings.catch_warnings():
-        # the browser's fonts write the words, so what matplotlib's own font lacks does not matter
+        # the browser draws the text with its own fonts, so glyphs missing in matplotlib's font do not matter
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*missing")
         figure = Figure(figsize=(width, height), layout="constrained")
         paint(figure)
@@ -92,23 +95,24 @@ def draw(
 
 
 def write_svg(figure: Any) -> str:
-    """A painted matplotlib figure as SVG."""
-    out = io.StringIO()
-    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return out.getvalue()
+    """Return a matplotlib figure as SVG."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    return file.getvalue()
 
 
 def clean_svg(svg: str, alt: str, prefix: str) -> str:
-    """matplotlib's SVG for the inside of a page: CSS variables, unique ids, short numbers, a label; no more.
+    """Return matplotlib's SVG for the inside of a page: with CSS variables, unique ids, short numbers and a label.
 
-    Only tags are touched: what stands between them is text (escaped by matplotlib), perhaps a user's.
+    Only tags are changed: the text between them, escaped by matplotlib, may be a user's.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    used = set(re.findall(r"(?:url\(#|href=\"#)([\w-]+)", " ".join(re.findall(r"<[^>]*>", svg))))
+    tags = " ".join(re.findall(r"<[^>]*>", svg))
+    references = set(re.findall(r"(?:url\(#|href=\"#)([\w-]+)", tags))
 
     def rename_id(match: re.Match[str]) -> str:
-        return f' id="{prefix}{match[1]}"' if match[1] in used else ""
+        return f' id="{prefix}{match[1]}"' if match[1] in references else ""
 
     def clean_tag(match: re.Match[str]) -> str:
         text = re.sub(r'\sid="([^"]*)"', rename_id, match[0])
@@ -125,20 +129,20 @@ def clean_svg(svg: str, alt: str, prefix: str) -> str:
 
 
 def begin_at_zero(axes: Any, name: str, values: Iterable[float]) -> None:
-    """Begin the axis `name`, "x" or "y", at 0 where only a margin or a spread lies below it and no value does."""
+    """Begin the axis `name`, "x" or "y", at 0 if it extends below 0 although no value does."""
     low, high = getattr(axes, f"get_{name}lim")()
     if low < 0 <= min(values):
         getattr(axes, f"set_{name}lim")(0, high)
 
 
 def shorten(text: object, length: int) -> str:
-    """One line of printable characters, at most `length` of them."""
+    """Return text as one line of at most `length` printable characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def rank_colors(counts: Sequence[int] | None, classes: int) -> list[str]:
-    """A color for each class, by its place in the order of labeled examples (of the index where there are none)."""
+    """Return a color for each class, by its rank in labeled examples (by its index without counts)."""
     colors = [""] * classes
     for rank, c in enumerate(sort_classes(counts, classes)):
         colors[c] = CLASSES[round(rank * (len(CLASSES) - 1) / max(1, classes - 1))]
@@ -146,12 +150,12 @@ def rank_colors(counts: Sequence[int] | None, classes: int) -> list[str]:
 
 
 def sort_classes(counts: Sequence[int] | None, classes: int) -> list[int]:
-    """The indices of the classes from most to fewest labeled examples."""
+    """Return the indices of the classes from most to fewest labeled examples."""
     return sorted(range(classes), key=lambda c: (-counts[c] if counts else 0, c))
 
 
 def run_style(n: int) -> RunStyle:
-    """The style of the n-th run."""
+    """Return the style of the n-th run."""
     return RunStyle(RUNS[n % len(RUNS)], MARKERS[n % len(MARKERS)], SYMBOLS[n % len(SYMBOLS)])
 
 

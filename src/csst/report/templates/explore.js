@@ -1,4 +1,4 @@
-// Moves along the frontier: a way and a slider choose a point, whose classes, sentence and commands are shown. On the
+// Moves along the frontier: a way and a slider choose a point, and its classes, sentence and commands appear. On the
 // way of one class a point has the numbers of that class alone.
 const explore = section => {
   const data = JSON.parse(section.dataset.explorer);
@@ -17,22 +17,22 @@ const explore = section => {
   const body = part(".classes tbody"), head = part(".classes thead").rows[0];
   const picker = part(".one-class select");
   const isClass = () => part("input[name=way]:checked").value === "class";
-  const way = () => isClass() ? data.classes[picker.value] : data.ways[part("input[name=way]:checked").value];
+  const currentWay = () => isClass() ? data.classes[picker.value] : data.ways[part("input[name=way]:checked").value];
   const summary = () => isClass() ? ["recall", "precision", "coverage"] : data.summary;
-  const point = () => way().points[Number(slider.value)];
+  const currentPoint = () => currentWay().points[Number(slider.value)];
 
-  // Which class is most often taken for which other, and how often.
-  const mistake = (shown, k) => {
-    if (!shown.rates) return [shown.taken_for[k], shown.taken_for_rate[k]];
-    let most = k ? 0 : 1;
-    shown.rates[k].forEach((value, j) => { if (j !== k && value > shown.rates[k][most]) most = j; });
-    return [most, shown.rates[k][most]];
+  // The class that class k is most often taken for, and its rate.
+  const mistake = (point, k) => {
+    if (!point.rates) return [point.taken_for[k], point.taken_for_rate[k]];
+    let target = k ? 0 : 1;
+    point.rates[k].forEach((value, j) => { if (j !== k && value > point.rates[k][target]) target = j; });
+    return [target, point.rates[k][target]];
   };
-  const cells = (shown, k) => {
-    const [other, often] = mistake(shown, k);
-    return [names[k], labeled.length ? String(labeled[k]) : "–", rate(shown.recall[k]),
-      best ? signed(shown.recall[k] - best.recall[k]) : "–", rate(shown.precision[k]), rate(shown.coverage[k]),
-      often ? names[other] : "–", often ? rate(often) : "–"];
+  const cells = (point, k) => {
+    const [target, frequency] = mistake(point, k);
+    return [names[k], labeled.length ? String(labeled[k]) : "–", rate(point.recall[k]),
+      best ? signed(point.recall[k] - best.recall[k]) : "–", rate(point.precision[k]), rate(point.coverage[k]),
+      frequency ? names[target] : "–", frequency ? rate(frequency) : "–"];
   };
   const rows = names.map((name, k) => {
     const row = add(body, "tr");
@@ -43,37 +43,37 @@ const explore = section => {
   const isShown = k => names[k].toLowerCase().includes(filter.value.trim().toLowerCase());
 
   const drawPicture = () => {
-    const { points, gain } = way(), at = Number(slider.value), [width, height, edge] = [320, 150, 12];
+    const { points, gain } = currentWay(), position = Number(slider.value), width = 320, height = 150, edge = 12;
     const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
     const scale = index => {
-      const values = points.map(each => each.numbers[index]), low = Math.min(...values), high = Math.max(...values);
+      const values = points.map(point => point.numbers[index]), low = Math.min(...values), high = Math.max(...values);
       return value => high > low ? (value - low) / (high - low) : 0.5;
     };
     const across = scale(gain), up = scale(0);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("aria-hidden", "true");
-    points.forEach((each, n) => {
-      const isOwn = best && each.sentence === best.sentence;
+    points.forEach((point, n) => {
+      const isOwn = best && point.sentence === best.sentence;
       const dot = document.createElementNS(space, "circle");
-      dot.setAttribute("cx", edge + across(each.numbers[gain]) * (width - 2 * edge));
-      dot.setAttribute("cy", height - edge - up(each.numbers[0]) * (height - 2 * edge));
-      dot.setAttribute("r", n === at ? 7 : 4);
-      dot.setAttribute("class", [n === at ? "here" : "", isOwn ? "own" : ""].join(" ").trim());
+      dot.setAttribute("cx", edge + across(point.numbers[gain]) * (width - 2 * edge));
+      dot.setAttribute("cy", height - edge - up(point.numbers[0]) * (height - 2 * edge));
+      dot.setAttribute("r", n === position ? 7 : 4);
+      dot.setAttribute("class", [n === position ? "here" : "", isOwn ? "own" : ""].join(" ").trim());
       dot.addEventListener("click", () => { slider.value = n; show(); });
       svg.append(dot);
     });
     const place = part(".picture");
     place.replaceChildren(svg);
     const range = index => {
-      const values = points.map(each => each.numbers[index]);
+      const values = points.map(point => point.numbers[index]);
       return `${summary()[index]} ${Math.min(...values).toFixed(3)} to ${Math.max(...values).toFixed(3)}`;
     };
     add(place, "span", `up: ${range(0)}; right: ${range(gain)}${best ? "; ringed: this run's own sentence" : ""}`, { class: "soft" });
   };
-  const drawConfusion = shown => {
+  const drawConfusion = point => {
     const place = part(".confusion"), indices = names.map((_, k) => k).filter(isShown);
     place.replaceChildren();
-    if (!shown.rates || !indices.length) return;
+    if (!point.rates || !indices.length) return;
     const table = add(place, "table");
     add(table, "caption", "Confusion at this point: rates of each true class (rows) over the predicted (columns)");
     const top = add(add(table, "thead"), "tr");
@@ -83,39 +83,39 @@ const explore = section => {
     for (const k of indices) {
       const row = add(main, "tr");
       add(row, "th", names[k], { scope: "row" });
-      shown.rates[k].forEach(value => {
+      point.rates[k].forEach(value => {
         add(row, "td", value >= 50 ? (value / 10000).toFixed(2) : "").style.setProperty("--rate", `${value / 150}%`);
       });
     }
   };
   const show = () => {
-    const shown = point(), numbers = part("dl"), commands = part(".commands");
+    const point = currentPoint(), numbers = part("dl"), commands = part(".commands");
     numbers.replaceChildren();
     summary().forEach((name, n) => {
       const item = add(numbers, "div");
       add(item, "dt", name);
-      add(item, "dd", shown.numbers[n].toFixed(3), { "data-name": name });
+      add(item, "dd", point.numbers[n].toFixed(3), { "data-name": name });
     });
-    slider.setAttribute("aria-valuetext", summary().map((name, n) => `${name} ${shown.numbers[n].toFixed(3)}`).join(", "));
-    part(".sentence-of-point").textContent = shown.sentence;
-    const isOwn = best !== null && shown.sentence === best.sentence;
+    slider.setAttribute("aria-valuetext", summary().map((name, n) => `${name} ${point.numbers[n].toFixed(3)}`).join(", "));
+    part(".sentence-of-point").textContent = point.sentence;
+    const isOwn = best !== null && point.sentence === best.sentence;
     part(".whose").textContent = isOwn ? "(this run's own)" : "";
     part(".about-class").hidden = !isClass() || isOwn;
     commands.replaceChildren();
-    shown.commands.forEach((command, n) => {
+    point.commands.forEach((command, n) => {
       add(commands, "p", n ? "Train for it:" : "Decide so with this model, without training again:", { class: "soft" });
       add(commands, "pre", command, { tabindex: "0" });
     });
     drawPicture();
     if (isClass()) return;
-    rows.forEach((row, k) => cells(shown, k).forEach((text, n) => { row.cells[n].textContent = text; }));
-    drawConfusion(shown);
+    rows.forEach((row, k) => cells(point, k).forEach((text, n) => { row.cells[n].textContent = text; }));
+    drawConfusion(point);
   };
   const choose = () => {
-    slider.max = way().points.length - 1;
-    slider.value = way().start;
+    slider.max = currentWay().points.length - 1;
+    slider.value = currentWay().start;
     part(".loss").textContent = `more ${summary()[0]}`;
-    part(".goal").textContent = `more ${summary()[way().gain]}`;
+    part(".goal").textContent = `more ${summary()[currentWay().gain]}`;
     for (const place of section.querySelectorAll(".one-class")) place.hidden = !isClass();
     part(".all-classes").hidden = isClass();
     show();
@@ -123,7 +123,7 @@ const explore = section => {
   const select = () => {
     rows.forEach((row, k) => { row.hidden = !isShown(k); });
     part(".count").textContent = `${rows.filter(row => !row.hidden).length} of ${names.length} classes`;
-    if (!isClass()) drawConfusion(point());
+    if (!isClass()) drawConfusion(currentPoint());
   };
   const quoted = text => {
     const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;

@@ -1,4 +1,4 @@
-"""Names of learners, and which of them are the default for which rows."""
+"""The learners by name, and the default choice for given rows."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ from csst.learners.linear import PENALTIES, Linear
 from csst.learners.projection import fit_projection
 from csst.learners.propagation import MOST_NODES, Propagation
 from csst.learners.protocol import Learner, Rows
-from csst.learners.wrapped import wrap
+from csst.learners.sklearn_classifier import wrap
 
-#: names a learner can be asked for by; the network trains by the paper's method
+#: names of learners; the network trains by the paper's method
 LEARNERS = ("auto", "linear", "forest", "kernel", "propagation", "lda", "network")
 #: dense rows with more columns than this are taken for embeddings
 WIDE = 256
-#: labels times classes up to which forests have all their trees, and beyond which there is none in the default: every
-#: leaf holds a number for every class
-FULL_FOREST, LARGEST_FOREST = 200_000, 4_000_000
-#: labels times classes up to which the default has a kernel, and rows of the graph times classes for propagation
-LARGEST_KERNEL, LARGEST_GRAPH = 1_000_000, 2_000_000
+#: labels times classes up to which forests have all their trees: every leaf holds a number for every class
+FULL_FOREST = 200_000
+#: labels times classes up to which the default has a forest
+LARGEST_FOREST = 4_000_000
+#: labels times classes up to which the default has a kernel
+LARGEST_KERNEL = 1_000_000
+#: rows of the graph times classes up to which the default has propagation
+LARGEST_GRAPH = 2_000_000
 #: unlabeled rows in the graph of the default: six times as many take four times as long for little
 DEFAULT_NODES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What learners are chosen by: the rows, and how many labels and classes there are.
+    """The rows and counts by which learners are chosen.
 
     Args:
-        table: what is known about the columns.
-        rows: without labels if there are any, else those with labels, (N, D).
-        unlabeled: how many of them have no label.
-        labels: how many rows have a label.
-        classes: how many there are.
+        table: standardization of the columns.
+        rows: the unlabeled rows if there are any, else the labeled ones, (N, D).
+        unlabeled: number of unlabeled rows.
+        labels: number of labeled rows.
+        classes: K.
         is_embedded: whether rows are embeddings.
     """
 
@@ -54,60 +57,61 @@ class Problem:
 
     @property
     def is_wide(self) -> bool:
-        """Whether columns are many and alike: embeddings, pixels, words."""
+        """Whether there are many columns of one kind: embeddings, pixels, words."""
         return self.is_embedded or is_sparse(self.rows) or len(self.table.sizes) > WIDE
 
     @property
     def scales(self) -> tuple[Rows, Rows]:
-        """Every column by its own deviation, or all by a common one."""
+        """Standardization with one deviation per column, and with a common deviation."""
         return self.table, self.table.with_common_scale
 
 
 def default_members(problem: Problem) -> tuple[str, ...]:
-    """linear, forest, kernel and propagation; no forest for embeddings, and only what is quick for many classes."""
+    """Return the default members: no forest for embeddings, and nothing that is slow for many classes."""
     cells = problem.labels * problem.classes
     graph = (problem.labels + min(problem.unlabeled, DEFAULT_NODES)) * problem.classes
-    is_used = {
-        "linear": True,
-        "forest": not problem.is_wide and cells <= LARGEST_FOREST,
-        "kernel": cells <= LARGEST_KERNEL,
-        "propagation": problem.unlabeled > 0 and graph <= LARGEST_GRAPH,
-    }
-    return tuple(name for name, used in is_used.items() if used)
+    names = ["linear"]
+    if not problem.is_wide and cells <= LARGEST_FOREST:
+        names.append("forest")
+    if cells <= LARGEST_KERNEL:
+        names.append("kernel")
+    if problem.unlabeled > 0 and graph <= LARGEST_GRAPH:
+        names.append("propagation")
+    return tuple(names)
 
 
 def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
-    """The members of a portfolio, each as its variants: from a name, a classifier, or a list of these.
+    """Return the members of a portfolio, each as its variants, from a name, a classifier, or a list of these.
 
     Args:
         learner: "auto", another of `LEARNERS`, a scikit-learn classifier with `predict_proba`, or a list of these.
-        problem: what is learned from.
+        problem: the rows to learn from.
     """
-    members = learner if isinstance(learner, (list, tuple)) else [learner]
-    if not members:
+    entries = learner if isinstance(learner, (list, tuple)) else [learner]
+    if not entries:
         raise InputError("learner is an empty list: name at least one")
-    read: list[Sequence[Learner]] = []
-    for member in members:
-        if not isinstance(member, str):
-            read.append([wrap(member)])
-        elif member == "auto":
-            read += [make_variants(name, problem, DEFAULT_NODES) for name in default_members(problem)]
-        elif member == "network":
-            raise InputError('the network is a learner of its own and is not averaged with others: learner="network"')
-        elif member not in LEARNERS:
-            hint = nearest(member, LEARNERS) or f"; learners: {', '.join(LEARNERS)}, or a scikit-learn classifier"
-            raise InputError(f"there is no learner {member!r}{hint}")
+    members: list[Sequence[Learner]] = []
+    for entry in entries:
+        if not isinstance(entry, str):
+            members.append([wrap(entry)])
+        elif entry == "auto":
+            members += [make_variants(name, problem, DEFAULT_NODES) for name in default_members(problem)]
+        elif entry == "network":
+            raise InputError('the network cannot be averaged with other learners: use learner="network" alone')
+        elif entry not in LEARNERS:
+            hint = nearest(entry, LEARNERS) or f"; learners: {', '.join(LEARNERS)}, or a scikit-learn classifier"
+            raise InputError(f"there is no learner {entry!r}{hint}")
         else:
-            read.append(make_variants(member, problem))
-    return read
+            members.append(make_variants(entry, problem))
+    return members
 
 
 def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> Sequence[Learner]:
-    """A learner by its name, in the variants among which the labels choose.
+    """Return the variants of a learner, from which the labels choose.
 
     Args:
-        name: of the learner.
-        problem: what is learned from.
+        name: name of the learner.
+        problem: the rows to learn from.
         most_nodes: unlabeled rows in the graph of propagation.
     """
     if name == "linear" and problem.labels * problem.classes > LARGEST_KERNEL:

@@ -19,9 +19,9 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
+from csst.learners.catalog import read_learner
 from csst.learners.protocol import SMALLEST_PROBABILITY
-from csst.learners.read import read_learner
-from csst.learners.wrapped import wrap
+from csst.learners.sklearn_classifier import wrap
 from tests.learners.samples import gaussians, problem_of
 
 MODELS = [

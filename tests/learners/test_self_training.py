@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from csst import CSSTClassifier
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, _Scored, fit_portfolio, keep_better
-from csst.learners.rounds import SelfTrained, label_rows
+from csst.learners.self_training import SelfTrained, label_rows
 from csst.statistics.calibration import Calibration
 from csst.statistics.shift import estimate_prior
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of

@@ -9,13 +9,13 @@ from sklearn.naive_bayes import GaussianNB
 
 from csst import CSSTClassifier, InputError
 from csst.learners import LEARNERS, default_members, read_learner
+from csst.learners.catalog import make_variants
 from csst.learners.discriminant import Discriminant
 from csst.learners.forest import Forest
 from csst.learners.kernel import Kernel
 from csst.learners.linear import PENALTIES, Linear
 from csst.learners.propagation import Propagation
-from csst.learners.read import make_variants
-from csst.learners.wrapped import Wrapped
+from csst.learners.sklearn_classifier import Wrapped
 from tests.learners.samples import gaussians, problem_of
 
 

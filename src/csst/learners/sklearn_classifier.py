@@ -35,16 +35,16 @@ class Wrapped:
     def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedWrapped:
         from sklearn.base import clone
 
-        fresh = clone(self.model)
-        unseeded = [
-            name for name, value in fresh.get_params().items() if name.endswith("random_state") and value is None
-        ]
-        fresh.set_params(**dict.fromkeys(unseeded, seed))
-        return FittedWrapped(fresh.fit(rows, labels) if weights is None else fresh.fit(rows, labels, weights))
+        model = clone(self.model)
+        parameters = model.get_params()
+        seeds = {name: seed for name in parameters if name.endswith("random_state") and parameters[name] is None}
+        model.set_params(**seeds)
+        # A classifier that takes no weights can still be fitted without them.
+        return FittedWrapped(model.fit(rows, labels) if weights is None else model.fit(rows, labels, weights))
 
 
 def wrap(model: Any) -> Wrapped:
-    """A classifier of the user's, checked."""
+    """Return a scikit-learn classifier as a learner; raise an error for anything else."""
     if isinstance(model, type):
         raise InputError(f"a learner is a classifier and not its class: write {model.__name__}()")
     if not hasattr(model, "fit") or not hasattr(model, "predict_proba"):

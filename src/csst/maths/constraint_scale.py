@@ -1,12 +1,12 @@
-"""How steep constraints are beside what is maximized: the units in which their multipliers are measured.
+"""How steep constraints are compared with the maximized terms: the units in which their multipliers are measured.
 
     slope of f = max_ij |(1/pi_i) df/dR_ij|,      the largest entry that f gives to a gain
 
 A multiplier is a price per unit of a constraint, and any unit will do. recall['a'] >= 0.8 is K times as steep as a mean
 of K recalls, so that steps of lambda which suit the one throw the other from side to side; and a ratio such as the
 precision of a class that is hardly predicted is arbitrarily steep, so that its price, shifted to be non-negative, would
-drown all else in the gain. The paper's coverage constraints are linear and no steeper than its mean recall: for them
-nothing changes.
+drown all else in the gain. The paper's coverage constraints are linear and no steeper than its mean recall: they are
+left unchanged.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from csst.maths.objectives import MetricPrior, Objective, payoff_of
 
 #: slopes that differ by less than this part are the same
 ROUNDING = 1e-9
-#: a constraint that is not linear weighs at most so much of what is maximized: its prices of wrong predictions, shifted
-#: to be non-negative, flatten a gain until every pseudo-label looks right
+#: weight of a constraint that is not linear, at most, as a part of the maximized terms: its prices of wrong
+#: predictions, shifted to be non-negative, flatten a gain until every pseudo-label looks right
 MOST_WEIGHT = 0.5
-#: a constraint may be so many times as steep as what is maximized before its steps become smaller
+#: how many times as steep as the maximized terms a constraint may be before its steps become smaller
 STEEP = 3.0
 
 
@@ -34,13 +34,13 @@ class ConstraintUnits:
     """The slopes of an objective's constraints at chance, R = 1/K.
 
     Args:
-        objective: bound to the classes.
+        objective: the objective, bound to the classes.
         train_prior: pi, (K,).
         metric_prior: "train" or "evaluation", see `csst.gain_matrix`.
-        slopes: of every constraint, (m,).
-        scales: min(1, STEEP slope of what is maximized / slope of the constraint), (m,): the factor of its dual step.
-        limits: the highest multiplier of every constraint, (m,); infinity where it is linear.
-        curved: which constraints are not linear in the rates.
+        slopes: slope of each constraint, (m,).
+        scales: min(1, STEEP slope of the maximized terms / slope of the constraint), (m,): factor of its dual step.
+        limits: the highest multiplier of each constraint, (m,); infinity for a linear one.
+        curved: indices of the constraints that are not linear in the rates.
     """
 
     objective: Objective
@@ -53,43 +53,46 @@ class ConstraintUnits:
 
     @classmethod
     def measure(cls, objective: Objective, train_prior: Tensor, metric_prior: MetricPrior) -> ConstraintUnits:
-        """At chance; an evaluation prior is taken to be uniform, for nothing is known of it yet."""
-        chance, classes = Confusion.uniform(train_prior), len(train_prior)
+        """Measure the slopes at chance; an evaluation prior, still unknown, is taken to be uniform."""
+        chance = Confusion.uniform(train_prior)
+        classes = len(train_prior)
         if metric_prior == "evaluation":
             chance = chance.with_prior(torch.full_like(train_prior, 1 / classes))
         size = len(payoff_of(objective, chance))
-        ones, is_constraint = torch.ones(size, dtype=torch.float64), ~objective.domain.simplex_mask(size)
+        ones = torch.ones(size, dtype=torch.float64)
+        is_constraint = ~objective.domain.simplex_mask(size)
         places = is_constraint.nonzero().flatten().tolist()
         limits = torch.full_like(ones, float("inf"))
         if not places or objective.constant_gain is not None:
             return cls(objective, train_prior, metric_prior, ones, ones, limits, ())
         worst_cases = torch.where(is_constraint, 0.0, objective.domain.start(size, classes))
-        maximized, slopes = _measure(objective, worst_cases, places, chance, train_prior)
-        scales, curved = ones.clone(), _find_curved(objective, chance, places)
-        if maximized > 0:
-            scales[places] = (STEEP * maximized / slopes[places]).clamp(max=1)
-            limits[list(curved)] = (MOST_WEIGHT * maximized / slopes)[list(curved)]
-        return cls(objective, train_prior, metric_prior, slopes, scales, limits, curved)
+        goal_slope, slopes = _measure(objective, worst_cases, places, chance, train_prior)
+        scales = ones.clone()
+        curved_places = _find_curved(objective, chance, places)
+        if goal_slope > 0:
+            scales[places] = (STEEP * goal_slope / slopes[places]).clamp(max=1)
+            limits[curved_places] = (MOST_WEIGHT * goal_slope / slopes)[curved_places]
+        return cls(objective, train_prior, metric_prior, slopes, scales, limits, tuple(curved_places))
 
     def damp(self, confusion: Confusion) -> Tensor:
-        """min(1, slope at chance / slope at this confusion) for every constraint, (m,); 1 where it is linear."""
-        damping = torch.ones_like(self.slopes)
+        """Return min(1, slope at chance / slope at this confusion) per constraint, (m,); 1 for a linear one."""
+        factors = torch.ones_like(self.slopes)
         if self.curved:
+            places = list(self.curved)
             point = confusion.with_prior(self.train_prior) if self.metric_prior == "train" else confusion
-            smoothed, places = point.smoothed(self.objective.epsilon), list(self.curved)
-            slopes_here = _measure(self.objective, damping, places, smoothed, self.train_prior)[1]
-            damping[places] = (self.slopes[places] / slopes_here[places]).clamp(max=1)
-        return damping
+            point = point.smoothed(self.objective.epsilon)
+            slopes_here = _measure(self.objective, factors, places, point, self.train_prior)[1]
+            factors[places] = (self.slopes[places] / slopes_here[places]).clamp(max=1)
+        return factors
 
 
 def _measure(
     objective: Objective, weights: Tensor, places: list[int], confusion: Confusion, train_prior: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The slope of u + weights . phi, and those of the payoffs at these places, (m,); 1 elsewhere."""
+    """Return the slope of u + weights . phi, and the slopes of the payoffs at these places, (m,), 1 elsewhere."""
     with torch.enable_grad():
-        point, slope = _by_margins(confusion, train_prior)
-        if not objective.reads_margins:
-            point, slope = _by_rates(confusion, train_prior)
+        differentiate = _by_margins if objective.reads_margins else _by_rates
+        point, slope = differentiate(confusion, train_prior)
         payoff = payoff_of(objective, point)
         slopes = torch.ones(len(payoff), dtype=torch.float64)
         for k in places:
@@ -101,7 +104,7 @@ Slope = Callable[[Tensor], Tensor]
 
 
 def _by_rates(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, Slope]:
-    """A confusion with a graph from its rates, and what measures the slope of a number derived from it."""
+    """Return a confusion with a graph from its rates, and a function from a derived number to its slope."""
     rates = confusion.rates.detach().requires_grad_()
 
     def slope(value: Tensor) -> Tensor:
@@ -111,8 +114,12 @@ def _by_rates(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, Slo
 
 
 def _by_margins(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, Slope]:
-    """The same from recall and coverage, K numbers instead of K^2:  df/dR_ij = delta_ij df/drec_j + pi_i df/dcov_j."""
-    recall, coverage = (x.detach().clone().requires_grad_() for x in (confusion.recall, confusion.coverage))
+    """Do as `_by_rates` from recall and coverage, K numbers each instead of K^2.
+
+    df/dR_ij = delta_ij df/drec_j + pi_i df/dcov_j
+    """
+    recall = confusion.recall.detach().clone().requires_grad_()
+    coverage = confusion.coverage.detach().clone().requires_grad_()
     ratio = confusion.prior / train_prior
 
     def slope(value: Tensor) -> Tensor:
@@ -123,20 +130,21 @@ def _by_margins(confusion: Confusion, train_prior: Tensor) -> tuple[Confusion, S
 
 
 def _derive(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
-    """The derivatives by the leaves, 0 where there are none."""
+    """Return the derivatives by the leaves; 0 for a leaf that the value does not depend on."""
     if not value.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     gradients = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(leaf) if x is None else x for leaf, x in zip(leaves, gradients, strict=True)]
 
 
-def _find_curved(objective: Objective, chance: Confusion, places: list[int]) -> tuple[int, ...]:
-    """The payoffs at these places that are not the middle of their values at the middle of two points."""
+def _find_curved(objective: Objective, chance: Confusion, places: list[int]) -> list[int]:
+    """Return the places of payoffs that are not linear: between two points, they differ from the mean of the ends."""
     perfect = torch.eye(chance.classes, dtype=torch.float64)
     uneven = chance.rates * torch.linspace(0.1, 1.0, chance.classes, dtype=torch.float64).sqrt()
-    ends = [0.7 * perfect + 0.3 * chance.rates, uneven / uneven.sum(1, keepdim=True)]
-    first, second, middle = (
-        payoff_of(objective, Confusion(rates, chance.prior)) for rates in (*ends, (ends[0] + ends[1]) / 2)
+    begin = 0.7 * perfect + 0.3 * chance.rates
+    end = uneven / uneven.sum(1, keepdim=True)
+    at_begin, at_end, at_middle = (
+        payoff_of(objective, Confusion(rates, chance.prior)) for rates in (begin, end, (begin + end) / 2)
     )
-    apart = (middle - (first + second) / 2).abs() > ROUNDING * (1 + middle.abs())
-    return tuple(k for k in places if apart[k])
+    is_curved = (at_middle - (at_begin + at_end) / 2).abs() > ROUNDING * (1 + at_middle.abs())
+    return [k for k in places if is_curved[k]]

@@ -2,9 +2,9 @@
 
     y = argmax p,    used where KL(y || p) = -log p_y <= tau,    p proportional to  p_m pi_u / pi_m
 
-p is the model's posterior under the unlabeled rows' own class balance pi_u, by EM. The pseudo-labels of a half come
-from the model that was taught with the other half, so that no model confirms what it has learned itself; a new row gets
-the mean of both. Whether a round helps is for rows to say that neither has seen (`csst.learners.portfolio`).
+p is the model's posterior under the class prior pi_u of the unlabeled rows, by EM. The pseudo-labels of a half
+come from the model taught with the other half, so that no model confirms what it has learned itself; a new row gets the
+mean of both. Whether rounds help is judged on rows that neither model has seen (`csst.learners.portfolio`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from csst.data.tabular.tables import is_sparse
 from csst.learners.protocol import FittedLearner, Learner
 from csst.statistics.shift import estimate_prior
 
-#: unlabeled rows that are learned from
+#: unlabeled rows learned from, at most
 MOST_ROWS = 10_000
 
 
@@ -31,13 +31,13 @@ class Student:
     prior: np.ndarray
 
     def scores(self, rows: Any) -> np.ndarray:
-        """Log-probabilities with its own class prior taken out, (N, K)."""
+        """Return log-probabilities minus the log class prior of the student, (N, K)."""
         return self.model.log_probs(rows) - np.log(self.prior)
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRounds:
-    """The students of both halves; their scores are averaged, under the class balance of the labels (K,)."""
+    """The students of both halves; their scores are averaged, under the class prior of the labels (K,)."""
 
     students: tuple[Student, Student]
     prior: np.ndarray
@@ -52,9 +52,9 @@ class SelfTrained:
     """A learner that also learns from its pseudo-labels.
 
     Args:
-        learner: which.
-        unlabeled: rows, (m, D).
-        rounds: how often new pseudo-labels are given.
+        learner: the learner.
+        unlabeled: unlabeled rows, (m, D).
+        rounds: how often pseudo-labels are renewed.
         tau: pseudo-labels with -log p <= tau are used.
     """
 
@@ -73,31 +73,34 @@ class SelfTrained:
         classes = int(labels.max()) + 1
         prior = np.bincount(labels, minlength=classes) / len(labels)
         order = np.random.default_rng(seed).permutation(self.unlabeled.shape[0])[:MOST_ROWS]
-        halves = [self.unlabeled[np.sort(order[at::2])] for at in (0, 1)]
-        first = Student(self.learner.fit(rows, labels, None, seed), prior)
-        students = (first, first)
+        half = self.unlabeled[np.sort(order[0::2])]
+        other_half = self.unlabeled[np.sort(order[1::2])]
+        student = other_student = Student(self.learner.fit(rows, labels, None, seed), prior)
         for _ in range(self.rounds):
-            teachers = students[::-1]  # each half is labeled by who has not learned from it
-            taught = [self._teach(rows, labels, half, t, seed) for half, t in zip(halves, teachers, strict=True)]
-            students = (taught[0], taught[1])
-        return FittedRounds(students, prior)
+            # A half is labeled by the student of the other half, which has not learned from it.
+            pupil = self._teach(rows, labels, half, other_student, seed)
+            other_student = self._teach(rows, labels, other_half, student, seed)
+            student = pupil
+        return FittedRounds((student, other_student), prior)
 
     def _teach(self, rows: Any, labels: np.ndarray, half: Any, teacher: Student, seed: int) -> Student:
-        guess, trusted = label_rows(teacher.scores(half), np.bincount(labels) / len(labels), self.tau)
-        every = np.concatenate([labels, guess[trusted]])
-        prior = np.bincount(every, minlength=len(teacher.prior)) / len(every)
-        return Student(self.learner.fit(stack(rows, half[np.flatnonzero(trusted)]), every, None, seed), prior)
+        guesses, is_trusted = label_rows(teacher.scores(half), np.bincount(labels) / len(labels), self.tau)
+        lessons = stack(rows, half[np.flatnonzero(is_trusted)])
+        answers = np.concatenate([labels, guesses[is_trusted]])
+        prior = np.bincount(answers, minlength=len(teacher.prior)) / len(answers)
+        return Student(self.learner.fit(lessons, answers, None, seed), prior)
 
 
 def label_rows(scores: np.ndarray, start: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
-    """Pseudo-labels (N,) of scores without a class prior (N, K), and which of them are trusted, (N,)."""
+    """Return pseudo-labels (N,) of scores without a class prior (N, K), and which of them are trusted, (N,)."""
     logs = log_softmax(scores + np.log(estimate_prior(scores, start)), axis=1)
     return logs.argmax(1), -logs.max(1) <= tau
 
 
-def stack(rows: Any, more: Any) -> Any:
+def stack(rows: Any, other_rows: Any) -> Any:
+    """Stack two blocks of rows; sparse if the first is."""
     if is_sparse(rows):
         from scipy.sparse import vstack
 
-        return vstack([rows, more], format="csr")
-    return np.vstack([rows, more])
+        return vstack([rows, other_rows], format="csr")
+    return np.vstack([rows, other_rows])

@@ -10,26 +10,30 @@ from rich.table import Table
 
 from csst.training.evaluation import constraints_met
 
+KEYS = ("mean_recall", "min_recall", "min_coverage", "objective_value")
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
 def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
-    """Validation and test of each run's metrics.json."""
+    """Return a table of the metrics of runs on validation and test, each with and without the decision rule."""
     table = Table("method", "measured on", *COLUMNS, title=title)
     for metrics in runs:
-        for name, measured in ((metrics["method"], metrics), ("+ rule", metrics.get("adjusted", {}))):
+        for name, results in ((metrics["method"], metrics), ("+ rule", metrics.get("adjusted", {}))):
             for part in ("validation", "test"):
-                if part in measured:
-                    m = measured[part]
-                    slack = m["constraint_slack"]
-                    kept = "–" if not slack else "met" if constraints_met(slack) else f"missed by {-min(slack):.3f}"
-                    numbers = [m["mean_recall"], m["min_recall"], m["min_coverage"], m["objective_value"]]
-                    table.add_row(name, part, *(f"{n:.3f}" for n in numbers), kept)
+                if part in results:
+                    numbers = [f"{results[part][key]:.3f}" for key in KEYS]
+                    table.add_row(name, part, *numbers, _describe_slack(results[part]["constraint_slack"]))
     return table
 
 
+def _describe_slack(slack: Sequence[float]) -> str:
+    if not slack:
+        return "–"
+    return "met" if constraints_met(slack) else f"missed by {-min(slack):.3f}"
+
+
 def plain_console(**options: Any) -> Console:
-    """A console that prints every word as it stands: [head] is no markup and :cat: no picture."""
+    """Return a console that prints text unchanged: [head] is no markup and :cat: no picture."""
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 

@@ -1,0 +1,167 @@
+"""Standard errors of constraints at estimated rates, by the delta method.
+
+    sum_k Var_k / n_k,      Var_k = sum_j B_kj g_kj^2 - (sum_j B_kj g_kj)^2,      g = d phi / d R
+
+B = (1 - p) R + p / K are the rates on the way from R to chance at which the constraint would just be met: three hits of
+three show no spread, but a recall at the bound would. g is the mean of the slopes at R and at B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.maths.confusion import make_unchecked
+from csst.maths.objectives import Objective
+from csst.rules.metric_form import MetricForm
+
+#: halvings of the way to chance
+BISECTIONS = 12
+
+Places = Sequence[int] | np.ndarray
+Moments = tuple[np.ndarray, np.ndarray]
+
+
+class Payoffs(Protocol):
+    """P payoffs as functions of the rates R, (K, K), mixed with chance: part p of chance, (P,), one for each payoff."""
+
+    def evaluate(self, rates: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return every payoff at its own mixture, (P,)."""
+        ...
+
+    def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
+        """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
+        ...
+
+
+def measure_standard_errors(payoffs: Payoffs, rates: np.ndarray, worth: np.ndarray, count: int) -> np.ndarray:
+    """Return the standard errors of payoffs, (P,).
+
+    One row more of every class is spread over all predictions: what was never seen is not impossible.
+
+    Args:
+        payoffs: P of them.
+        rates: R, (K, K).
+        worth: n, how many labels each row of R is worth, (K,).
+        count: P.
+    """
+    rows = np.asarray(worth, dtype=np.float64)[:, None]
+    rates = (rows * rates + 1 / len(rates)) / (rows + 1)
+    first, second = payoffs.measure_moments(rates, find_bounds(payoffs, rates, count))
+    return (np.maximum(second - first**2, 0) / worth).sum(1) ** 0.5
+
+
+def find_bounds(payoffs: Payoffs, rates: np.ndarray, count: int) -> np.ndarray:
+    """Return the part of chance p at which each payoff is 0, (P,), by bisection.
+
+    0 where a payoff is negative already or is higher at chance; 1 where it is positive even there.
+    """
+    low = np.zeros(count)
+    high = np.ones(count)
+    start = payoffs.evaluate(rates, low)
+    moves = (start > 0) & (payoffs.evaluate(rates, high) < start)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        is_positive = payoffs.evaluate(rates, middle) > 0
+        low = np.where(is_positive, middle, low)
+        high = np.where(is_positive, high, middle)
+    return np.where(moves, high, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FormPayoffs:
+    """Payoffs that are linear forms of class metrics: g_kj = delta_kj a_k + pi_k c_j.
+
+    No slope is written out: with 1,000 classes and a bound on each, they would be 1,000 matrices (K, K).
+
+    Args:
+        form: the sentence.
+        places: of the P payoffs.
+    """
+
+    form: MetricForm
+    places: Places
+
+    def mix_margins(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
+        """Return recalls and coverages at mixtures with chance, both (P, K)."""
+        share = parts[:, None]
+        recall = (1 - share) * np.diag(rates) + share / len(rates)
+        coverage = (1 - share) * (self.form.prior @ rates) + share / len(rates)
+        return recall, coverage
+
+    def evaluate(self, rates: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return every payoff at its own mixture, (P,)."""
+        return self.form.evaluate_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
+
+    def measure_slopes(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
+        """Return a and c, the derivatives by recall and by coverage at mixtures with chance, both (P, K)."""
+        return self.form.slopes_of_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
+
+    def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
+        """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
+        ends = [self.measure_slopes(rates, point) for point in (np.zeros(len(parts)), parts)]
+        by_recall = (ends[0][0] + ends[1][0]) / 2
+        by_coverage = (ends[0][1] + ends[1][1]) / 2
+        prior = self.form.prior
+        recall, _ = self.mix_margins(rates, parts)
+        share = parts[:, None]
+
+        def expect(values: np.ndarray) -> np.ndarray:
+            """sum_j B_kj v_j for every payoff, (P, K)."""
+            return (1 - share) * (values @ rates.T) + share * values.mean(1, keepdims=True)
+
+        first = recall * by_recall + prior * expect(by_coverage)
+        own = recall * by_recall * (by_recall + 2 * prior * by_coverage)
+        return first, own + prior**2 * expect(by_coverage**2)
+
+
+@dataclass(frozen=True, eq=False)
+class AutogradPayoffs:
+    """Any payoffs of an objective, by autograd.
+
+    Args:
+        objective: bound to the classes.
+        prior: pi, (K,).
+        places: of the P payoffs.
+    """
+
+    objective: Objective
+    prior: Tensor
+    places: Places
+
+    def evaluate(self, rates: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Return every payoff at its own mixture, (P,)."""
+        with torch.no_grad():
+            values = [
+                float(self.objective.payoff(make_unchecked(torch.from_numpy(mix(rates, part)), self.prior))[int(place)])
+                for place, part in zip(self.places, parts, strict=True)
+            ]
+        return np.array(values)
+
+    def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
+        """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
+        first = np.zeros((len(parts), len(rates)))
+        second = np.zeros((len(parts), len(rates)))
+        for row, place in enumerate(self.places):
+            at_bound = mix(rates, parts[row])
+            slope = (self.measure_slope(rates, int(place)) + self.measure_slope(at_bound, int(place))) / 2
+            first[row] = (at_bound * slope).sum(1)
+            second[row] = (at_bound * slope**2).sum(1)
+        return first, second
+
+    def measure_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
+        """Return d phi / d R of one payoff, (K, K)."""
+        leaf = torch.from_numpy(rates).requires_grad_()
+        with torch.enable_grad():
+            payoff = self.objective.payoff(make_unchecked(leaf, self.prior))[place]
+            return torch.autograd.grad(payoff, leaf)[0].numpy()
+
+
+def mix(rates: np.ndarray, part: float) -> np.ndarray:
+    """Return (1 - p) R + p / K, (K, K)."""
+    return (1 - part) * rates + part / len(rates)
