@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,13 +10,22 @@ import csst
 from csst.data.task import make_task
 from csst.models import mlp
 from csst.selftraining import METHODS, Setup
-from csst.selftraining.hold_back import ENOUGH, PRIOR_LABELS, PROMISE, WORTHLESS, HoldBack, estimate_accuracy
+from csst.selftraining.hold_back import (
+    ENOUGH,
+    MEMORY,
+    MOST_SHARE,
+    PRIOR_LABELS,
+    PROMISE,
+    WORTHLESS,
+    HoldBack,
+    estimate_accuracy,
+)
 from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
 from csst.training.diagnostics import IN_A_ROW, CollapseDetector
 from csst.training.trainer import Trainer
 from tests.helpers.estimators import blobs
-from tests.helpers.trainers import SMALL, lines, trainer, weights
+from tests.helpers.trainers import lines, weights
 
 
 def test_accuracy_is_counted_on_used_rows_with_a_prior_at_what_is_promised():
@@ -29,8 +36,39 @@ def test_accuracy_is_counted_on_used_rows_with_a_prior_at_what_is_promised():
     assert estimate_accuracy(labels, used, truth, 3).tolist() == pytest.approx(expected)
 
 
+def make(prior):
+    """What holds back the pseudo-labels of unlabeled examples with the labels' class fractions."""
+    held = HoldBack(len(prior))
+    held.bind(Setup(len(prior), 100, torch.tensor(prior), 10))
+    return held
+
+
+def test_a_class_cannot_teach_many_times_its_examples():
+    """Every row is called class 1, which a tenth of the examples have: its weight falls as its share grows."""
+    held = make([0.9, 0.1])
+    labels = torch.ones(50, dtype=torch.int64)
+    for step in range(1, 200):
+        held(labels, torch.ones(50))
+        held.commit()
+        share = 1 - (1 - 1 / MEMORY) ** step
+        assert held.share.tolist() == pytest.approx([0.0, share], rel=1e-4)
+        assert held.weights.tolist() == pytest.approx([1.0, min(1.0, MOST_SHARE * 0.1 / share)], rel=1e-4)
+    assert held(labels, torch.ones(50))[0] < 0.4
+    for _ in range(400):  # once it teaches its own examples only, it counts again
+        held(torch.arange(50) % 10 // 9, torch.ones(50))
+        held.commit()
+    assert held.weights.tolist() == [1.0, 1.0]
+
+
+def test_pseudo_labels_that_were_not_selected_are_not_counted():
+    held = make([0.5, 0.5])
+    held(torch.ones(50, dtype=torch.int64), torch.zeros(50))
+    held.commit()
+    assert held.share.tolist() == [0.0, 0.0]
+
+
 def test_weights_fall_from_one_at_enough_to_none_at_worthless():
-    held = HoldBack(4)
+    held = make([0.25] * 4)
     assert held.weights.tolist() == [1.0] * 4
     held.learn(torch.tensor([1.0, ENOUGH, (ENOUGH + WORTHLESS) / 2, 0.1]))
     assert held.weights.tolist() == pytest.approx([1.0, 1.0, 0.5, 0.0])
@@ -44,6 +82,10 @@ def test_a_teacher_is_judged_by_the_labels_and_the_selection_it_uses():
     probs = torch.tensor([[0.99, 0.01], [0.99, 0.01], [0.6, 0.4], [0.3, 0.7]])
     accuracy = made.measure_accuracy(probs.log(), torch.tensor([0, 1, 1, 0]), csst.Gain(torch.ones(2)))
     assert accuracy.tolist() == pytest.approx([(1 + 2 * PROMISE) / 4, PROMISE])
+    made.hold_back.learn(accuracy)
+    expected = ((1 + 2 * PROMISE) / 4 - WORTHLESS) / (ENOUGH - WORTHLESS)
+    used = made.pseudo_labels(probs.log(), torch.arange(4), csst.Gain(torch.ones(2)))[1]
+    assert used.tolist() == pytest.approx([expected, expected, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -62,15 +104,19 @@ def test_parts_that_remember_single_examples_are_not_asked_about_judged_rows():
     assert METHODS["fixmatch"].selftraining(estimated, setup).hold_back is not None
 
 
-def train(hold_back, shift=0):
-    """A training on blobs that are easy to tell apart; validation rows get the label of a class that is `shift` on."""
+def begin(hold_back, shift=0):
+    """A trainer on blobs that are easy to tell apart; validation rows get the label of a class that is `shift` on."""
     X, y = blobs(240)
     task = make_task("blobs", (X[:60], y[:60]), X[120:], (X[60:120], (y[60:120] + shift) % 3))
     torch.manual_seed(0)
     settings = Settings(
         Training(60, 16, 32, lr=0.1, ema=0.8), SelfTrainingSettings(hold_back=hold_back), Dual(10, update="fixed")
     )
-    made = Trainer(task, mlp((6,), 3, hidden=8, depth=1), "min-recall", "csst-balanced", settings)
+    return Trainer(task, mlp((6,), 3, hidden=8, depth=1), "min-recall", "csst-balanced", settings)
+
+
+def train(hold_back, shift=0):
+    made = begin(hold_back, shift)
     return made, list(made.run())
 
 
@@ -88,7 +134,7 @@ def test_a_teacher_that_is_right_is_followed_to_the_bit():
     made, records = train("auto")
     trusting, other_records = train("off")
     assert records[-1].used > 0.5
-    assert min(min(record.teacher_accuracy) for record in records) >= ENOUGH
+    assert all(record.teacher_weights == [1.0] * 3 for record in records)
     assert [record.used for record in records] == [record.used for record in other_records]
     for mine, other in zip(weights(made), weights(trusting), strict=True):
         assert torch.equal(mine, other)
@@ -99,18 +145,19 @@ LOOSE = SelfTrainingSettings(tau=0.5)
 
 
 def test_a_run_with_held_back_pseudo_labels_resumes_to_the_bit():
-    settings = replace(SMALL, selftraining=LOOSE, training=replace(SMALL.training, steps=50))
-    whole = trainer("csst-balanced", "min-recall", settings)
+    whole, first, second = (begin("auto", shift=1) for _ in range(3))
     expected = lines(whole.run())
-    first, second = (trainer("csst-balanced", "min-recall", settings) for _ in range(2))
     records = []
     for record in first.run():
         records.append(record)
-        if len(records) == 3:
+        if record.step == 30:
             break
+    first.train_step()  # between two updates
     second.load_state_dict(first.state_dict())
     assert lines([*records, *second.run()]) == expected
-    assert expected[-1]["teacher_accuracy"] != [PROMISE] * 10
+    assert expected[-1]["teacher_accuracy"] != expected[0]["teacher_accuracy"]
+    assert torch.equal(whole.selftraining.hold_back.share, second.selftraining.hold_back.share)
+    assert whole.selftraining.hold_back.share.max() > 0
 
 
 def test_a_run_from_before_goes_on_as_if_all_pseudo_labels_were_right():
@@ -133,14 +180,16 @@ def test_folds_share_what_their_out_of_fold_rows_say_of_the_teacher():
     records = list(run.run())
     for made in run.trainers:
         assert made.teacher.accuracy == records[-1].teacher_accuracy
-    assert records[-1].teacher_accuracy != [PROMISE] * 3
+    assert records[-1].teacher_accuracy != records[0].teacher_accuracy
 
 
 def test_unlabeled_data_that_hurts_is_said_once():
     detector = CollapseDetector((), [], 100, ("cat", "dog"))
-    record = {"step": 1, "used": 0.5, "score": 0.5, "multipliers": [], "teacher_accuracy": [0.95, 0.4]}
+    record = {"step": 1, "used": 0.5, "score": 0.5, "multipliers": []}
+    record |= {"teacher_accuracy": [0.95, 0.6], "teacher_weights": [1.0, 0.25]}
     notes = [detector.update(record) for _ in range(IN_A_ROW + 2)]
     assert [len(each) for each in notes] == [0] * (IN_A_ROW - 1) + [1, 0, 0]
-    assert "'dog' are right on about 40%" in notes[IN_A_ROW - 1][0]
+    assert "class 'dog' count 25%" in notes[IN_A_ROW - 1][0]
+    assert "about 60% are right" in notes[IN_A_ROW - 1][0]
     detector = CollapseDetector((), [], 100, ("cat", "dog"))
-    assert not any(detector.update({**record, "teacher_accuracy": [0.95, 0.9]}) for _ in range(IN_A_ROW + 2))
+    assert not any(detector.update({**record, "teacher_weights": [1.0, 0.9]}) for _ in range(IN_A_ROW + 2))

@@ -2,7 +2,7 @@
 
 Five ways: wrong pseudo-labels pass a threshold that is too loose, no pseudo-label passes one that is too strict, both
 in turn because the gain moves faster than the network learns, the multipliers of a worst case end up on a single class,
-and the pseudo-labels of a class are mostly wrong.
+and the pseudo-labels of a class are wrong.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ MOST_USED, FALL = 0.9, 0.1
 LEAST_USED, ONCE_USED = 0.01, 0.05
 MOST_WEIGHT = 0.99
 IN_A_ROW = 5
-#: accuracy of a class's used pseudo-labels below which unlabeled data is said to hurt
-LEAST_ACCURACY = 0.7
+#: weight of a class's pseudo-labels below which unlabeled data is said to hurt
+LEAST_TEACHING = 0.5
 
 
 class CollapseDetector:
@@ -91,17 +91,17 @@ class CollapseDetector:
         )
 
     def _wrong(self, record: dict[str, Any]) -> str:
-        accuracy = record.get("teacher_accuracy")
-        if not accuracy:
+        teaching = record.get("teacher_weights")
+        if not teaching:
             return ""
-        lowest = min(accuracy)
-        self.wrong = self.wrong + 1 if lowest < LEAST_ACCURACY else 0
+        lowest = min(teaching)
+        self.wrong = self.wrong + 1 if lowest < LEAST_TEACHING else 0
         if self.wrong < IN_A_ROW:
             return ""
-        worst = accuracy.index(lowest)
+        worst = teaching.index(lowest)
         name = repr(self.class_names[worst]) if self.class_names else worst
         return (
-            f"at step {record['step']} the used pseudo-labels of class {name} are right on about {lowest:.0%} of the "
-            "validation rows that would get them, so they are held back: the unlabeled data may hurt; compare with csl "
-            "or la, which learn without it"
+            f"at step {record['step']} pseudo-labels of class {name} count {lowest:.0%}: they are wrong on validation "
+            f"rows (about {record['teacher_accuracy'][worst]:.0%} are right) or many more than the class has examples; "
+            "the unlabeled data may hurt: compare with csl or la, which learn without it"
         )

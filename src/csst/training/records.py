@@ -50,6 +50,7 @@ class Record:
         hold: why a solved gain stood still, as a phrase; "" where it moved.
         teacher_accuracy: how often the used pseudo-labels of each class are right on validation, K of them; None where
             no pseudo-label is held back by it.
+        teacher_weights: how much the pseudo-labels of each class count from now on, 0 to 1, K of them; None likewise.
     """
 
     step: int
@@ -72,6 +73,7 @@ class Record:
     trust: float | None = None
     hold: str = ""
     teacher_accuracy: list[float] | None = None
+    teacher_weights: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, a line of journal.jsonl."""

@@ -81,3 +81,8 @@ class Teacher:
     def accuracy(self) -> list[float] | None:
         """How often the used pseudo-labels of each class are right; None where none is held back by it."""
         return None if self.hold_back is None else self.hold_back.accuracy.tolist()
+
+    @property
+    def weights(self) -> list[float] | None:
+        """How much the pseudo-labels of each class count, 0 to 1; None where none is held back."""
+        return None if self.hold_back is None else self.hold_back.weights.tolist()

@@ -311,6 +311,7 @@ class Trainer:
             trust=None if solution is None else solution.trust,
             hold="" if solution is None else solution.hold,
             teacher_accuracy=self.teacher.accuracy,
+            teacher_weights=self.teacher.weights,
             **self.running_means.read_and_restart(self.engine.total),
         )
 
