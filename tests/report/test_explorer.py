@@ -203,7 +203,7 @@ class TestInABrowser:
     @pytest.mark.parametrize("classes", [100, 1000])
     def test_many_classes_stay_usable(self, folder, tmp_path, classes):
         names, trades = [f"class {n}" for n in range(classes)], made_up_trades(classes)
-        run = replace(read_run(folder), class_names=names, class_counts=[7] * classes, trades=trades)
+        run = replace(with_trades(read_run(folder), trades), class_names=names, class_counts=[7] * classes)
         page = render("frontier.html", title="Many", sentence="", drawing=None, explorer=build_explorer(run))
         assert len(page) < 1_000_000
         (tmp_path / "page.html").write_text(page, encoding="utf-8")
