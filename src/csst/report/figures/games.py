@@ -13,7 +13,7 @@ from csst.report.figures.svg import Drawing, Key, draw, rank_colors, shorten, so
 MOST_CLASSES = 12
 MOST_RUNS = 4
 #: inches of a run's column, and of the figure's height
-COLUMN = 2.5
+COLUMN = 2.3
 HEIGHT = 3.6
 
 
