@@ -170,7 +170,7 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("csst.cli.demo.compare", watch)
     assert main(["demo", "--seeds", "1", "--out", str(tmp_path)]) == 0
-    networks = ["LA", "FixMatch", "CSST, λ by gradient", "CSST, λ solved"]
+    networks = ["LA", "FixMatch", "CSST, λ by gradient", "csst-balanced, λ solved"]
     labels = ["balanced logistic regression", "class-weighted forest", *networks, "CSSTClassifier()"]
     assert [row.label for row in seen["rows"]] == labels
     assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 4, fit_classifier]
@@ -181,7 +181,7 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
     assert shown == [*labels[:2], *with_rules, labels[-1]]  # in this order
     assert "Test set, 168 labels of ten digits" in text
     assert "Asked for the worst class, CSSTClassifier() recalls it at" in text
-    assert "CSST, λ solved 0." in text
+    assert "csst-balanced, λ solved 0." in text
     assert "The game over the steps" in Path(tmp_path / "compare.html").read_text()
 
 
