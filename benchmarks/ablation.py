@@ -21,16 +21,16 @@ from scipy.special import log_softmax
 from versus import compute_error, format_mean, format_table, load_split
 
 from csst.data.tabular.tables import statistics
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.learners.catalog import Problem, default_members, make_variants
 from csst.learners.portfolio import FOLDS, Labeled, _average, _score, drop_worse
 from csst.learners.protocol import Rows
 from csst.rules import fit_evidence
 from csst.rules.fit import bind
-from csst.statistics.evidence import Evidence
-from csst.statistics.folds import deal_folds
 
 #: modules of csst that are measured
-MEASURED = ("learners", "rules", "statistics", "sklearn/classifier.py")
+MEASURED = ("learners", "rules", "estimation", "estimators/classifier.py")
 
 SETS, OBJECTIVE = ("digits", "satimage", "segment", "cifar10_features"), "max min(recall)"
 RESULTS = Path(__file__).parent / "results"
@@ -64,7 +64,7 @@ def measure(split: Split, seed: int) -> dict[str, float]:
         probs = [np.exp(log_softmax(scores + np.log(prior), axis=1)) for scores in (known, *parts)]
         predicted = parts[1].argmax(1)
         if rule:
-            evidence = Evidence.from_probs(probs[0], labels, probs[1] if unlabeled else None, train_prior=prior)
+            evidence = HeldOutScores.from_probs(probs[0], labels, probs[1] if unlabeled else None, train_prior=prior)
             bound = bind(OBJECTIVE, evidence, [str(k) for k in range(split.classes)])
             fitted = fit_evidence(evidence, bound, evidence.fractions, None, seed)
             predicted = fitted.rule.predict(torch.from_numpy(probs[2])).numpy()

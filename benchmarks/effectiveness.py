@@ -20,14 +20,14 @@ from pathlib import Path
 from results_check import write_results
 
 from csst.cli.compare import Clock
+from csst.comparison.compare import compare, count_parallel_runs, run_folder
+from csst.comparison.rows import Row, make_rows
+from csst.comparison.summary import ComparisonRow, Outcome, tabulate
 from csst.recipes import Recipe, recipe
 from csst.report.comparison_tables import markdown
-from csst.runs.compare import compare, count_parallel_runs, run_folder
-from csst.runs.outcomes import ComparisonRow, Outcome, tabulate
-from csst.runs.rows import Row, make_rows
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("maths", "selftraining", "training", "rules", "estimation")
 
 CORE = ("erm", "la", "csl", "fixmatch", "uda", "csst-no-kl", "csst-fixmatch", "csst-uda")
 FURTHER = ("flexmatch", "darp", "crest", "crest+", "csst-flexmatch", "csst-darp")

@@ -23,21 +23,21 @@ import numpy as np
 import torch
 from results_check import write_results
 
+from csst.comparison.direct import join
 from csst.data.input_spec import InputSpec
 from csst.data.task import RowTask, Task
-from csst.fitting import fit
+from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe, recipe
 from csst.rules.candidates import fit_candidates, sharpness
 from csst.rules.smooth import SmoothObjective
-from csst.runs.direct import join
 from csst.runs.execute import build_network, load_task
 from csst.runs.learners import as_parts
 from csst.training.evaluation import summarize_counts
 
 #: modules of csst that are measured
-MEASURED = ("learners", "maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("learners", "maths", "selftraining", "training", "rules", "estimation")
 
 ENCODER = "examples.efficientnet_lite:encode_onnx"
 RESULTS = Path(__file__).parent / "results"

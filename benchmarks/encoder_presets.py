@@ -25,7 +25,7 @@ from csst.cli import main as csst
 from csst.runs.folder import Run
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "runs/presets.py")
+MEASURED = ("maths", "selftraining", "training", "comparison/presets.py")
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs/assets/encoder_presets.svg"

@@ -36,7 +36,7 @@ from csst.rules.judging import SAFE
 
 RESULTS = Path(__file__).parent / "results"
 KEYS = ("world", "learner")
-MODULES = ("learners", "rules", "sklearn", "statistics")
+MODULES = ("learners", "rules", "estimators", "estimation")
 PARTS = (0.02, 0.05, 0.1, 0.3)
 LABELS = (50, 100, 200, 500)
 BURIED = (0.0, 0.25, 0.5)
@@ -118,14 +118,14 @@ def fit_scores(learner: str, world: World, rows: list[np.ndarray], labels: np.nd
     import torch
 
     from csst import CSSTClassifier
-    from csst.statistics.evidence import Evidence
+    from csst.estimation.held_out_scores import HeldOutScores
 
     if learner in ("exact", "distorted"):
         bias = np.random.default_rng(seed).normal(size=world.classes) if learner == "distorted" else 0.0
         steepness = 3.0 if learner == "distorted" else 1.0
         scores = [steepness * world.log_densities(x) + bias + np.log(world.prior) for x in rows]
         probs = [softmax(score, axis=1) for score in scores]
-        evidence = Evidence.from_probs(probs[0], labels, probs[1], train_prior=world.prior, seed=seed)
+        evidence = HeldOutScores.from_probs(probs[0], labels, probs[1], train_prior=world.prior, seed=seed)
         return evidence, torch.from_numpy(probs[2])
     name = "auto" if learner == "default" else learner
     prior = world.prior.tolist()

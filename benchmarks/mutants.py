@@ -64,17 +64,26 @@ ROOMS: dict[str, Room] = {
     "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
     "maths": Room(("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
     "rules": Room(("rules/*.py",), ("tests/rules",)),
-    "statistics": Room(
+    "estimation": Room(
         tuple(
-            f"statistics/{name}.py"
-            for name in ("balance", "bootstrap", "calibration", "folds", "intervals", "rates", "shift", "suggestion")
+            f"estimation/{name}.py"
+            for name in (
+                "bootstrap",
+                "calibration",
+                "class_rates",
+                "folds",
+                "intervals",
+                "labeling",
+                "shift",
+                "unlabeled_prior",
+            )
         ),
-        ("tests/statistics", "tests/maths/test_intervals.py"),
+        ("tests/estimation", "tests/maths/test_intervals.py"),
         drawn=14,
     ),
     "learners": Room(("learners/*.py",), ("tests/learners",), drawn=14),
-    "sklearn": Room(("sklearn/*.py",), ("tests/sklearn",), drawn=14),
-    "fitted": Room(("fitted.py", "fitting.py", "export.py"), ("tests/runs",), drawn=14),
+    "estimators": Room(("estimators/*.py",), ("tests/estimators",), drawn=14),
+    "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
     "runs": Room(("runs/*.py",), ("tests/runs",), drawn=14),
 }
 #: tests with this fixture start processes of their own, which would not see a mutant
@@ -230,42 +239,47 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/deployment.py", '"labeled": learned}', '"labeled": judged}'),
     ("rules", "rules/deployment.py", "fractions[1], fractions[0], None", "fractions[0], fractions[1], None"),
     ("rules", "rules/frontier.py", "best = max(met, key", "best = min(met, key"),
-    ("statistics", "statistics/shift.py", "(explained + extra * start) / total", "explained / (total - extra)"),
-    ("statistics", "statistics/suggestion.py", "variance = posterior * (1 - posterior)", "variance = posterior"),
-    ("statistics", "statistics/rates.py", "weight = np.minimum(worth, mass)", "weight = worth + 0 * mass"),
-    ("statistics", "statistics/bootstrap.py", "(1 - level) / 2 / len(seen)", "(1 - level) / 2"),
+    ("estimation", "estimation/shift.py", "(explained + extra * start) / total", "explained / (total - extra)"),
+    ("estimation", "estimation/labeling.py", "variance = posterior * (1 - posterior)", "variance = posterior"),
+    ("estimation", "estimation/class_rates.py", "weight = np.minimum(worth, mass)", "weight = worth + 0 * mass"),
+    ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(seen)", "(1 - level) / 2"),
     (
-        "sklearn",
-        "sklearn/suggesting.py",
+        "estimators",
+        "estimators/suggesting.py",
         "np.log(estimate_prior(scores, labeled / labeled.sum()))",
         "np.log(labeled / labeled.sum())",
     ),
-    ("sklearn", "sklearn/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
-    ("fitted", "fitted.py", "wanted, kept.undo).rule", "wanted, None).rule"),
-    ("fitted", "fitted.py", "kept.evidence, kept.prior, wanted", "kept.evidence, kept.train_prior.numpy(), wanted"),
+    ("estimators", "estimators/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
+    ("fitted", "fitting/fitted_model.py", "wanted, kept.undo).rule", "wanted, None).rule"),
     (
         "fitted",
-        "fitted.py",
+        "fitting/fitted_model.py",
+        "kept.evidence, kept.prior, wanted",
+        "kept.evidence, kept.train_prior.numpy(), wanted",
+    ),
+    (
+        "fitted",
+        "fitting/fitted_model.py",
         "objective.bind_prior(counts / counts.sum())",
         "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
     ),
-    ("fitted", "fitted.py", 'kept = "last." if has_rule else "selected."', 'kept = "selected."'),
-    ("fitted", "fitting.py", "gain if runner.best.gain is None else Gain(runner.best.gain)", "gain"),
-    ("fitted", "fitting.py", "wanted = task.validation_prior.numpy()", "wanted = train_prior.numpy()"),
+    ("fitted", "fitting/fitted_model.py", 'kept = "last." if has_rule else "selected."', 'kept = "selected."'),
+    ("fitted", "fitting/fit.py", "gain if runner.best.gain is None else Gain(runner.best.gain)", "gain"),
+    ("fitted", "fitting/fit.py", "wanted = task.validation_prior.numpy()", "wanted = train_prior.numpy()"),
     (
         "fitted",
-        "fitting.py",
+        "fitting/fit.py",
         "runner.objective, prior, gain.softmax_inverse, seed",
         "runner.objective, prior, None, seed",
     ),
     (
         "runs",
-        "runs/results.py",
+        "fitting/metrics.py",
         'metrics.get("adjusted", metrics["validation"])["estimate"]',
         'metrics["validation"]["estimate"]',
     ),
-    ("runs", "runs/results.py", ".abs().sum() / 2)", ".abs().sum())"),
-    ("runs", "runs/results.py", "outputs.gain.softmax_inverse, train_prior", "None, train_prior"),
+    ("runs", "fitting/metrics.py", ".abs().sum() / 2)", ".abs().sum())"),
+    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse, train_prior", "None, train_prior"),
 )
 
 #: why a survivor may live, by the beginning of its key
@@ -279,8 +293,8 @@ REASONS: dict[str, str] = {
     "rules/search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
     "learners/neighbors.py NeighborSearch.places: np.bincount(places) > most": "of a cell that is just full, all stay",
-    "runs/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
-    "fitting.py : 5000": "one unlabeled row more or less of five thousand",
+    "comparison/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
+    "fitting/fit.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }
 

@@ -39,7 +39,7 @@ from results_check import write_results
 
 RESULTS = Path(__file__).parent / "results"
 CACHE = Path(tempfile.gettempdir()) / "csst-natural"
-MODULES = ("learners", "rules", "sklearn", "statistics")
+MODULES = ("learners", "rules", "estimators", "estimation")
 KEYS = ("set", "budget", "draw", "method")
 TABLES = ("hypothyroid", "sick", "anneal", "arrhythmia", "soybean", "mammography", "oil-spill", "wine-red", "adult")
 BY_TIME = ("beijing-air", "beijing-air, early")

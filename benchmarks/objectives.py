@@ -39,7 +39,7 @@ from csst.training.evaluation import compute_logits
 from csst.training.trainer import Trainer
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("maths", "selftraining", "training", "rules", "estimation")
 
 METHODS, FOLLOWS_OBJECTIVE = ("erm", "csl", "fixmatch", "csst"), ("csl", "csst")
 #: the class that constraints name, and the bounds on it: recall, precision, both, precision beside a worst case

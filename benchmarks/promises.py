@@ -41,7 +41,7 @@ from results_check import write_results
 
 RESULTS = Path(__file__).parent / "results"
 KEYS = ("set", "draw", "method")
-MODULES = ("learners", "rules", "sklearn", "statistics")
+MODULES = ("learners", "rules", "estimators", "estimation")
 OURS = "csst"
 CONFIDENT = {"csst, confidence 0.9": 0.9, "csst, confidence 0.95": 0.95}
 TUNED, MAPIE = "TunedThresholdClassifierCV", "MAPIE, confidence 0.9"

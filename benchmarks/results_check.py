@@ -2,7 +2,7 @@
 
 Every page of benchmarks/results has a line in a fixed form below its title,
 
-    Measured on commit `1a2b3c4`: `rules`, `statistics/rates.py`.
+    Measured on commit `1a2b3c4`: `rules`, `estimation/class_rates.py`.
 
 with the commit whose code was measured and the modules, files or folders of src/csst, on which its numbers depend. A
 page is listed if one of these modules behaves differently now: comments, docstrings, moved files and renamed variables,

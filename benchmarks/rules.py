@@ -32,7 +32,7 @@ from results_check import write_results
 from csst.rules import DecisionRule, FittedRule, fit_rule
 
 #: modules of csst that are measured
-MEASURED = ("rules", "statistics")
+MEASURED = ("rules", "estimation")
 
 SETS = ("digits", "satimage", "segment", "fashion", "cifar10_features")
 CLASSICAL, NETWORK_SETS = ("linear", "forest"), ("digits", "satimage", "segment")

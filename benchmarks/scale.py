@@ -24,7 +24,7 @@ import numpy as np
 from results_check import write_results
 
 #: modules of csst that are measured
-MEASURED = ("learners", "rules", "statistics")
+MEASURED = ("learners", "rules", "estimation")
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -2,8 +2,9 @@
 
 DIR holds mnist.npz, fashion_mnist.npz and natural/traffic_signs.npz. Every row trains by the recipe of its set, as
 `csst compare mnist-lt --preset scratch` would, and is judged on all test images as trained and with its decision rule:
-by the lowest recall, on traffic signs, whose rarest class has 10 test images, by the mean of the five lowest. A measured line is kept in results/scratch.jsonl with its commit and CPU seconds, and is never measured again.
-After --minutes no further run is begun. Writes results/scratch.md; --page-only trains nothing.
+by the lowest recall; on traffic signs, whose rarest class has 10 test images, by the mean of the five lowest. A
+measured line is kept in results/scratch.jsonl with its commit and CPU seconds, and is never measured again. After
+--minutes no further run is begun. Writes results/scratch.md; --page-only trains nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from lines import Line, Log
 from results_check import run_git, write_results
 from versus import RESULTS, format_mean, format_table
 
+from csst.comparison.rows import Row
 from csst.recipes import Recipe, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run
-from csst.runs.rows import Row
 from csst.training.trainer import Trainer
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("maths", "selftraining", "training", "rules", "estimation")
 
 OBJECTIVE = "min-recall"
 FILES = {

@@ -23,7 +23,7 @@ import csst
 from csst import CSSTClassifier
 
 #: modules of csst that are measured
-MEASURED = ("learners", "maths/language", "rules", "statistics")
+MEASURED = ("learners", "maths/language", "rules", "estimation")
 
 SETS = ("digits", "breast_cancer", "satimage", "segment")
 SENTENCES = ("max mean(recall) s.t. coverage >= 0.95/K", "max mean(f1)")

@@ -29,14 +29,14 @@ from versus import describe_machine, format_mean, format_table
 from csst.data.tabular.array_views import ShiftAndErase
 from csst.data.tabular.rows import RowParts
 from csst.data.task import Labeled, Task, make_task
-from csst.fitting import fit
+from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.models import Model, build
 from csst.models.table import table_network
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("maths", "selftraining", "training", "rules", "estimation")
 
 OBJECTIVE = "max min(recall)"
 PLANS = {

@@ -21,7 +21,7 @@ from versus import BUDGETS, PLANS, compute_error, format_mean, format_table
 from csst import CSSTClassifier
 
 #: modules of csst that are measured
-MEASURED = ("learners", "rules", "statistics")
+MEASURED = ("learners", "rules", "estimation")
 
 SETS, BOUGHT, DRAWS = ("digits", "cifar10_features"), 50, 3
 #: the quickest of the default

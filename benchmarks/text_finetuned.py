@@ -22,7 +22,7 @@ from csst.runs.folder import Run
 from csst.settings import Dual, Hardware, SelfTrainingSettings
 
 #: modules of csst that are measured
-MEASURED = ("data/text", "models/huggingface", "maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("data/text", "models/huggingface", "maths", "selftraining", "training", "rules", "estimation")
 
 METHODS = ("erm", "csst-uda", "uda")
 RESULTS = Path(__file__).parent / "results"

@@ -21,7 +21,7 @@ from csst.recipes import Recipe, recipe
 from csst.runs.execute import execute
 
 #: modules of csst that are measured
-MEASURED = ("maths", "selftraining", "training", "rules", "statistics")
+MEASURED = ("maths", "selftraining", "training", "rules", "estimation")
 
 NOTES = "\n**How to read it.**"  # what people wrote below the table, from here on, is kept
 #: method, weight of the unlabeled loss, initial multipliers, dual step

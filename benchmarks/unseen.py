@@ -18,7 +18,7 @@ from results_check import write_results
 from versus import KEYS, OURS, RESULTS, compute_error, format_mean, format_table, measure_cell
 
 #: modules of csst that are measured
-MEASURED = ("learners", "rules", "statistics")
+MEASURED = ("learners", "rules", "estimation")
 
 #: labels of the most frequent class: the plan's, and so many
 LARGE = dict.fromkeys(UNSEEN, 80) | {"iris": 12}

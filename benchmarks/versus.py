@@ -28,7 +28,7 @@ from results_check import write_results
 from csst import CSSTClassifier, PostHocClassifier
 
 #: modules of csst that are measured
-MEASURED = ("learners", "rules", "statistics", "training")
+MEASURED = ("learners", "rules", "estimation", "training")
 
 OBJECTIVE = "max min(recall)"
 #: validation rows, where there are any, are not used: what a method validates on, it takes from its labels

@@ -152,9 +152,9 @@ METHOD_PARTS = (
 )
 
 TITLES = {
-    "sklearn": "Estimators",
+    "estimators": "Estimators",
     "fitting": "Fit and use",
-    "fitted": "Fit and use",
+    "comparison": "Fit and use",
     "runs": "Fit and use",
     "recipes": "Fit and use",
     "learners": "Fit and use",

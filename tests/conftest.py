@@ -4,6 +4,7 @@ And no work that no test looks at: the same numbers are not computed again, inte
 """
 
 import os
+from dataclasses import replace
 from functools import cache, partial
 
 import pytest
@@ -26,19 +27,29 @@ def _cache_of_the_tests(tmp_path_factory):
 def _little_work():
     """Most of the time of a short run; tests of statistics, reports and learners take what they are about in full."""
     from csst.data.toy import Gaussians
+    from csst.estimation import expectation
     from csst.learners import catalog
     from csst.report.figures import svg
     from csst.rules import trace_frontier
-    from csst.statistics import expectation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expectation, "DRAWS", 40)
         patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
         patch.setattr(catalog, "PENALTIES", (0.1,))
-        for module in ("csst.runs.results", "csst.cli.frontier"):  # three sentences per trade-off, for eleven
+        for module in ("csst.fitting.metrics", "csst.cli.frontier"):  # three sentences per trade-off, for eleven
             patch.setattr(f"{module}.trace_frontier", partial(trace_frontier, steps=3))
         patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
         patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
         if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
             patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
         yield
+
+
+@pytest.fixture
+def short():
+    """A recipe of forty steps."""
+    from csst.recipes import recipe
+
+    base = recipe("toy")
+    data = replace(base.data, labeled=90, unlabeled=120, validation=20, test=40)
+    return replace(base, data=data, training=replace(base.training, steps=40))

@@ -77,11 +77,11 @@ def test_a_type_checker_sees_real_types(tmp_path):
     command += ["--cache-dir", str(root / ".mypy_cache"), str(tmp_path / "program.py")]  # warm after make lint
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     for shown in (
-        "-> csst.sklearn.classifier.CSSTClassifier",
+        "-> csst.estimators.classifier.CSSTClassifier",
         "def (self: csst.maths.gain.Gain, target: torch._tensor.Tensor) -> torch._tensor.Tensor",
         "-> csst.rules.fit.FittedRule",
         "recipe: csst.recipes.recipe.Recipe",
-        "-> csst.fitted.FittedModel",
+        "-> csst.fitting.fitted_model.FittedModel",
     ):
         assert shown in run.stdout, run.stdout
     assert 'Any"' not in run.stdout

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from csst.data.task import Task
     from csst.errors import InputError, ObjectiveError
-    from csst.fitted import FittedModel
-    from csst.fitting import fit
+    from csst.estimators.classifier import CSSTClassifier
+    from csst.estimators.posthoc import PostHocClassifier
+    from csst.estimators.scoring import scorer
+    from csst.fitting.fit import fit
+    from csst.fitting.fitted_model import FittedModel
     from csst.learners.network import Network
     from csst.maths.confusion import Confusion, confusion_counts, head_tail
     from csst.maths.domains import NonNegative, Product, Simplex
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     from csst.rules import DecisionRule, fit_rule
     from csst.runs.execute import execute
     from csst.settings import Settings
-    from csst.sklearn.classifier import CSSTClassifier
-    from csst.sklearn.posthoc import PostHocClassifier
-    from csst.sklearn.scoring import scorer
     from csst.training.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -35,11 +35,11 @@ __version__ = "0.1.0"
 #: where each public name lives; the imports above say the same to a type checker
 _HOMES = {
     "ALIASES": "csst.maths.language",
-    "CSSTClassifier": "csst.sklearn.classifier",
+    "CSSTClassifier": "csst.estimators.classifier",
     "Confusion": "csst.maths.confusion",
     "ConstantGain": "csst.maths.gain",
     "DecisionRule": "csst.rules",
-    "FittedModel": "csst.fitted",
+    "FittedModel": "csst.fitting.fitted_model",
     "Gain": "csst.maths.gain",
     "InputError": "csst.errors",
     "Multipliers": "csst.maths.multipliers",
@@ -47,7 +47,7 @@ _HOMES = {
     "NonNegative": "csst.maths.domains",
     "Objective": "csst.maths.objectives",
     "ObjectiveError": "csst.errors",
-    "PostHocClassifier": "csst.sklearn.posthoc",
+    "PostHocClassifier": "csst.estimators.posthoc",
     "Product": "csst.maths.domains",
     "Settings": "csst.settings",
     "Simplex": "csst.maths.domains",
@@ -56,14 +56,14 @@ _HOMES = {
     "confusion_counts": "csst.maths.confusion",
     "cost_sensitive_loss": "csst.maths.losses",
     "execute": "csst.runs.execute",
-    "fit": "csst.fitting",
+    "fit": "csst.fitting.fit",
     "fit_rule": "csst.rules",
     "gain_matrix": "csst.maths.gain",
     "head_tail": "csst.maths.confusion",
     "kl_to_optimal": "csst.maths.losses",
     "objective": "csst.maths.language",
     "recipe": "csst.recipes",
-    "scorer": "csst.sklearn.scoring",
+    "scorer": "csst.estimators.scoring",
     "weighted_consistency": "csst.maths.losses",
 }
 __all__ = [

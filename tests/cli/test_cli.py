@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from csst.cli import main
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import KeptEvidence
 from csst.rules import fit_point
-from csst.runs.results import KeptEvidence
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from csst.cli import main
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
 from csst.recipes import recipe, with_overrides
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import read_group

@@ -16,7 +16,7 @@ from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.views import OPERATIONS, SeededDraws, Strong, Weak
 from csst.data.prepared_views import WeakViews, mark_rows, view_keys
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
 from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
 from csst.runs.execute import execute

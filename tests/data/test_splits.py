@@ -11,8 +11,8 @@ import torch
 import csst
 from csst.data import Digits, Gaussians, Tail, Toy, from_arrays, hold_out, long_tail, long_tail_counts
 from csst.data.tabular.arrays import read_npz
-from csst.statistics.evidence import Evidence
-from csst.statistics.shift import estimate_prior
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.shift import estimate_prior
 
 
 def test_the_exponential_long_tail_is_cifar10s():
@@ -196,5 +196,5 @@ def test_the_unlabeled_prior_is_recovered_even_from_miscalibrated_scores():
     validation, labels = scores([300, 300, 300])
     bent = torch.tensor([2.0, -1.0, 0.5])
     probs = [torch.softmax(3 * part + bent, 1) for part in (validation, unlabeled)]
-    evidence = Evidence.from_probs(probs[0], labels, probs[1], train_prior="uniform")
+    evidence = HeldOutScores.from_probs(probs[0], labels, probs[1], train_prior="uniform")
     assert evidence.unlabeled_prior == pytest.approx(truth.numpy(), abs=0.08)

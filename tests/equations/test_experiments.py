@@ -2,8 +2,8 @@
 
 import pytest
 
+from csst.comparison.presets import read_preset
 from csst.recipes import recipe
-from csst.runs.presets import read_preset
 
 LONG_TAIL = "cifar10-lt", "cifar100-lt", "imagenet100-lt"
 WORST = {"cifar10-lt": "min-recall", "cifar100-lt": "min-ht-recall", "imagenet100-lt": "min-ht-recall"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from csst.comparison.presets import PRESETS, read_preset
 from csst.recipes import recipe
-from csst.runs.presets import PRESETS, read_preset
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "reference" / "paper-map.md"

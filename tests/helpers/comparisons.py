@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from csst.runs.outcomes import VALUE, ComparisonRow, SeedResult
-from csst.runs.rows import Row, Setting
+from csst.comparison.rows import Row, Setting
+from csst.comparison.summary import VALUE, ComparisonRow, SeedResult
 
 
 def make_line(

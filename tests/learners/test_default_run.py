@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from csst import CSSTClassifier
 from csst.cli import main
-from csst.export import Decision
+from csst.fitting.export import Decision
 from csst.learners.graph import PortfolioScores
 from csst.learners.store import unpack
 from csst.recipes import from_dict, recipe

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from csst import CSSTClassifier, InputError
 from csst.cli import main
-from csst.fitted import MODEL, FittedModel
+from csst.estimation.calibration import Calibration
+from csst.fitting.fitted_model import MODEL, FittedModel
 from csst.learners.catalog import read_learner
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
@@ -22,7 +23,6 @@ from csst.learners.portfolio import Member, Portfolio
 from csst.learners.sklearn_classifier import wrap
 from csst.recipes import recipe
 from csst.runs.execute import execute
-from csst.statistics.calibration import Calibration
 from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import gaussians, problem_of, table_of
 

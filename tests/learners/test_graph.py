@@ -8,6 +8,7 @@ import torch
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
 from csst.learners.catalog import Problem, make_variants
 from csst.learners.forest import Forest, Trees
 from csst.learners.graph import PortfolioScores
@@ -15,7 +16,6 @@ from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.sklearn_classifier import wrap
 from csst.learners.store import pack, unpack
-from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 
 

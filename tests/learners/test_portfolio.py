@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from csst.estimation.calibration import Calibration, fit_calibration
+from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, Member, Portfolio, _Scored, drop_worse, fit_portfolio
-from csst.statistics.calibration import Calibration, fit_calibration
-from csst.statistics.evidence import MOST_UNLABELED
 from tests.helpers.toys import probs, sample
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
+from csst.estimation.calibration import Calibration
 from csst.learners.graph import PortfolioScores, PropagationScores
 from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import fit_projection
@@ -22,7 +23,6 @@ from csst.learners.propagation import (
     make_graph,
 )
 from csst.learners.store import pack, unpack
-from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, soften, table_of
 
 

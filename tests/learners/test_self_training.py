@@ -7,11 +7,11 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from csst import CSSTClassifier
+from csst.estimation.calibration import Calibration
+from csst.estimation.shift import estimate_prior
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Labeled, _Scored, fit_portfolio, keep_better
 from csst.learners.self_training import SelfTrained, label_rows
-from csst.statistics.calibration import Calibration
-from csst.statistics.shift import estimate_prior
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])

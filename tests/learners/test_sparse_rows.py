@@ -8,12 +8,12 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 from csst import CSSTClassifier, InputError
-from csst.export import Decision
+from csst.estimation.calibration import Calibration
+from csst.fitting.export import Decision
 from csst.learners.catalog import LEARNERS
 from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
 from csst.learners.portfolio import Member, Portfolio
-from csst.statistics.calibration import Calibration
 from tests.helpers.estimators import hidden, quick
 from tests.helpers.exports import onnx, run_onnx
 from tests.helpers.short_runs import SHORT_RUN

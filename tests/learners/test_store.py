@@ -12,6 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
 from csst.learners.catalog import Problem, make_variants
 from csst.learners.forest import CHUNK, Forest, Trees
 from csst.learners.kernel import FittedKernel
@@ -20,7 +21,6 @@ from csst.learners.portfolio import Labeled, Member, Portfolio, fit_portfolio
 from csst.learners.propagation import FittedPropagation
 from csst.learners.sklearn_classifier import wrap
 from csst.learners.store import pack, unpack
-from csst.statistics.calibration import Calibration
 from tests.learners.samples import gaussians, mixed, table_of
 
 

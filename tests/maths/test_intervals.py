@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from csst.errors import InputError
-from csst.statistics.intervals import (
+from csst.estimation.intervals import (
     clopper_pearson,
     coverage_intervals,
     intervals,

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from csst.cli import main
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
 from csst.recipes import RECIPES, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import Run

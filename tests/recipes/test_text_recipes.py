@@ -16,7 +16,7 @@ import yaml
 from csst.cli import main
 from csst.data.text.texts import Texts
 from csst.data.text.views import TextViews
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
 from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
 from csst.runs.execute import assemble, execute

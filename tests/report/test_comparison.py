@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from csst.comparison.rows import Setting
+from csst.comparison.summary import SeedResult, sort_rows
 from csst.report.figures import comparison
 from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
 from csst.report.figures.comparison import (
@@ -20,8 +22,6 @@ from csst.report.figures.comparison import (
     draw_values,
     find_axes,
 )
-from csst.runs.outcomes import SeedResult, sort_rows
-from csst.runs.rows import Setting
 from tests.helpers.comparisons import make_line
 from tests.report.samples import read_limits
 

@@ -9,12 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 
 import csst
+from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
 from csst.report.bounds import find_limits
 from csst.report.figures import classes, tradeoff
 from csst.report.run_tables import tabulate_deployed
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
-from csst.statistics.expectation import describe_minimum
 from tests.report.samples import read_limits, write_run
 
 

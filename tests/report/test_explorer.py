@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.fitting.metrics import describe_trades
 from csst.report import report_page
 from csst.report.explorer import add_run_point, build_explorer, find_commands, has_gain, select_evenly
 from csst.report.render import render
@@ -20,8 +22,6 @@ from csst.report.run_view import read_run
 from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.frontier import trace_frontier
 from csst.rules.smooth import SmoothObjective
-from csst.runs.results import describe_trades
-from csst.statistics.evidence import Evidence
 from tests.helpers import toys
 from tests.helpers.browser import BROWSER, Browser
 from tests.report.samples import write_run
@@ -57,7 +57,9 @@ READ = """(() => {
 @pytest.fixture(scope="module")
 def evidence():
     x, labels = toys.sample(400, seed=1)
-    return Evidence.from_probs(toys.probs(x), labels, toys.probs(toys.sample(1500, seed=2)[0]), train_prior=toys.PRIOR)
+    return HeldOutScores.from_probs(
+        toys.probs(x), labels, toys.probs(toys.sample(1500, seed=2)[0]), train_prior=toys.PRIOR
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def folder(evidence, tmp_path_factory):
     return folder
 
 
-def count_rates(evidence: Evidence, sentence: str) -> np.ndarray:
+def count_rates(evidence: HeldOutScores, sentence: str) -> np.ndarray:
     """The rates of a sentence's rule by counting: labels, and unlabeled rows worth 20 of them, (3, 3)."""
     smooth = SmoothObjective(csst.objective(sentence).bind(3), EVEN, sharpness(evidence))
     candidate = fit_pooled(smooth, evidence)
@@ -86,7 +88,7 @@ def count_rates(evidence: Evidence, sentence: str) -> np.ndarray:
     return rates
 
 
-def check(shown: dict, evidence: Evidence) -> None:
+def check(shown: dict, evidence: HeldOutScores) -> None:
     """What the page shows is what the sentence that it shows does."""
     rates = count_rates(evidence, shown["sentence"])
     recall, coverage = np.diag(rates), rates.mean(0)
@@ -254,7 +256,7 @@ def test_the_stored_points_are_those_of_the_frontier(evidence):
 
 
 def test_more_classes_keep_the_largest_mistake_only(monkeypatch, evidence):
-    monkeypatch.setattr("csst.runs.results.WHOLE_RATES", 2)
+    monkeypatch.setattr("csst.fitting.metrics.WHOLE_RATES", 2)
     kept = describe_trades(trace_frontier(evidence, EVEN, steps=2))["ways"]["lowest recall"][0]
     rates = count_rates(evidence, kept["sentence"])
     np.fill_diagonal(rates, -1)

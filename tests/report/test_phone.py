@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.fitting.metrics import describe_trades
 from csst.report import report_page
 from csst.rules.frontier import trace_frontier
-from csst.runs.results import describe_trades
-from csst.statistics.evidence import Evidence
 from tests.helpers import toys
 from tests.helpers.browser import BROWSER, Browser
 from tests.report.samples import write_run
@@ -46,7 +46,7 @@ def browser(tmp_path_factory):
     folder = write_run(place / "run", NAMES, updates=0, posthoc=True, objective="max min(recall)")
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     x, labels = toys.sample(200, seed=1)
-    evidence = Evidence.from_probs(toys.probs(x), labels, toys.probs(x), train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), labels, toys.probs(x), train_prior=toys.PRIOR)
     objective = csst.objective("max min(recall)").bind(3, NAMES)
     metrics["adjusted"]["trades"] = describe_trades(trace_frontier(evidence, np.full(3, 1 / 3), objective))
     (folder / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from csst.estimation.calibration import Calibration
 from csst.maths.confusion import Confusion
 from csst.rules.candidates import CONSTRAINED_SOFTNESS, MOST_BETA, find_bias
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.calibration import Calibration
 from tests.helpers import populations
 from tests.helpers.populations import BOUNDS_PER_GOAL, METRICS, References, World
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules import class_trades
 from csst.rules.class_trades import ClassPoint, keep_falling, trace_classes, write_sentence
 from csst.rules.frontier import fit_point
-from csst.statistics.evidence import Evidence
 from tests.helpers import toys
 
 EVEN = np.full(3, 1 / 3)
@@ -18,7 +18,9 @@ EVEN = np.full(3, 1 / 3)
 @pytest.fixture(scope="module")
 def evidence():
     x, labels = toys.sample(400, seed=1)
-    return Evidence.from_probs(toys.probs(x), labels, toys.probs(toys.sample(1500, seed=2)[0]), train_prior=toys.PRIOR)
+    return HeldOutScores.from_probs(
+        toys.probs(x), labels, toys.probs(toys.sample(1500, seed=2)[0]), train_prior=toys.PRIOR
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,9 @@ import torch
 
 import csst
 from csst.errors import InputError
+from csst.estimation.class_rates import estimate_rates
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
 from csst.maths.domains import Simplex
 from csst.maths.gain import ConstantGain, Gain
@@ -22,9 +25,6 @@ from csst.rules.deployment import read_deployment_prior
 from csst.rules.fit import bind, expect, fit_evidence
 from csst.rules.judging import Judged, Judges, Lead, choose
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.folds import deal_folds
-from csst.statistics.rates import estimate_rates
 from tests.helpers import toys
 
 BEST = toys.best_lowest_recall()
@@ -249,7 +249,7 @@ def test_other_deployment_priors_are_refused(prior, message):
 
 def test_deployment_priors_have_other_names():
     x, labels = toys.sample(60, [0.3, 0.3, 0.4])
-    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
     assert read_deployment_prior("validation", evidence).tolist() == (np.bincount(labels) / 60).tolist()
     assert read_deployment_prior("labeled", evidence).tolist() == toys.PRIOR.tolist()
     assert read_deployment_prior("0.2, 0.3,0.5", evidence).tolist() == [0.2, 0.3, 0.5]
@@ -417,7 +417,7 @@ def test_the_lead_and_its_error_by_loops():
     """Delta method, row by row: the derivative's difference squared, over n_k labels and kappa_k posterior rows."""
     x, labels = toys.sample(40, seed=3)
     unlabeled = toys.probs(toys.sample(90, seed=4)[0])
-    evidence = Evidence.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR).thin(50)
+    evidence = HeldOutScores.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR).thin(50)
     smooth = SmoothObjective(bind("max min(recall)", evidence), toys.PRIOR, 8.0)
     both = []
     for bias in (np.array([0.5, 0, 0]), np.array([0.0, 0.3, 0])):
@@ -602,7 +602,7 @@ def test_a_gain_is_undone_first(full):
 
 def test_evidence_and_probabilities_lead_to_the_same_rule():
     x, labels = toys.sample(60)
-    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
     goal = bind("max min(recall)", evidence)
     one = fit_evidence(evidence, goal, evidence.fractions)
     two = fit_rule(toys.probs(x), labels, "max min(recall)", train_prior=toys.PRIOR)
@@ -612,7 +612,7 @@ def test_evidence_and_probabilities_lead_to_the_same_rule():
 def test_named_classes_and_groups_are_bound():
     """Head and tail come from the labels that were learned from, not from those the rule is fitted on."""
     x, labels = toys.sample(90, [0.1, 0.3, 0.6])
-    evidence = Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
     assert bind("max min(recall[head], recall[tail])", evidence).binding.group("tail") == (2,)
     named = bind("max recall['owl']", evidence, ["cat", "dog", "owl"])
     assert float(named.value(Confusion(torch.eye(3), torch.from_numpy(EVEN)))) == 1

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.domains import NonNegative
 from csst.maths.objectives import Objective
 from csst.rules.candidates import fit_pooled, sharpness
@@ -14,7 +15,6 @@ from csst.rules.fit import bind
 from csst.rules.frontier import Point, fit_point, keep_undominated, trace_frontier
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
 from tests.helpers import toys
 
 EVEN = np.full(3, 1 / 3)
@@ -24,7 +24,7 @@ EVEN = np.full(3, 1 / 3)
 def evidence():
     x, labels = toys.sample(400, seed=1)
     unlabeled = toys.probs(toys.sample(1500, seed=2)[0])
-    return Evidence.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR)
+    return HeldOutScores.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import csst
+from csst.estimation.class_rates import RateEstimate
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import count_worth, fit_pooled, softness
 from csst.rules.feasibility import describe_missed, find_missed
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import RateEstimate
 from tests.helpers import toys
 
 PRIOR, WORTH = np.array([0.6, 0.3, 0.1]), np.array([40.0, 90.0, 25.0])
@@ -28,7 +28,7 @@ def smooth(sentence, prior=PRIOR):
 
 def evidence(n=90):
     x, labels = toys.sample(n, seed=0)
-    return Evidence.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
+    return HeldOutScores.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
 
 
 def estimate(rates=RATES, n=100):
@@ -98,7 +98,8 @@ def test_a_margin_is_taken_off_the_slack(sentence):
 @pytest.mark.parametrize(("sentence", "first"), [("max min(recall)", 0.3), ("max accuracy s.t. recall[2] >= 0.5", 0.1)])
 def test_decisions_get_harder_with_the_root_of_the_labels(sentence, first):
     known = [
-        Evidence(np.zeros((3 * n, 3)), np.repeat(np.arange(3), n), np.zeros((0, 3)), PRIOR, PRIOR) for n in (5, 200)
+        HeldOutScores(np.zeros((3 * n, 3)), np.repeat(np.arange(3), n), np.zeros((0, 3)), PRIOR, PRIOR)
+        for n in (5, 200)
     ]
     assert [softness(smooth(sentence), one) for one in known] == pytest.approx([first, first / 2])
 
@@ -115,7 +116,7 @@ def population_recall(candidate, k=2):
 def fit(sentence, margin, seed=0, n=150):
     x, labels = toys.sample(n, seed=seed)
     unlabeled = toys.probs(toys.sample(1500, seed=seed + 500)[0])
-    known = Evidence.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR)
+    known = HeldOutScores.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR)
     return fit_pooled(smooth(sentence, toys.PRIOR), known, margin)
 
 

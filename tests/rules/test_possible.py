@@ -7,9 +7,9 @@ from scipy.optimize import linprog
 
 import csst
 from csst.errors import InputError
+from csst.estimators import CSSTClassifier
 from csst.rules.deployment import refuse_contradiction
 from csst.rules.possible import Condition, Reader, is_possible, refuse_impossible, round_bound
-from csst.sklearn import CSSTClassifier
 
 EVEN = np.full(10, 0.1)
 

@@ -11,14 +11,14 @@ import torch
 
 import csst
 from csst.errors import InputError
+from csst.estimation.folds import deal_certification
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules import fit_rule
 from csst.rules.certified import certificate_from_dict
 from csst.rules.claims import read_claims
 from csst.rules.fit import bind, fit_evidence
 from csst.rules.path import PathRule, fit_tightened, make_path
 from csst.rules.promise import FreshLabels, choose_start, drop_hopeless, promise
-from csst.statistics.evidence import Evidence
-from csst.statistics.folds import deal_certification
 
 CENTERS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
 PRIOR = np.array([0.5, 0.3, 0.2])
@@ -75,10 +75,10 @@ def test_a_share_outside_its_range_is_refused(share: float) -> None:
 # --- the path -----------------------------------------------------------------------------------------------------
 
 
-def evidence_of(size: int = 200) -> Evidence:
+def evidence_of(size: int = 200) -> HeldOutScores:
     rng = np.random.default_rng(3)
     probs, labels = draw(rng, size)
-    return Evidence.from_probs(probs, labels, draw(rng, 1000)[0], train_prior=PRIOR)
+    return HeldOutScores.from_probs(probs, labels, draw(rng, 1000)[0], train_prior=PRIOR)
 
 
 def test_the_path_goes_from_cautious_to_bold_and_each_rule_is_worth_more() -> None:

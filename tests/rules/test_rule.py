@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
 from csst.rules.candidates import (
@@ -26,8 +28,6 @@ from csst.rules.fit import bind
 from csst.rules.rule import DecisionRule, rule_from_dict, undo_gain
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.calibration import Calibration
-from csst.statistics.evidence import Evidence
 from tests.helpers import toys
 
 K = 4
@@ -237,7 +237,7 @@ def test_undo_stands_in_front_of_the_rule():
 def toy_evidence(n=60, m=300, **options):
     x, labels = toys.sample(n, seed=1)
     unlabeled = toys.probs(toys.sample(m, seed=2)[0])
-    return Evidence.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR, **options)
+    return HeldOutScores.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR, **options)
 
 
 def closed(text, calibration=None, prior=toys.PRIOR):
@@ -309,7 +309,7 @@ def test_softness_and_sharpness_follow_the_labels():
 
     def labeled(*counts):
         labels = np.repeat([0, 1, 2], counts)
-        return Evidence.from_probs(random_probs(len(labels), K=3), labels)
+        return HeldOutScores.from_probs(random_probs(len(labels), K=3), labels)
 
     assert softness(free, labeled(40, 16, 3)) == pytest.approx(0.3)
     assert softness(free, labeled(300, 200, 3)) == pytest.approx(0.3 * (50 / 200) ** 0.5)

@@ -10,11 +10,11 @@ import torch
 from scipy.optimize import minimize
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.domains import Simplex
 from csst.maths.objectives import Objective
 from csst.rules.search import ANCHOR, UNLABELED_WORTH, WeightedRows, search_bias, soft_bias_margins
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 
@@ -30,7 +30,7 @@ def example(n=30, m=200, seed=0):
         raw = np.exp(-0.5 * ((x[:, None] - means) ** 2).sum(2)) * PRIOR
         return raw / raw.sum(1, keepdims=True)
 
-    return Evidence.from_probs(probs(labels), labels, probs(hidden) if m else None, train_prior=PRIOR)
+    return HeldOutScores.from_probs(probs(labels), labels, probs(hidden) if m else None, train_prior=PRIOR)
 
 
 def plain_rates(scores, fractions, bias, t):

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import csst
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules.candidates import LEAST_ROWS, fit_pooled
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
 from csst.rules.sweeps import MOST_CLASSES, Sweep, order_classes, score_bias, sweep_biases
-from csst.statistics.evidence import Evidence
 from tests.helpers.populations import World
 
 
@@ -126,7 +126,7 @@ def test_the_precision_of_hardly_any_row_does_not_count():
 def test_a_fitted_rule_predicts_the_class_whose_precision_counts(text):
     world = World(3, labels=20, unlabeled=2000)
     probs, labels, unlabeled = world.evidence
-    evidence = Evidence.from_probs(probs, labels, unlabeled, train_prior=world.prior)
+    evidence = HeldOutScores.from_probs(probs, labels, unlabeled, train_prior=world.prior)
     objective = csst.objective(text).bind_prior(torch.from_numpy(world.prior))
     pooled = fit_pooled(SmoothObjective(objective, world.prior, 10.0), evidence, margin=0.0)
     decisions = pooled.decide(np.vstack([evidence.scores, evidence.unlabeled_scores]))

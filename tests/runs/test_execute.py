@@ -19,13 +19,13 @@ import yaml
 import csst
 from csst.cli import main
 from csst.errors import InputError
+from csst.estimation import expectation
+from csst.fitting.metrics import KeptEvidence
 from csst.recipes import from_dict, recipe
 from csst.recipes.recipe import refuse_unused_settings
 from csst.runs.execute import execute, return_freed_memory
 from csst.runs.folder import Run
-from csst.runs.results import KeptEvidence
 from csst.settings import Hardware
-from csst.statistics import expectation
 from tests.helpers.runs import QUICK, Stop, compared, same
 from tests.helpers.short_runs import SHORT_RUN
 
@@ -118,7 +118,7 @@ SLOW_WRITER = """
 import os, sys, time
 from dataclasses import replace
 import csst.runs.folder as runs
-from csst.statistics import expectation
+from csst.estimation import expectation
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 import yaml

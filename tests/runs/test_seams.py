@@ -13,17 +13,17 @@ import pytest
 import torch
 
 import csst
+from csst.comparison import compare
+from csst.comparison.rows import Row
 from csst.data.tabular.rows import RowParts
-from csst.export import Exportable, export
-from csst.fitted import FittedModel
+from csst.estimation.class_rates import estimate_rates
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.fitting.export import Exportable, export
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import KeptEvidence, read_outputs, warn_about_balance
 from csst.learners.network import Network
 from csst.models.mlp import mlp
-from csst.runs import compare
 from csst.runs.execute import execute
-from csst.runs.results import KeptEvidence, read_outputs, warn_about_balance
-from csst.runs.rows import Row
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import estimate_rates
 from tests.helpers import toys
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import QUICK
@@ -91,7 +91,7 @@ def test_head_and_tail_of_a_loaded_model_are_those_of_its_labels(tmp_path):
 def test_the_gap_between_two_balances_is_their_total_variation(labeled, gap):
     """Half of the sum of the differences: the fraction of the rows that would have to be of another class."""
     x, classes = toys.sample(200)
-    evidence = Evidence.from_probs(toys.probs(x), classes, toys.probs(x), train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), classes, toys.probs(x), train_prior=toys.PRIOR)
     decided = toys.plain(toys.probs(x))
     estimate = replace(
         estimate_rates(evidence, decided, decided, toys.PRIOR), unlabeled_prior=np.array([0.62, 0.28, 0.1])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from csst.data import Toy
-from csst.fitting import fit
+from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.models import mlp
 from csst.settings import Dual, Hardware, Selection, Settings, Training

@@ -12,12 +12,12 @@ import torch
 import csst
 from csst.data.task import make_task
 from csst.errors import InputError
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.domains import Domain
 from csst.maths.gain import Gain
 from csst.models import mlp
 from csst.selftraining import METHODS
 from csst.settings import Dual, Selection, Settings, Training
-from csst.statistics.evidence import Evidence
 from csst.training.crossfit import CrossFit
 from csst.training.solved_multipliers import (
     AveragedGain,
@@ -59,7 +59,7 @@ def evidence_of(rows, gain, distort=lambda z: z, seed=0):
     def taken_out(places):
         return gain.posterior(network(places))
 
-    return Evidence.from_probs(taken_out(x), y, taken_out(more), train_prior=toys.PRIOR)
+    return HeldOutScores.from_probs(taken_out(x), y, taken_out(more), train_prior=toys.PRIOR)
 
 
 def play(sentence, rows=3000, updates=8, share=0.5, **options):
@@ -160,8 +160,8 @@ def test_a_class_that_arrives_late_makes_the_gradient_overshoot_and_the_solution
 
 
 def test_a_rule_with_offsets_has_the_gain_to_which_it_is_the_best_response():
+    from csst.estimation.calibration import Calibration
     from csst.rules.candidates import Candidate
-    from csst.statistics.calibration import Calibration
 
     rng = np.random.default_rng(0)
     scores, prior = rng.normal(size=(500, 4)) * 2, np.array([0.4, 0.3, 0.2, 0.1])
@@ -248,7 +248,7 @@ def test_nothing_moves_while_scores_say_nothing(probs, labels, reason):
     game = csst.Multipliers(csst.objective("max min(recall)"), toys.PRIOR)
     solver = Solver(game, torch.from_numpy(EVEN), 2.0)
     before = game.gain.diagonal.clone()
-    solution = solver.solve(Evidence.from_probs(probs, labels, train_prior=toys.PRIOR))
+    solution = solver.solve(HeldOutScores.from_probs(probs, labels, train_prior=toys.PRIOR))
     assert reason in solution.hold
     solver.move(game, solution, 0.5)
     assert torch.equal(game.gain.diagonal, before)
@@ -257,7 +257,7 @@ def test_nothing_moves_while_scores_say_nothing(probs, labels, reason):
 def test_nothing_moves_while_a_class_has_no_judged_label():
     game = csst.Multipliers(csst.objective("max min(recall)"), toys.PRIOR)
     x, y = toys.sample(90)
-    evidence = Evidence.from_probs(toys.probs(x), y, train_prior=toys.PRIOR)
+    evidence = HeldOutScores.from_probs(toys.probs(x), y, train_prior=toys.PRIOR)
     solution = Solver(game, torch.from_numpy(EVEN), 2.0).solve(evidence.part(np.flatnonzero(y != 2)))
     assert solution.hold == "a class has no judged label"
 

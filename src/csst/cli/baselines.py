@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from csst.runs.rows import FitPredictor
+from csst.comparison.rows import FitPredictor
 
 Predict = Callable[[np.ndarray], np.ndarray]
 

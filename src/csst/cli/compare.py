@@ -13,15 +13,15 @@ from rich.table import Table
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.baselines import BASELINES
 from csst.cli.terminal import show
+from csst.comparison.compare import RunsFailed, compare, count_parallel_runs
+from csst.comparison.presets import PRESETS, read_preset
+from csst.comparison.rows import Row, make_rows
+from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
 from csst.errors import InputError
 from csst.recipes import Recipe
 from csst.report import outcomes_page
 from csst.report.comparison_tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
-from csst.runs.compare import RunsFailed, compare, count_parallel_runs
 from csst.runs.folder import Run
-from csst.runs.outcomes import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
-from csst.runs.presets import PRESETS, read_preset
-from csst.runs.rows import Row, make_rows
 
 METHODS = "erm,la,csl,fixmatch,csst"
 #: arguments of `csst train`, and their replacements in a comparison

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from csst.cli.baselines import fit_classifier, fit_forest, fit_logistic
 from csst.cli.compare import Clock, print_table, write
+from csst.comparison.compare import compare
+from csst.comparison.rows import Row
+from csst.comparison.summary import ComparisonRow, tabulate
 from csst.data import Digits
 from csst.errors import InputError
 from csst.recipes import recipe
-from csst.runs.compare import compare
-from csst.runs.outcomes import ComparisonRow, tabulate
-from csst.runs.rows import Row
 
 OBJECTIVE = "min-recall"
 OTHERS = {"balanced logistic regression": fit_logistic, "class-weighted forest": fit_forest}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from csst.errors import InputError
-from csst.export import FORMATS
-from csst.fitted import FittedModel
+from csst.fitting.export import FORMATS
+from csst.fitting.fitted_model import FittedModel
 
 
 def main(argv: Sequence[str]) -> int:

@@ -10,11 +10,11 @@ from rich.table import Table
 from csst.cli.report import write_page
 from csst.cli.terminal import show
 from csst.errors import InputError
-from csst.fitted import FittedModel
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import KeptEvidence, describe_trades
 from csst.report.page import frontier_page
 from csst.rules import trace_frontier
 from csst.runs.folder import Run
-from csst.runs.results import KeptEvidence, describe_trades
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 

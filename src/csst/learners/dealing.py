@@ -12,10 +12,10 @@ from torch import Tensor
 from csst.data.tabular.rows import RowParts
 from csst.data.task import Examples, Labeled, Task
 from csst.errors import InputError
+from csst.estimation.folds import CERTIFYING, deal_certification
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.promise import check_certifiable, keep_apart, keeps_unlabeled, needs_random_sample
-from csst.statistics.folds import CERTIFYING, deal_certification
 
 
 def deal_rows(

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.special import log_softmax
 
+from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.learners.protocol import FittedLearner, Learner
 from csst.learners.self_training import SelfTrained
-from csst.statistics.calibration import Calibration, balanced_weights, fit_calibration
-from csst.statistics.evidence import MOST_UNLABELED, Evidence
-from csst.statistics.folds import deal_folds
 
 #: folds of cross-fitting
 FOLDS = 5
@@ -137,7 +137,7 @@ def fit_portfolio(
     tau: float = 0.05,
     seed: int = 0,
     n_jobs: int | None = 1,
-) -> tuple[Portfolio, Evidence]:
+) -> tuple[Portfolio, HeldOutScores]:
     """Fit all members, drop the clearly worse ones, and average the others.
 
     Args:
@@ -190,14 +190,14 @@ def fit_portfolio(
 
 def _collect_evidence(
     portfolio: Portfolio, groups: Sequence[_Group], labels: np.ndarray, unlabeled: Any, seed: int
-) -> Evidence:
+) -> HeldOutScores:
     """Return the scores of the rows that judge and of at most MOST_UNLABELED unlabeled rows."""
     if unlabeled.shape[0] > MOST_UNLABELED:
         sample = np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED]
         unlabeled = unlabeled[np.sort(sample)]
     scores = np.mean([group.calibrated for group in groups], axis=0)
     probs = add_prior(scores, portfolio.prior)
-    return Evidence.from_probs(probs, labels, portfolio.probs(unlabeled), train_prior=portfolio.prior)
+    return HeldOutScores.from_probs(probs, labels, portfolio.probs(unlabeled), train_prior=portfolio.prior)
 
 
 def _score(

@@ -14,11 +14,11 @@ import numpy as np
 from csst.data.tabular.rows import RowParts, as_rows, make_views
 from csst.data.tabular.tables import statistics
 from csst.data.task import Task
+from csst.estimation.folds import deal_folds
 from csst.learners.linear import Linear
 from csst.learners.portfolio import compute_losses
 from csst.learners.protocol import Rows
 from csst.models.table import usable_deviation
-from csst.statistics.folds import deal_folds
 
 FOLDS = 3
 #: labeled rows used, at most

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import log_softmax
 
 from csst.data.tabular.tables import is_sparse
+from csst.estimation.shift import estimate_prior
 from csst.learners.protocol import FittedLearner, Learner
-from csst.statistics.shift import estimate_prior
 
 #: unlabeled rows learned from, at most
 MOST_ROWS = 10_000

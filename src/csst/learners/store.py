@@ -13,6 +13,7 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
 from csst.learners.catalog import LEARNERS
 from csst.learners.forest import FittedForest, Trees, read_trees
 from csst.learners.kernel import FittedKernel
@@ -22,7 +23,6 @@ from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import Projection
 from csst.learners.propagation import FittedPropagation
 from csst.learners.protocol import FittedLearner, Rows
-from csst.statistics.calibration import Calibration
 
 FORMAT = 2
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from csst.comparison.summary import ComparisonRow, Outcome
 from csst.report.comparison_tables import cells, describe_runs, split_objectives
 from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
 from csst.report.figures.comparison import (
@@ -22,7 +23,6 @@ from csst.report.figures.svg import Drawing
 from csst.report.page import Part, comparison_page
 from csst.report.run_view import thin
 from csst.runs.folder import Run
-from csst.runs.outcomes import ComparisonRow, Outcome
 
 #: the largest number of rows with details of a run
 SECTIONS = 60

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from csst.runs.outcomes import LOWEST, MEASURES, VALUE, ComparisonRow
+from csst.comparison.summary import LOWEST, MEASURES, VALUE, ComparisonRow
 
 #: characters with which a formula of a spreadsheet begins
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")

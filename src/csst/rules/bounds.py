@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from csst.estimation.class_rates import RateEstimate
+from csst.estimation.expectation import constraint_names
 from csst.rules.judging import SAFE, measure_errors
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.expectation import constraint_names
-from csst.statistics.rates import RateEstimate
 
 Status = Literal["met", "unsure", "missed"]
 #: bounds that a sentence lists one by one

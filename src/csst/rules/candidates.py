@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
+from csst.estimation.calibration import Calibration
+from csst.estimation.class_rates import UNLABELED_WORTH, decide_rates
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.rule import DecisionRule
 from csst.rules.search import WeightedRows, search_bias
 from csst.rules.smooth import SmoothObjective
 from csst.rules.sweeps import score_bias, sweep_biases
-from csst.statistics.calibration import Calibration
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import UNLABELED_WORTH, decide_rates
 
 #: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean; from
 #: SOFT_LABELS on it grows with n
@@ -119,14 +119,14 @@ def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> C
     return Candidate("argmax", identity, train_prior, scale=gain, offset=np.zeros(len(bias)))
 
 
-def softness(objective: SmoothObjective, evidence: Evidence) -> float:
+def softness(objective: SmoothObjective, evidence: HeldOutScores) -> float:
     """t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     first = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
     return max(LEAST_SOFTNESS, first * min(1.0, (SOFT_LABELS / labels) ** 0.5))
 
 
-def sharpness(evidence: Evidence) -> float:
+def sharpness(evidence: HeldOutScores) -> float:
     """beta, which grows with the square root of the labels per class, and faster once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
@@ -152,7 +152,7 @@ def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: 
 
 
 def fit_pooled(
-    objective: SmoothObjective, evidence: Evidence, margin: float = MARGIN, margins: np.ndarray | None = None
+    objective: SmoothObjective, evidence: HeldOutScores, margin: float = MARGIN, margins: np.ndarray | None = None
 ) -> Candidate:
     """The rule that is best on labels and unlabeled rows together.
 
@@ -236,7 +236,7 @@ def solve_softly(objective: SmoothObjective, rows: WeightedRows, starts: list[np
 
 
 def keep_distance(
-    objective: SmoothObjective, evidence: Evidence, rows: WeightedRows, bias: np.ndarray, margin: float
+    objective: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows, bias: np.ndarray, margin: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bias (K,) of a rule that meets the constraints by so many standard errors, as far as one does.
 
@@ -290,7 +290,7 @@ def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
 
 def fit_candidates(
     objective: SmoothObjective,
-    evidence: Evidence,
+    evidence: HeldOutScores,
     undo: torch.Tensor | None = None,
     margin: float = MARGIN,
     margins: np.ndarray | None = None,

@@ -10,13 +10,13 @@ import numpy as np
 
 from csst.data.row_hashes import count_seen
 from csst.errors import InputError
+from csst.estimation.held_out_scores import check_labels
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.betting import Bets, Decision, Verdict, choose_share, decide, place_bets
 from csst.rules.claims import Claim, read_claims
 from csst.rules.promise import state_prior
-from csst.statistics.evidence import check_labels
 
 #: where neither the sentence nor the argument says one
 CONFIDENCE = 0.95

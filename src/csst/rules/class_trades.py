@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from csst.estimation.class_rates import UNLABELED_WORTH, estimate_rates
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
 from csst.rules.candidates import (
@@ -24,8 +26,6 @@ from csst.rules.candidates import (
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
 from csst.rules.sweeps import Sweep
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import UNLABELED_WORTH, estimate_rates
 
 #: precisions that are asked for
 ASKED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -50,7 +50,7 @@ def write_sentence(asked: float, class_reference: int | str) -> str:
     return f"max {recall} s.t. {precision} >= {asked:g}"
 
 
-def trace_classes(evidence: Evidence, prior: np.ndarray) -> dict[int, tuple[ClassPoint, ...]]:
+def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple[ClassPoint, ...]]:
     """The trade of every class that has one, under a deployment prior (K,); of none where classes are many.
 
     Only the class's own bias moves, from the argmax of calibrated probabilities, and it keeps the distance from its
@@ -72,7 +72,7 @@ def trace_classes(evidence: Evidence, prior: np.ndarray) -> dict[int, tuple[Clas
 
 
 def trace_class(
-    evidence: Evidence, prior: np.ndarray, rows: WeightedRows, class_index: int, asked: Sequence[float] = ASKED
+    evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int, asked: Sequence[float] = ASKED
 ) -> tuple[ClassPoint, ...]:
     """The trade of one class; rows: the evidence pooled, prior: (K,)."""
     start = weigh_argmax(prior, evidence.calibration)

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.estimation.held_out_scores import HeldOutScores, read_prior
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.possible import refuse_impossible
-from csst.statistics.evidence import Evidence, read_prior
 
 
-def read_deployment_prior(prior: Any, evidence: Evidence) -> np.ndarray:
+def read_deployment_prior(prior: Any, evidence: HeldOutScores) -> np.ndarray:
     """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
 
     Numbers may be a text such as "0.9, 0.1".

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from csst.estimation.class_rates import RateEstimate
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant
 from csst.maths.language.tree import Constraint, render
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.rates import RateEstimate
 
 #: a constraint missed by no more than this counts as met
 TOLERANCE = 1e-3

@@ -4,9 +4,9 @@
     print(fitted.sentence); fitted.rule.predict(new_probs)
 
 Four candidates (`csst.rules.candidates`) are fitted on all labeled rows, and on folds of them to be judged by rows
-they were not fitted on, together with the unlabeled rows (`csst.statistics.rates`). Misses of constraints are compared
-first, those within one standard error of their difference counting as equal, then values. The pooled rule is used
-unless a simpler one is better by more than a standard error, and never where the plain argmax is better.
+they were not fitted on, together with the unlabeled rows (`csst.estimation.class_rates`). Misses of constraints are
+compared first, those within one standard error of their difference counting as equal, then values. The pooled rule is
+used unless a simpler one is better by more than a standard error, and never where the plain argmax is better.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.expectation import estimate_intervals, expected_value
+from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
@@ -32,9 +35,6 @@ from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import MOST_UNLABELED, Evidence, check_probs
-from csst.statistics.expectation import estimate_intervals, expected_value
-from csst.statistics.rates import RateEstimate, estimate_rates
 
 #: scores that take away less than this part of the uncertainty about the classes are contradicted by the labels
 CONTRADICTED = 0.02
@@ -64,7 +64,7 @@ class FittedRule:
     estimate: RateEstimate
     unadjusted: RateEstimate
     values: dict[str, float]
-    evidence: Evidence
+    evidence: HeldOutScores
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
 
@@ -204,7 +204,7 @@ def fit_rule(
         if unlabeled_probs is not None:
             unlabeled_probs = undo_gain(torch.from_numpy(check_probs(unlabeled_probs)), undo)
             unlabeled_probs = unlabeled_probs / unlabeled_probs.sum(1, keepdim=True)
-    evidence = Evidence.from_probs(
+    evidence = HeldOutScores.from_probs(
         probs,
         labels,
         unlabeled_probs,
@@ -219,7 +219,7 @@ def fit_rule(
     return fit_evidence(evidence, bound, prior, undo, seed, margin)
 
 
-def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[str] | None = None) -> Objective:
+def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
     """The objective for these classes, the rarest of the labels learned from being the tail."""
     read = read_objective(objective, class_names=class_names)
     bound = read.bind_prior(torch.from_numpy(evidence.labeled_prior))
@@ -229,7 +229,7 @@ def bind(objective: Objective | str, evidence: Evidence, class_names: Sequence[s
 
 
 def fit_evidence(
-    evidence: Evidence,
+    evidence: HeldOutScores,
     objective: Objective,
     prior: np.ndarray,
     undo: torch.Tensor | None = None,
@@ -264,12 +264,12 @@ def fit_evidence(
     )
 
 
-def estimate_candidate(evidence: Evidence, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
+def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
     """The rates of a candidate on the rows it was fitted on."""
     return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
 
 
-def find_doubts(evidence: Evidence) -> tuple[str, ...]:
+def find_doubts(evidence: HeldOutScores) -> tuple[str, ...]:
     """What is wrong with the evidence, if anything, in sentences."""
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)

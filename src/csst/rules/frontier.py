@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
@@ -15,8 +17,6 @@ from csst.rules.class_trades import ClassPoint, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.rule import DecisionRule
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import RateEstimate, estimate_rates
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11
@@ -72,7 +72,7 @@ class Frontier:
 
 
 def trace_frontier(
-    evidence: Evidence,
+    evidence: HeldOutScores,
     prior: np.ndarray,
     objective: Objective | None = None,
     undo: torch.Tensor | None = None,
@@ -125,7 +125,9 @@ def trace_frontier(
     return Frontier(kept, plain, best, not missed, sentence, trades, class_trades)
 
 
-def fit_point(evidence: Evidence, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None) -> Point:
+def fit_point(
+    evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
+) -> Point:
     """The pooled rule for an objective that is bound to the classes, and what it is expected to do.
 
     Args:
@@ -138,14 +140,14 @@ def fit_point(evidence: Evidence, prior: np.ndarray, objective: Objective, undo:
     return replace(measure_point(evidence, fit_pooled(smooth, evidence), undo), sentence=str(objective))
 
 
-def measure_point(evidence: Evidence, candidate: Candidate, undo: torch.Tensor | None = None) -> Point:
+def measure_point(evidence: HeldOutScores, candidate: Candidate, undo: torch.Tensor | None = None) -> Point:
     """What a way to decide is expected to do, under its deployment prior."""
     decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
     estimate = estimate_rates(evidence, *decisions, candidate.prior)
     return make_point(estimate, candidate.as_rule(evidence.train_prior, undo))
 
 
-def measure_plain(evidence: Evidence, prior: np.ndarray, undo: torch.Tensor | None = None) -> Point:
+def measure_plain(evidence: HeldOutScores, prior: np.ndarray, undo: torch.Tensor | None = None) -> Point:
     """What the model does without a rule; undo: what took the gain out of a network's softmax, see `DecisionRule`."""
     candidate = plain_argmax(evidence.train_prior, undo)
     estimate = estimate_rates(

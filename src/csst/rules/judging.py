@@ -1,8 +1,8 @@
 """Candidates judged by rows they were not fitted on, and the one to use.
 
 Each candidate is fitted again on folds of the labeled rows. Its decisions on the rows left out are counted, and pooled
-with its own decisions on the unlabeled rows (`csst.statistics.rates`): what is judged is what is deployed, as far as
-labels that have shaped it can tell.
+with its own decisions on the unlabeled rows (`csst.estimation.class_rates`): what is judged is what is deployed, as far
+as labels that have shaped it can tell.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import combinations
 import numpy as np
 import torch
 
+from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
 from csst.rules.candidates import Candidate, count_worth, fit_candidates
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.folds import deal_folds
-from csst.statistics.rates import RateEstimate, combine_rates, count_labels, decide_rates
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
 FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
@@ -85,7 +85,7 @@ class Judges:
     """
 
     smooth: SmoothObjective
-    evidence: Evidence
+    evidence: HeldOutScores
 
     def measure(self, one: Judged, other: Judged) -> Lead:
         """The lead of one candidate over another, and its standard errors by the delta method.
@@ -120,7 +120,7 @@ class Judges:
 
 def judge(
     smooth: SmoothObjective,
-    evidence: Evidence,
+    evidence: HeldOutScores,
     candidates: list[Candidate],
     undo: torch.Tensor | None,
     margin: float,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, estimate_rates
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
 from csst.maths.objectives import Objective
 from csst.rules.candidates import Candidate, fit_pooled, hard_rates, sharpness
 from csst.rules.search import WeightedRows
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import UNLABELED_WORTH, RateEstimate, estimate_rates
 
 #: by how many standard errors every bound is tightened, rule by rule
 MARGINS = tuple(np.arange(4.0, -0.01, -0.25).tolist())
@@ -43,7 +43,7 @@ class PathRule:
     value: float
 
 
-def fit_tightened(evidence: Evidence, objective: Objective, prior: np.ndarray, margins: np.ndarray) -> Candidate:
+def fit_tightened(evidence: HeldOutScores, objective: Objective, prior: np.ndarray, margins: np.ndarray) -> Candidate:
     """Return the rule that solves the objective with its bounds tightened.
 
     Args:
@@ -58,7 +58,7 @@ def fit_tightened(evidence: Evidence, objective: Objective, prior: np.ndarray, m
     return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margins=margins)
 
 
-def measure_margin(evidence: Evidence, smooth: SmoothObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
+def measure_margin(evidence: HeldOutScores, smooth: SmoothObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
     """Return one standard error of every constraint under a rule, and the largest margin that makes sense.
 
     Args:
@@ -76,7 +76,7 @@ def measure_margin(evidence: Evidence, smooth: SmoothObjective, rule: Candidate)
     return errors, LARGEST_PART * np.maximum(smooth.objective.payoff(perfect).numpy(), 0)
 
 
-def make_path(evidence: Evidence, objective: Objective, prior: np.ndarray) -> list[PathRule]:
+def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> list[PathRule]:
     """Return at most 17 rules from cautious to bold.
 
     Rules that decide alike are one, and a rule that is bolder than another without a higher value is left out.
@@ -124,6 +124,6 @@ def _measure(candidate: Candidate, smooth: SmoothObjective, estimate: RateEstima
     return PathRule(candidate, estimate, caution, float(objective.value(confusion)))
 
 
-def _worth(evidence: Evidence) -> np.ndarray:
+def _worth(evidence: HeldOutScores) -> np.ndarray:
     """How many labels every class's rates are worth, (K,)."""
     return np.maximum(1.0, evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
+from csst.estimation.folds import CERTIFYING, deal_certification
+from csst.estimation.held_out_scores import check_labels, check_probs
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
@@ -23,9 +26,6 @@ from csst.rules.deployment import name_prior
 from csst.rules.fit import FittedRule, find_doubts, fit_rule
 from csst.rules.path import PathRule, make_path
 from csst.rules.price import measure_bound, price_in_labels
-from csst.statistics.evidence import check_labels, check_probs
-from csst.statistics.folds import CERTIFYING, deal_certification
-from csst.statistics.rates import combine_rates, count_labels, decide_rates
 
 #: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
 RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
+from csst.estimation.held_out_scores import SMALLEST_PROBABILITY, check_probs
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
-from csst.statistics.evidence import SMALLEST_PROBABILITY, check_probs
 
 #: probabilities that come out of an inverted gain are at least this
 SMALLEST_POSTERIOR = 1e-6

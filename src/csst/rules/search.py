@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import minimize
 
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules.smooth import SmoothObjective, Value
-from csst.statistics.evidence import Evidence
 
 #: how many labels the unlabeled rows are worth for a class in the search
 UNLABELED_WORTH = 50.0
@@ -45,7 +45,7 @@ class WeightedRows:
         return self._pulls[key]
 
     @classmethod
-    def pool(cls, evidence: Evidence, worth: float = UNLABELED_WORTH) -> WeightedRows:
+    def pool(cls, evidence: HeldOutScores, worth: float = UNLABELED_WORTH) -> WeightedRows:
         """Labeled rows, each for its class, and unlabeled rows, each for every class as its posterior says.
 
         The unlabeled rows weigh as much as `worth` labels of each class, so that the labels decide where they are many.

@@ -19,7 +19,7 @@ from csst.data import Arrays
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting import conclude, start
+from csst.fitting.fit import conclude, start
 from csst.learners.dealing import deal_task
 from csst.learners.network import Network
 from csst.learners.scale import scale_task

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from csst.data.sampling import stream
+from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.unlabeled_prior import estimate_balance
 from csst.maths.confusion import Confusion
 from csst.maths.gain import Gain
 from csst.rules.rule import undo_gain
-from csst.statistics.balance import estimate_balance
-from csst.statistics.evidence import Evidence
-from csst.statistics.rates import RateEstimate, estimate_rates
 
 #: unlabeled rows that are kept for measuring where rates are pooled: at most so many, and at most this part of all
 WATCHED_ROWS, WATCHED_PART = 2000, 0.2
@@ -81,7 +81,7 @@ def evidence_from_logits(
     gain: Gain,
     train_prior: Tensor,
     class_names: Sequence[str] | None = None,
-) -> Evidence:
+) -> HeldOutScores:
     """A network's scores with the gain and the class prior taken out that it was trained under."""
     inverse = gain.softmax_inverse
 
@@ -91,7 +91,7 @@ def evidence_from_logits(
 
     more = None if unlabeled is None or not len(unlabeled) else posterior(unlabeled)
     prior = train_prior.double().cpu()
-    return Evidence.from_probs(posterior(logits), labels, more, train_prior=prior, class_names=class_names)
+    return HeldOutScores.from_probs(posterior(logits), labels, more, train_prior=prior, class_names=class_names)
 
 
 def measured_balance(
@@ -105,7 +105,7 @@ def measured_balance(
 
 def measured_evidence(
     measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
-) -> Evidence:
+) -> HeldOutScores:
     """The measured scores with the gain and the class prior taken out that the network was trained under."""
     assert measurement.logits is not None
     assert measurement.labels is not None

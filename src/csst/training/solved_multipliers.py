@@ -25,6 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import Gain, canonical
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
@@ -33,9 +36,6 @@ from csst.rules.candidates import Candidate, fit_pooled, sharpness, softness
 from csst.rules.fit import CONTRADICTED
 from csst.rules.search import WeightedRows, search_bias
 from csst.rules.smooth import SmoothObjective
-from csst.statistics.evidence import Evidence
-from csst.statistics.folds import deal_folds
-from csst.statistics.rates import combine_rates, count_labels, decide_rates
 
 #: folds of the labels by which a rule's error is measured
 FOLDS = 5
@@ -137,7 +137,7 @@ class Solver:
         self.start = parameters_of_gain(multipliers.gain, train_prior)
         SmoothObjective(self.objective, self.prior, 1.0)  # an objective that has no rule is refused before training
 
-    def solve(self, evidence: Evidence) -> Solution:
+    def solve(self, evidence: HeldOutScores) -> Solution:
         """The rule that the present scores ask for, as far as they are known.
 
         Args:
@@ -182,18 +182,18 @@ class Solver:
         prices = (1 - share) * multipliers.value.cpu().numpy() + share * solution.prices
         multipliers.adopt(torch.from_numpy(weights), torch.from_numpy(prices))
 
-    def _judge(self, evidence: Evidence, decisions: np.ndarray, soft_decisions: np.ndarray) -> tuple[float, float]:
+    def _judge(self, evidence: HeldOutScores, decisions: np.ndarray, soft_decisions: np.ndarray) -> tuple[float, float]:
         """Constraints first, then the value, of decisions on labeled and soft rows."""
         counts = count_labels(evidence.labels, decisions, evidence.classes)
         soft = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
         return score_on(self.objective, combine_rates(evidence, counts, soft, self.prior).confusion, 0.0).rank
 
-    def _judge_start(self, evidence: Evidence) -> tuple[float, float]:
+    def _judge_start(self, evidence: HeldOutScores) -> tuple[float, float]:
         """The same of the rule of the first multipliers."""
         return self._judge(evidence, *(decide(self.start, z) for z in (evidence.scores, evidence.soft_scores)))
 
 
-def fit_present_rule(evidence: Evidence, objective: Objective, prior: np.ndarray) -> Candidate:
+def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> Candidate:
     """Return the rule of an objective on the evidence, which meets its constraints without a margin.
 
     Args:
@@ -204,7 +204,7 @@ def fit_present_rule(evidence: Evidence, objective: Objective, prior: np.ndarray
     return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margin=0.0)
 
 
-def find_prices(rule: Candidate, evidence: Evidence, objective: Objective, prior: np.ndarray) -> np.ndarray:
+def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> np.ndarray:
     """Return the prices of the constraints near a rule, (m,), by a soft search that begins there.
 
     Args:
@@ -220,7 +220,7 @@ def find_prices(rule: Candidate, evidence: Evidence, objective: Objective, prior
     return smooth.prices
 
 
-def find_reason_to_hold(evidence: Evidence) -> str:
+def find_reason_to_hold(evidence: HeldOutScores) -> str:
     """Why the scores say nothing about a rule, as a phrase; "" where they do."""
     if (evidence.counts == 0).any():
         return "a class has no judged label"

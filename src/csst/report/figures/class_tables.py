@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from csst.comparison.summary import ComparisonRow
 from csst.report.figures.classes import MANY_CLASSES
 from csst.report.figures.matrix import SIDE, paint_cell, paint_shades
 from csst.report.figures.svg import RUNS, WIDTH, Drawing, Key, draw, shorten, sort_classes
-from csst.runs.outcomes import ComparisonRow
 
 
 def draw_class_counts(

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from csst.comparison.summary import VALUE, ComparisonRow
 from csst.report.figures.svg import FAINT, INK, RUNS, Drawing, Key, RunStyle, begin_at_zero, draw, run_style, shorten
-from csst.runs.outcomes import VALUE, ComparisonRow
 
 #: fill of a marker as trained and with each rule, and its character in a legend
 FILLS = {

@@ -1,0 +1,213 @@
+"""Class rates from few labels and many unlabeled rows.
+
+    R_k = (n_k R^L_k + kappa R^U_k) / (n_k + kappa)
+
+R^L are the fractions counted on labeled rows that the model has not learned from, R^U those of the unlabeled rows, each
+counted for every class as far as its calibrated posterior says:
+
+    R^U_kj = sum_i Q_ik 1[F(x_i) = j] / sum_i Q_ik.
+
+With many labels it is the counts; with few it leans on what the model itself expects, which has the smaller error. The
+labels' own posterior takes the place of unlabeled rows where there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.maths.confusion import Confusion
+
+#: how many labels the unlabeled rows are worth for a class; 10 to 30 do alike
+UNLABELED_WORTH = 20.0
+#: up to so many classes, decisions are counted by a matrix product instead of sorting
+FEW_CLASSES = 50
+#: dispersion above which labels and unlabeled rows are said to disagree
+DISAGREEMENT = 3.0
+#: standard errors between labels and unlabeled rows that no class should show
+FAR_APART = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class RateEstimate:
+    """R_kj = P(F(x) = j | y = k) as estimated, and what it is estimated from.
+
+    Args:
+        confusion: the estimated rates under the deployment prior.
+        labeled_rates: R^L, counted on labels, (K, K).
+        unlabeled_rates: R^U, counted on posteriors, (K, K).
+        n: labels of every class, (K,).
+        worth: how many labels R^U stands for, per class, (K,).
+        unlabeled: how many unlabeled rows.
+        unlabeled_prior: their class balance as estimated, (K,).
+    """
+
+    confusion: Confusion
+    labeled_rates: np.ndarray
+    unlabeled_rates: np.ndarray
+    n: np.ndarray
+    worth: np.ndarray
+    unlabeled: int
+    unlabeled_prior: np.ndarray
+
+    @property
+    def classes(self) -> int:
+        """K, how many classes there are."""
+        return len(self.n)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The confusion counts on the labels, (K, K), int64."""
+        return np.rint(self.labeled_rates * self.n[:, None]).astype(np.int64)
+
+    def with_prior(self, prior: np.ndarray) -> RateEstimate:
+        """The same rates under another deployment prior.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            The estimate under that prior.
+        """
+        return replace(self, confusion=self.confusion.with_prior(torch.from_numpy(prior)))
+
+    @cached_property
+    def differences(self) -> np.ndarray:
+        """(R^L_kk - R^U_kk) in standard errors of chance, sqrt(r_k (1 - r_k) (1/n_k + 1/kappa_k)), (K,)."""
+        pooled = self.confusion.recall.numpy()
+        noise = np.maximum(pooled * (1 - pooled), 0.01) * (1 / np.maximum(self.n, 1) + 1 / np.maximum(self.worth, 1))
+        return (np.diag(self.labeled_rates) - np.diag(self.unlabeled_rates)) / noise**0.5
+
+    @property
+    def dispersion(self) -> float:
+        """The mean square of the differences, at least 1: above it, labels and unlabeled rows disagree."""
+        return max(1.0, float((self.differences**2).mean()))
+
+    def agreement(self, class_names: Sequence[str] | None = None) -> str:
+        """How far labels and unlabeled rows disagree, in a plain sentence.
+
+        Args:
+            class_names: K names; None takes the indices.
+
+        Returns:
+            The sentence.
+        """
+        if not self.unlabeled:
+            return "there are no unlabeled rows: the rates are the labels' counts, drawn to what the model expects"
+        k = int(np.abs(self.differences).argmax())
+        name = k if class_names is None else repr(class_names[k])
+        counted, expected = self.labeled_rates[k, k], self.unlabeled_rates[k, k]
+        apart = (
+            f"the recall of class {name} is {counted:.2f} by its {self.n[k]} labels and {expected:.2f} by the "
+            f"{self.unlabeled:,} unlabeled rows"
+        )
+        if self.dispersion > DISAGREEMENT or abs(self.differences[k]) > FAR_APART:
+            return f"labels and unlabeled rows disagree by more than chance: {apart}; label more rows"
+        return f"labels and unlabeled rows agree as far as chance allows; at most, {apart}"
+
+    def draw(self, number: int, certainty: float, seed: int = 0) -> Iterator[Confusion]:
+        """Confusions as they may truly be: row k from a Dirichlet around the estimate.
+
+        Its concentration is certainty (n_k + kappa_k) / dispersion: the estimate is about as good as so many labels.
+
+        Args:
+            number: how many are drawn.
+            certainty: the factor of the concentration.
+            seed: of the draws.
+
+        Returns:
+            The confusions, one at a time.
+        """
+        rng, rates = np.random.default_rng(seed), self.confusion.rates.numpy()
+        size = certainty * (self.n + self.worth) / self.dispersion
+        shape = np.maximum(size[:, None] * rates, 1e-6)
+        for _ in range(number):
+            drawn = rng.standard_gamma(shape) + 1e-300
+            yield Confusion(torch.from_numpy(drawn / drawn.sum(1, keepdims=True)), self.confusion.prior)
+
+    @property
+    def basis(self) -> str:
+        """What it is known from, in words."""
+        labels = f"{int(self.n.min())} to {int(self.n.max())}" if self.n.min() < self.n.max() else f"{int(self.n[0])}"
+        more = f" and {self.unlabeled:,} unlabeled rows" if self.unlabeled else ""
+        return f"estimated from {int(self.n.sum()):,} labels ({labels} per class){more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "recall": self.confusion.recall.tolist(),
+            "coverage": self.confusion.coverage.tolist(),
+            "prior": self.confusion.prior.tolist(),
+            "n": self.n.tolist(),
+            "unlabeled": self.unlabeled,
+            "basis": self.basis,
+            "unlabeled_prior": self.unlabeled_prior.tolist(),
+        }
+
+
+def decide_rates(weights: np.ndarray, decisions: np.ndarray, classes: int) -> np.ndarray:
+    """sum_i W_ik 1[F(x_i) = j], (K, K), for weights W (N, K) and decisions (N,)."""
+    if classes <= FEW_CLASSES:
+        return weights.T @ (decisions[:, None] == np.arange(classes)).astype(float)
+    table = np.zeros((classes, classes))
+    order = np.argsort(decisions, kind="stable")
+    names, first = np.unique(decisions[order], return_index=True)
+    if len(names):
+        table[:, names] = np.add.reduceat(weights[order], first, axis=0).T
+    return table
+
+
+def count_labels(labels: np.ndarray, decisions: np.ndarray, classes: int) -> np.ndarray:
+    """Confusion counts (K, K), row = truth."""
+    return np.bincount(labels * classes + decisions, minlength=classes**2).reshape(classes, classes).astype(float)
+
+
+def pool_rates(
+    counts: np.ndarray, soft: np.ndarray, worth: float = UNLABELED_WORTH
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The pooled rates, R^U, and what R^U was worth for each class, from counts and posterior-weighted counts (K, K).
+
+    R^U is worth no more labels than there are rows behind it.
+    """
+    totals, mass = counts.sum(1), soft.sum(1)
+    safe = np.where(mass > 0, mass, 1.0)
+    expected = np.where(mass[:, None] > 0, soft / safe[:, None], 1 / len(counts))
+    weight = np.minimum(worth, mass)
+    weight = np.where(totals + weight > 0, weight, 1.0)
+    return (counts + weight[:, None] * expected) / (totals + weight)[:, None], expected, weight
+
+
+def combine_rates(
+    evidence: HeldOutScores,
+    counts: np.ndarray,
+    soft: np.ndarray,
+    deployment_prior: np.ndarray,
+    worth: float = UNLABELED_WORTH,
+) -> RateEstimate:
+    """The estimate from counts on the evidence's labels and posterior-weighted counts, both (K, K), row = truth."""
+    rates, expected, weight = pool_rates(counts, soft, worth)
+    totals = counts.sum(1)
+    return RateEstimate(
+        Confusion(torch.from_numpy(rates), torch.from_numpy(deployment_prior)),
+        np.where(totals[:, None] > 0, counts / np.maximum(totals, 1)[:, None], expected),
+        expected,
+        totals.astype(np.int64),
+        weight,
+        len(evidence.unlabeled_scores),
+        evidence.unlabeled_prior,
+    )
+
+
+def estimate_rates(
+    evidence: HeldOutScores, decisions: np.ndarray, soft_decisions: np.ndarray, deployment_prior: np.ndarray
+) -> RateEstimate:
+    """The rates of a classifier from its decisions on the evidence's labeled rows (n,) and soft rows (m,)."""
+    counts = count_labels(evidence.labels, decisions, evidence.classes)
+    soft = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+    return combine_rates(evidence, counts, soft, deployment_prior)

@@ -1,0 +1,261 @@
+"""What is known about a classifier: its scores on labeled rows it has not learned from, and on unlabeled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from csst.errors import InputError
+from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
+from csst.estimation.folds import deal_folds
+from csst.estimation.shift import estimate_prior
+from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
+
+#: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
+MOST_UNLABELED = 10_000
+#: probabilities below this count as this: a zero has no logarithm
+SMALLEST_PROBABILITY = 1e-12
+#: folds on which the information of scores is measured
+INFORMATION_FOLDS = 5
+#: how far a row of probabilities may be from summing to 1: enough for a softmax in single precision
+SUM_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutScores:
+    """Scores z = log p - log pi_train of labeled and of unlabeled rows.
+
+    Labeled rows are scored by a model that has not learned from them (validation rows, or out of fold), unlabeled rows
+    by the model that is used.
+
+    Args:
+        scores: z of the labeled rows, (n, K).
+        labels: their classes, (n,), every class at least once.
+        unlabeled_scores: z of the unlabeled rows, (m, K); m may be 0.
+        train_prior: pi_train, the class prior that was taken out, (K,).
+        labeled_prior: the class fractions of the labels that were learned from, (K,); the unlabeled rows' balance is
+            thought to be near it.
+        start: where the calibration begins; None for no calibration.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    unlabeled_scores: np.ndarray
+    train_prior: np.ndarray
+    labeled_prior: np.ndarray
+    start: Calibration | None = None
+
+    @classmethod
+    def from_probs(
+        cls,
+        probs: Any,
+        labels: Any,
+        unlabeled_probs: Any = None,
+        *,
+        train_prior: Any = "labels",
+        labeled_prior: Any = None,
+        class_names: Sequence[str] | None = None,
+        most_unlabeled: int = MOST_UNLABELED,
+        seed: int = 0,
+    ) -> HeldOutScores:
+        """From probabilities (n, K) and labels (n,), and probabilities of unlabeled rows (m, K), all checked.
+
+        Args:
+            probs: of the labeled rows.
+            labels: class indices.
+            unlabeled_probs: of rows without a label, by the model that is used.
+            train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform"
+                for a class-weighted or logit-adjusted model, or one number per class.
+            labeled_prior: the class fractions of the labels that were learned from; the train_prior if it is an array,
+                else the fractions of these labels.
+            class_names: for messages.
+            most_unlabeled: a random choice of so many unlabeled rows is used.
+            seed: of that choice.
+
+        Returns:
+            The scores of both kinds of rows.
+        """
+        values = check_probs(probs)
+        classes = values.shape[1]
+        truth = check_labels(labels, len(values), classes)
+        counts = np.bincount(truth, minlength=classes)
+        refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
+        unlabeled = np.zeros((0, classes)) if unlabeled_probs is None else check_probs(unlabeled_probs, classes)
+        if len(unlabeled) > most_unlabeled:
+            keep = np.random.default_rng(seed).permutation(len(unlabeled))[:most_unlabeled]
+            unlabeled = unlabeled[np.sort(keep)]
+        fractions = counts / counts.sum()
+        prior = read_prior(train_prior, "train_prior", {"labels": fractions}, classes)
+        if labeled_prior is None:
+            labeled_prior = fractions if isinstance(train_prior, str) else prior
+        known = read_prior(labeled_prior, "labeled_prior", {}, classes)
+        return cls(take_out(values, prior), truth, take_out(unlabeled, prior), prior, known)
+
+    @property
+    def classes(self) -> int:
+        """K, how many classes there are."""
+        return self.scores.shape[1]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """Labeled rows of every class, (K,)."""
+        return np.bincount(self.labels, minlength=self.classes)
+
+    @cached_property
+    def fractions(self) -> np.ndarray:
+        """The class fractions of the labeled rows, (K,)."""
+        return self.counts / self.counts.sum()
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        return fit_calibration(self.scores, self.labels, start=self.start)
+
+    @cached_property
+    def unlabeled_prior(self) -> np.ndarray:
+        """The class balance of the unlabeled rows by EM; that of the labels where there are none, (K,)."""
+        return estimate_prior(self.calibration.apply(self.unlabeled_scores), self.labeled_prior)
+
+    @cached_property
+    def posterior(self) -> np.ndarray:
+        """Q, the calibrated class probabilities of the unlabeled rows under their own balance, (m, K)."""
+        return softmax(self.calibration.apply(self.unlabeled_scores) + np.log(self.unlabeled_prior), axis=1)
+
+    @cached_property
+    def labeled_posterior(self) -> np.ndarray:
+        """The same of the labeled rows under theirs, as if their labels were not known, (n, K)."""
+        fractions = np.maximum(self.fractions, SMALLEST_PROBABILITY)
+        return softmax(self.calibration.apply(self.scores) + np.log(fractions), axis=1)
+
+    @property
+    def information(self) -> float:
+        """What part of the uncertainty about the classes calibrated scores take away: 1 - balanced log-loss / log K.
+
+        Calibrated on folds and measured on the rows left out: a calibration flatters the labels it was fitted on.
+        """
+        return float(self._information_of_rows.mean())
+
+    @property
+    def information_error(self) -> float:
+        """The standard error of the information."""
+        return float(self._information_of_rows.std(ddof=1) / len(self.labels) ** 0.5)
+
+    @cached_property
+    def _information_of_rows(self) -> np.ndarray:
+        """What every labeled row adds to the information, (n,): its mean is the information."""
+        weights = balanced_weights(self.labels, self.classes)
+        folds = deal_folds(self.labels, min(INFORMATION_FOLDS, len(self.labels)), 0)
+        losses = np.zeros(len(self.labels))
+        for fold in np.unique(folds):
+            rows = np.flatnonzero(folds == fold)
+            calibration = fit_calibration(
+                self.scores[folds != fold], self.labels[folds != fold], start=self.calibration
+            )
+            logs = log_softmax(calibration.apply(self.scores[rows]), axis=1)
+            losses[rows] = -logs[np.arange(len(rows)), self.labels[rows]]
+        return weights * (1 - losses / np.log(self.classes))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all labeled rows have the same scores."""
+        return bool(np.ptp(self.scores, axis=0).max() < 1e-9)
+
+    @property
+    def has_unlabeled(self) -> bool:
+        """Whether there is any unlabeled row."""
+        return len(self.unlabeled_scores) > 0
+
+    @property
+    def soft_scores(self) -> np.ndarray:
+        """z of the rows that count for every class as their posterior says: the unlabeled ones, or else the labeled."""
+        return self.unlabeled_scores if self.has_unlabeled else self.scores
+
+    @property
+    def soft_posterior(self) -> np.ndarray:
+        """Their posterior."""
+        return self.posterior if self.has_unlabeled else self.labeled_posterior
+
+    def part(self, rows: np.ndarray) -> HeldOutScores:
+        """The same with some of the labeled rows only; a class may lose all of its labels.
+
+        Args:
+            rows: their indices, or a mask, (n,).
+
+        Returns:
+            The smaller evidence.
+        """
+        return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
+
+    def thin(self, most: int) -> HeldOutScores:
+        """The same with every k-th unlabeled row.
+
+        Args:
+            most: how many may be left.
+
+        Returns:
+            The smaller evidence.
+        """
+        step = -(-len(self.unlabeled_scores) // most)
+        if step <= 1:
+            return self
+        return replace(self, unlabeled_scores=self.unlabeled_scores[::step], start=self.calibration)
+
+
+def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """z = log p - log pi."""
+    return np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(prior)
+
+
+def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int) -> np.ndarray:
+    """A class prior: one number per class, "uniform", or one of the names."""
+    known = {**named, "uniform": np.full(classes, 1 / classes)}
+    if isinstance(prior, str):
+        if prior not in known:
+            raise InputError(f"{what} is {', '.join(map(repr, known))} or one number per class; found {prior!r}")
+        return known[prior]
+    values = check_prior(prior, what).cpu().numpy()
+    if len(values) != classes:
+        raise InputError(f"{what} has {len(values)} classes and the scores {classes}")
+    return values
+
+
+def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
+    """Class indices (n,), one for each row of scores."""
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InputError(f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}")
+    if len(values) != rows:
+        raise InputError(f"there must be one label per row of probs; found {len(values)} for {rows}")
+    if len(values) and (values.min() < 0 or values.max() >= classes):
+        raise InputError(f"labels must lie in 0 .. {classes - 1}; found values from {values.min()} to {values.max()}")
+    return values.astype(np.int64)
+
+
+def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:
+    """Probabilities (N, K) as float64: finite, non-negative, rows that sum to 1."""
+    values = as_float64(probs, "probs").detach().cpu().numpy()
+    wanted = "K" if classes is None else str(classes)
+    if values.ndim != 2 or (classes is not None and values.shape[1] != classes):
+        raise InputError(f"probs must have shape (N, {wanted}), one row per example; found {values.shape}")
+    if values.shape[1] < 2:
+        raise InputError(f"probs must have a column for each of at least 2 classes; found {values.shape[1]}")
+    if not np.isfinite(values).all():
+        rows = np.flatnonzero(~np.isfinite(values).all(1)).tolist()
+        raise InputError(f"probs must be finite; found NaN or infinite values in rows {rows[:10]}: check the model")
+    if (values < 0).any():
+        row = int(np.flatnonzero((values < 0).any(1))[0])
+        raise InputError(
+            f"probs must be non-negative; row {row} holds {values[row].min():.4g}: pass probabilities, not logits"
+        )
+    off = np.abs(values.sum(1) - 1)
+    if len(off) and off.max() > SUM_TOLERANCE:
+        row = int(off.argmax())
+        raise InputError(
+            f"each row of probs must sum to 1; row {row} sums to {values[row].sum():.6g}: pass the softmax of "
+            "the logits"
+        )
+    return values

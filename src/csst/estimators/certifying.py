@@ -1,0 +1,99 @@
+"""What a fitted estimator promises, and whether fresh labels prove a bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from csst.data.row_hashes import hash_rows
+from csst.errors import InputError
+from csst.estimators.inputs import numbers_of, read_labels
+from csst.fitting.fitted_model import FittedModel
+from csst.rules.certification import Certification, Expectation, certify_labels, read_certified, refuse_seen
+from csst.rules.certified import Certificate
+
+
+class CertifyingMixin:
+    """Certificates of an estimator that has `fit_`, `classes_` and `_rows`."""
+
+    fit_: FittedModel
+    classes_: np.ndarray
+    suggested_: np.ndarray
+    deployment_prior: Any
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        raise NotImplementedError
+
+    def _remember_suggested(self, rows: Any) -> None:
+        """Keep in mind rows that were chosen and are no random sample, so that they cannot certify."""
+        self.suggested_ = np.concatenate([self.suggested_, hash_rows(rows)])
+
+    @property
+    def certificate_(self) -> Certificate | None:
+        """Whether the bounds of the sentence are promised; None where no confidence was stated."""
+        check_is_fitted(self)
+        return self.fit_.certificate
+
+    def certify(
+        self, sentence: Any, X: Any, y: Any, confidence: float | None = None, X_unlabeled: Any = None
+    ) -> Certification:
+        """Return whether fresh labels prove or disprove the bounds of a sentence for this classifier as it is.
+
+        Labels may come one by one: pass all rows in the order of their arrival, as often as you like. Rows of the fit
+        and rows that `suggest` chose are refused.
+
+        Args:
+            sentence: a sentence with bounds, or only the bounds, such as "precision['fraud'] >= 0.9"; None for that of
+                the fit.
+            X: N fresh rows, as in `fit`: a random sample of the rows where the classifier is used; for recall, random
+                rows of their class will do.
+            y: their classes, (N,).
+            confidence: how sure one must be; None for what the sentence says, or else 0.95.
+            X_unlabeled: fresh rows without labels, of the same population as X in random order: what the model expects
+                of them makes labels go further, and never the verdict wrong; None uses labels alone.
+
+        Returns:
+            certified, refuted or undecided, and about how many labels would decide.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        values, known = read_labels(y)
+        if len(values) != rows.shape[0]:
+            raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
+        if not known.all() or not len(values):
+            raise InputError(
+                "every row that certifies needs a label; leave the others out, or pass them as X_unlabeled"
+            )
+        truth = numbers_of(values, self.classes_, "the labels y")
+        names = self.fit_.class_names
+        objective = self.fit_.objective if sentence is None else sentence
+        wanted = read_certified(objective, confidence, self.fit_.objective, names)
+        seen = self.fit_.row_hashes
+        refuse_seen(hash_rows(rows), seen, self.suggested_)
+        expectation = None
+        if X_unlabeled is not None:
+            pool = self._rows(X_unlabeled, reset=False)
+            refuse_seen(hash_rows(pool), seen, self.suggested_)
+            expectation = self._expect(rows, pool)
+        predictions = self.fit_.predict(rows).numpy()
+        return certify_labels(wanted, truth, predictions, self.deployment_prior, names, expectation)
+
+    def _expect(self, rows: Any, pool: Any) -> Expectation | None:
+        """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""
+        details = self.fit_.full_details
+        if details.adjusted is None or self.fit_.rule is None:
+            return None
+        evidence = details.adjusted.evidence
+        scores = torch.from_numpy(evidence.scores + np.log(evidence.train_prior))
+        judged = torch.softmax(scores, 1)
+        return Expectation(
+            self.fit_.predict_proba(rows).numpy(),
+            self.fit_.predict_proba(pool).numpy(),
+            self.fit_.predict(pool).numpy(),
+            self.fit_.rule.posterior(judged).numpy(),
+            evidence.labels,
+            self.fit_.rule.predict(judged).numpy(),
+        )

@@ -1,0 +1,400 @@
+"""State the objective, call fit: a scikit-learn classifier for any objective, with unlabeled examples."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from csst.data.input_spec import InputSpec
+from csst.data.tabular.rows import RowParts
+from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns
+from csst.errors import InputError
+from csst.estimation.expectation import describe_minimum, estimate_intervals
+from csst.estimators.certifying import CertifyingMixin
+from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
+from csst.estimators.inputs import describe_columns, embed, note_markers, read_labels, split_rows
+from csst.estimators.log_proba import LogProbaMixin
+from csst.estimators.missing import MissingNumbers
+from csst.estimators.networks import plan_network
+from csst.estimators.parameters import (
+    SETTINGS,
+    change_settings,
+    list_parameters,
+    read_settings,
+    refuse_network_settings,
+)
+from csst.estimators.scoring import score_predictions
+from csst.estimators.suggesting import suggest_rows
+from csst.estimators.summary import show_progress, summary
+from csst.fitting.export import Format
+from csst.fitting.fit import fit
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import list_notes
+from csst.learners.dealing import deal_rows
+from csst.learners.network import Network
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.selftraining import method as read_method
+from csst.settings import IMAGES, TABULAR, Settings
+
+
+class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier for an objective, from few labeled and many unlabeled rows.
+
+        clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
+        print(clf.summary())
+
+    The default fits several learners (linear, forest, kernel, label propagation), averages them, and fits the decision
+    rule for the objective on labeled and unlabeled rows (docs/explanation/rule.md). `learner="network"` is the paper's
+    method.
+
+    Args:
+        objective: a sentence such as "max mean(recall) s.t. precision['fraud'] >= 0.9", a short name, or an Objective.
+        learner: "auto", the name of a learner (`csst.learners.LEARNERS`), a scikit-learn classifier with
+            predict_proba, or a list of these (without the network), which are averaged.
+        method: how the network learns: csst, csl (labels only), fixmatch, erm ...
+        validation: None judges every labeled row out of fold; or the fraction of the labeled rows held out, indices of
+            rows, or a pair (X, y).
+        encoder: turns X, a list of texts or an array of images, into vectors: a name (words, hf:NAME_OR_FOLDER) or a
+            function.
+        confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in the sentence says. The
+            validation rows then certify, or else half of the labels (docs/how-to/promise.md).
+        deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
+            None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
+            number per class.
+        settings: everything else, `csst.Settings` or a dictionary such as {"training": {"steps": 500}} of what differs
+            from the default; each can be searched, as `settings__selftraining__tau`.
+        n_jobs: learners fitted at a time; -1 for as many as there are cores.
+        random_state: seed.
+        verbose: 1 shows progress.
+    """
+
+    fit_: FittedModel
+    history_: list[dict[str, Any]]
+    seed_: int
+
+    def __init__(
+        self,
+        objective: Any = "max min(recall)",
+        *,
+        learner: Any = "auto",
+        method: str = "csst",
+        validation: Any = None,
+        encoder: Any = None,
+        confidence: float | None = None,
+        deployment_prior: Any = None,
+        settings: Settings | dict[str, Any] | None = None,
+        n_jobs: int | None = 1,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
+        self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
+        self.confidence = confidence
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name.
+
+        Args:
+            deep: whether every setting is among them, such as settings__training__steps.
+
+        Returns:
+            Names and values.
+        """
+        params: dict[str, Any] = super().get_params(deep)
+        return {**params, **list_parameters(self.settings)} if deep else params
+
+    def set_params(self, **params: Any) -> CSSTClassifier:
+        """Set parameters by name.
+
+        Args:
+            **params: names and values; settings__training__steps=500 sets a single setting.
+
+        Returns:
+            The classifier itself.
+        """
+        plain = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
+        super().set_params(**plain)
+        single = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
+        if single:
+            self.settings = change_settings(read_settings(self.settings), single)
+        return self
+
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
+        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
+
+        Args:
+            X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder; images
+                (N, H, W) or (N, H, W, C), uint8 or floats in 0...1, with learner="network".
+            y: their classes, (N,); -1, NaN or None where it is not known.
+            X_unlabeled: more rows like X, without labels.
+
+        Returns:
+            The classifier itself.
+        """
+        is_network = isinstance(self.learner, str) and self.learner == "network"
+        are_images = is_network and self.encoder is None and is_image_array(X)
+        settings = read_settings(self.settings, IMAGES if are_images else TABULAR)
+        objective = read_objective(self.objective, confidence=self.confidence)
+        if not is_network:
+            refuse_network_settings(settings, self.learner)
+        before = getattr(self, "fit_", None) if settings.fitting.warm_start else None
+        values, known = read_labels(y)
+        rows = self._rows(X, reset=before is None)
+        if len(values) != rows.shape[0]:
+            raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
+        if not known.any():
+            raise InputError("y holds no label at all: some rows of every class must be labeled")
+        values = np.asarray(values[known].tolist())
+        check_classification_targets(values)
+        classes, labels = np.unique(values, return_inverse=True)
+        if len(classes) < 2:
+            raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
+        extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
+        seed = self._seed() if before is None else self.seed_
+        read = partial(self._rows, reset=False)
+        held: Any = self.validation
+        share = settings.fitting.certifying
+        if objective.confidence is not None and isinstance(held, Real) and not isinstance(held, bool):
+            share = float(held)
+            held = None
+        parts = split_rows(rows, labels.astype(np.int64), known, extra, held, classes, self.columns_.sizes, seed, read)
+        parts = deal_rows(parts, objective, self.deployment_prior, seed, share)
+        if before is not None:
+            self._require_same(classes, parts.digest)
+        note = note_markers(classes)
+        self.notes_: list[str] = [] if note is None else [note]
+        if note is not None:
+            warnings.warn(note, stacklevel=2)
+        if is_network:
+            self.fit_ = self._fit_network(parts, objective, settings, seed, before)
+            details = self.fit_.full_details
+            assert details.gain is not None
+            self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
+            self.history_ = [*([] if before is None else self.history_), *details.history]
+        else:
+            inputs = InputSpec("array", (rows.shape[1],), is_embedded=self.encoder is not None)
+            self.fit_ = fit(
+                parts,
+                self.learner,
+                objective,
+                deployment_prior=self.deployment_prior,
+                inputs=inputs,
+                seed=seed,
+                rounds=settings.fitting.rounds,
+                tau=settings.selftraining.tau,
+                n_jobs=self.n_jobs,
+            )
+        notes = list_notes(self.fit_.full_details)
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        self.classes_, self.seed_, self.data_hash_ = classes, seed, parts.digest
+        self.labeled_counts_ = np.bincount(parts.labels, minlength=len(classes)).tolist()
+        self.suggested_ = np.zeros(0, dtype=np.uint64)
+        self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
+        # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
+        small = describe_minimum(self.intervals_, parts.class_names)
+        self.notes_ += [*([small] if small else []), *notes]
+        return self
+
+    def _fit_network(
+        self, parts: RowParts, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
+    ) -> FittedModel:
+        """The paper's method on these rows; it goes on from `before`, if there is one."""
+        plan = plan_network(parts, settings, self.image_shape_, self.encoder is not None, seed)
+        task = plan.task
+        method, fitting = str(self.method), settings.fitting
+        if read_method(method, task.kind).select is not None and not len(task.unlabeled):
+            self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
+            warnings.warn(self.notes_[-1], stacklevel=3)
+            method = "csl"
+        name = read_method(method, task.kind).name
+        if before is not None:
+            last = before.full_details.about
+            if last["method"] != name:
+                raise InputError(
+                    f"warm_start continues with the same method; the last fit was {last['method']}, this one is {name}"
+                )
+            settings = replace(
+                settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
+            )
+        learner = Network(plan.make, method, settings, fitting.folds if parts.validation is None else 0)
+        return fit(
+            task,
+            learner,
+            objective,
+            fits_rule=fitting.rule == "fit",
+            deployment_prior=self.deployment_prior,
+            inputs=plan.inputs,
+            seed=seed,
+            state=None if before is None else before.full_details.state,
+            on_record=show_progress if self.verbose else None,
+        )
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores whose largest is predicted: the rule's, or logits without one.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,).
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of every row, by the decision rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Classes, (N,).
+        """
+        scores = self._scores(X)
+        return self.classes_[scores.argmax(1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
+
+        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Probabilities, (N, K).
+        """
+        check_is_fitted(self)
+        return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
+
+        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
+            sample_weight: must be None.
+
+        Returns:
+            The objective's value, less 10 times the largest miss of its constraints.
+        """
+        if sample_weight is not None:
+            raise InputError("sample_weight is not supported: recall and coverage are counted per class")
+        predictions = self.predict(X)  # first: it says so if nothing was fitted
+        return score_predictions(self.fit_.objective, y, predictions, self.classes_)
+
+    def summary(self) -> str:
+        """What it reached on validation, how sure that is, and what to be wary of."""
+        check_is_fitted(self)
+        names = [str(name) for name in self.classes_]
+        about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
+        text = summary(self.fit_.objective, self.fit_.expected, names, *about)
+        return "\n".join([text, *([] if self.certificate_ is None else self.certificate_.lines())])
+
+    def suggest(self, X_pool: Any, n: int) -> np.ndarray:
+        """Rows of the pool to label next, the first first: those of the classes that may be the worst.
+
+        See `csst.estimation.labeling` for the rule. Label all of them, or as many of the first as can be paid for.
+
+        Args:
+            X_pool: rows without labels, such as those of the fit.
+            n: how many.
+
+        Returns:
+            Indices of rows of X_pool, (n,).
+        """
+        check_is_fitted(self)
+        rows = self._rows(X_pool, reset=False)
+        chosen = suggest_rows(self.fit_, self.fit_.probs(rows), np.array(self.labeled_counts_), n, self.seed_)
+        self._remember_suggested(rows[chosen])
+        return chosen
+
+    def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
+        """Write the model with its decision rule, and a model card.
+
+        Args:
+            path: of the model's file.
+            to: onnx, torch-export or safetensors.
+
+        Returns:
+            The files that were written.
+        """
+        check_is_fitted(self)
+        return self.fit_.export(
+            path,
+            to,
+            method=self.fit_.learner_name,
+            data_hash=self.data_hash_,
+            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_, self.image_shape_ is not None),
+            columns=self.columns_.names,
+            measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
+            notes=self.notes_,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = self.encoder is not None
+        return tags
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        if self.fit_.rule is None:
+            return self.fit_.logits(rows).numpy()
+        return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        if reset:
+            self.missing_ = MissingNumbers({}, ())
+            self.image_shape_: tuple[int, int, int] | None = None
+        if self.encoder is None and is_image_array(X):
+            pixels, shape = read_image_rows(X, self.learner)
+            if reset:
+                self.image_shape_, self.columns_, self.n_features_in_ = shape, learn_columns(pixels), pixels.shape[1]
+            refuse_other_shape(shape, self.image_shape_)
+            return pixels
+        refuse_other_shape(None, self.image_shape_)
+        if self.encoder is not None:
+            rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
+            if reset:
+                self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
+            return encode(rows, self.columns_, "the embedding of X")
+        if is_frame(X):
+            columns = learn_columns(X) if reset else None
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if columns is not None:
+                self.missing_ = MissingNumbers.learn(X, columns)
+                self.columns_ = learn_columns(self.missing_.fill(X))
+            return encode(self.missing_.fill(X), self.columns_)
+        rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if reset:
+            self.columns_ = Columns(None, {}, rows.shape[1])
+        return rows if is_sparse(rows) and not self.columns_.categories else encode(rows, self.columns_)
+
+    def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
+        if not np.array_equal(classes, self.classes_):
+            raise InputError(f"warm_start continues with the same classes; they were {self.classes_.tolist()[:5]} ...")
+        if data_hash != self.data_hash_ and not isinstance(self.validation, tuple):
+            raise InputError(
+                "warm_start continues with the labeled rows of the last fit, so that validation rows are never learned "
+                "from: pass the same rows, or validation=(X, y)"
+            )
+
+    def _seed(self) -> int:
+        state = self.random_state
+        return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))

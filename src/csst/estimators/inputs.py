@@ -1,0 +1,225 @@
+"""What the estimator is given → examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.data.embeddings import Embedder, Embedding
+from csst.data.row_order import order_by_content
+from csst.data.splits import hold_out
+from csst.data.tabular.rows import RowParts
+from csst.data.tabular.tables import Columns, is_missing, is_sparse
+from csst.data.task import Examples
+from csst.data.text.texts import Texts
+from csst.errors import InputError
+from csst.estimators.images import PREPROCESSING
+from csst.estimators.missing import MissingNumbers
+from csst.models.encoders import Function, encoder
+
+#: texts that most often stand for a label that is not known
+MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
+
+
+def stacked(rows: Any, more: Any) -> Any:
+    """Rows and more rows, of the kind of the first."""
+    if is_sparse(rows):
+        from scipy.sparse import csr_matrix, vstack
+
+        return vstack([rows, csr_matrix(more)], format="csr")
+    return np.vstack([rows, more.toarray() if is_sparse(more) else more])
+
+
+def embed(values: Any, name_or_function: Any, cache: str) -> np.ndarray:
+    """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
+    kind = "text" if _are_texts(values) else "image"
+    if callable(name_or_function):
+        embedder: Any = Function(name_or_function, fingerprint="")
+    elif isinstance(name_or_function, str):
+        is_complete = name_or_function == "words" or ":" in name_or_function
+        embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind)  # type: ignore[arg-type]
+    else:
+        raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {name_or_function!r}")
+    inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
+    return Embedder(embedder, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
+
+
+def _are_texts(values: Any) -> bool:
+    if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
+        raise InputError("with an encoder, X is a list of texts or an array of images; found nothing or a single text")
+    if hasattr(values, "columns"):
+        raise InputError("with an encoder, X is a list of texts or images; found a frame: pass one of its columns")
+    if not isinstance(next(iter(values)), str):
+        return False
+    wrong = [at for at, value in enumerate(values) if not isinstance(value, str)]
+    if wrong:
+        raise InputError(f"X must hold texts; {len(wrong)} entries are not, the first at {wrong[0]}: fill or drop them")
+    return True
+
+
+def _images(values: Any) -> Tensor:
+    try:
+        array = np.stack([np.asarray(value) for value in values])
+    except ValueError:
+        raise InputError("all images of X must have one size; found several: resize them first") from None
+    if array.ndim == 3:
+        array = array[:, None]
+    if array.ndim != 4 or array.dtype != np.uint8:
+        raise InputError(
+            f"with an encoder, X is a list of texts or images uint8 (N, height, width, 3) or (N, 3, height, width); "
+            f"found shape {array.shape} of {array.dtype}"
+        )
+    if array.shape[1] not in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels as an array, and which of them are known: not -1, NaN or None."""
+    from sklearn.utils.validation import column_or_1d
+
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None: mark unlabeled rows with -1")
+    # In an array of texts, None, NaN and -1 would become texts themselves.
+    of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
+    labels = y.to_numpy() if hasattr(y, "to_numpy") else y
+    if "int" in str(getattr(y, "dtype", "")).lower() and np.asarray(labels).dtype.kind == "f":
+        labels, of_texts = y.to_list(), True  # integers with missing ones among them, which numpy has as floats
+    values = column_or_1d(np.asarray(labels, dtype=object if of_texts else None), warn=True)
+    if values.dtype.kind in "iu":
+        return values, values != -1
+    if values.dtype.kind == "f":
+        if np.isinf(values).any():
+            raise InputError("Input y contains infinity; a label is a class, or -1 or NaN for unlabeled")
+        return values, ~(np.isnan(values) | (values == -1))
+    if values.dtype.kind in "mM":
+        raise InputError(f"a label is a text, a number or a truth value; found {values.dtype}: make them texts")
+    if values.dtype.kind != "O":
+        return values, np.ones(len(values), dtype=bool)
+    known = np.array([not (is_missing(v) or (isinstance(v, int | float) and v == -1)) for v in values], dtype=bool)
+    others = [type(v).__name__ for v in values[known] if not isinstance(v, str | Real | np.bool_)]
+    if others:
+        raise InputError(f"a label is a text, a number or a truth value; found {others[0]}: make them texts")
+    if len({isinstance(v, str) for v in values[known]}) > 1:
+        raise InputError("y mixes texts with other types of labels: make them all texts or all numbers")
+    return values, known
+
+
+def note_markers(classes: np.ndarray) -> str | None:
+    """A sentence where a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan])."""
+    texts = [name for name in classes.tolist() if isinstance(name, str)]
+    marks = [name for name in texts if name.strip().lower() in MARKS]
+    if not marks or all(name.lstrip("+-").replace(".", "", 1).isdigit() for name in texts):
+        return None
+    return (
+        f"the text {marks[0]!r} in y is taken for the name of a class: rows without a label are marked with -1, NaN or "
+        "None themselves, in a list or an array of objects"
+    )
+
+
+def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
+    """Labels as class numbers 0 .. K-1."""
+    number = {label: at for at, label in enumerate(classes.tolist())}
+    unknown = sorted({str(value) for value in values.tolist() if value not in number})
+    if unknown:
+        raise InputError(f"{what} hold classes that were not among the labels in training: {unknown[:5]}")
+    return np.array([number[value] for value in values.tolist()], dtype=np.int64)
+
+
+def split_rows(
+    rows: Any,
+    labels: np.ndarray,
+    known: np.ndarray,
+    extra: Any,
+    validation: Any,
+    classes: np.ndarray,
+    sizes: list[int],
+    seed: int,
+    read: Callable[[Any], Any],
+) -> RowParts:
+    """The parts of a fit, each in the order of its rows' content, so that the order of X does not matter.
+
+    labels: class numbers of the known rows; extra: rows without labels; read: X → rows.
+    """
+    names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
+    order = order_by_content(rows[place], labels)  # for what is held out
+    place = place[order]
+    labels = labels[order]
+    held = np.zeros(len(labels), dtype=bool)
+    if validation is None:
+        pass  # every labeled row is learned from and judged out of fold
+    elif isinstance(validation, str):
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
+    elif isinstance(validation, tuple):
+        pair = _pair(validation, classes, read)
+    elif isinstance(validation, Real):
+        held[hold_out(labels, float(validation), seed, names)] = True
+    else:
+        held = np.isin(place, _indices(validation, place, rows.shape[0]))
+    if held.any():
+        pair = (rows[place[held]], labels[held])
+        for counts, what in ((labels[~held], "learned from"), (labels[held], "held out for validation")):
+            missing = [name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n]
+            if missing:
+                raise InputError(f"classes {missing[:10]} have no label among those {what}: hold out other rows")
+    unlabeled = rows[np.flatnonzero(~known)]
+    parts = RowParts(
+        rows[place[~held]],
+        labels[~held],
+        unlabeled if extra is None else stacked(unlabeled, extra),
+        pair,
+        names,
+        sizes,
+    )
+    return parts.in_content_order()
+
+
+def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
+    if len(validation) != 2:
+        raise InputError(f"validation as a tuple is a pair (X, y); found {len(validation)} parts")
+    values, there = read_labels(validation[1])
+    if not there.all():
+        raise InputError("every validation row needs a label; some are -1, NaN or None")
+    rows = read(validation[0])
+    labels = numbers_of(values, classes, "the validation labels")
+    if len(labels) != rows.shape[0]:
+        raise InputError(f"each validation row needs one label; found {rows.shape[0]} rows and {len(labels)} labels")
+    return rows, labels
+
+
+def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
+    index = np.asarray(validation)
+    if index.dtype == bool and index.shape == (count,):
+        index = np.flatnonzero(index)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
+        raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
+    if len(np.unique(index)) < len(index) or not np.isin(index, place).all():
+        raise InputError("the validation indices must name labeled rows of X, each once")
+    return index
+
+
+def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers, are_images: bool = False) -> str:
+    """What has to be done to raw examples before the exported graph, in words."""
+    if are_images:
+        return PREPROCESSING
+    if encoder is not None:
+        return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
+    words = "none: standardization is part of the graph"
+    for place, categories in columns.categories.items():
+        words += f"; column {place} holds the place, from 0, in {_as_json(categories)}, and -1 for anything else"
+    for name in missing.flagged:
+        words += (
+            f"; a missing number of {json.dumps(name, ensure_ascii=False)} is replaced by {missing.medians[name]:.9g}, "
+            "and the column that says so is 1 there and 0 elsewhere"
+        )
+    return words
+
+
+def _as_json(values: Any) -> str:
+    return json.dumps(list(values), ensure_ascii=False, default=str)

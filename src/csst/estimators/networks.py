@@ -1,0 +1,58 @@
+"""The network that the estimator trains: of a table, of embeddings or of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+from csst.data.input_spec import InputSpec
+from csst.data.tabular.rows import RowParts
+from csst.data.task import Task
+from csst.estimators.images import PixelRows, build_image_network, make_image_task
+from csst.estimators.parameters import read_views
+from csst.learners.scale import choose_scale
+from csst.models.table import table_network
+from csst.settings import Settings
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """What a network learns from, and what it is.
+
+    Args:
+        task: with the views.
+        make: makes the untrained network.
+        inputs: what the fitted model takes; None for what the task says.
+    """
+
+    task: Task
+    make: Callable[[], nn.Module]
+    inputs: InputSpec | None = None
+
+
+def plan_network(
+    parts: RowParts, settings: Settings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
+) -> NetworkPlan:
+    """Return the task and the network of these rows.
+
+    Args:
+        parts: rows of numbers or of pixels.
+        settings: of the network and of its views.
+        image_shape: (C, H, W) where rows are pixels.
+        is_embedded: whether an encoder made the rows.
+        seed: of the weights and of the folds that choose a scale.
+    """
+    classes = len(parts.class_names)
+    if image_shape is not None:
+        as_images = PixelRows(image_shape)
+        task = make_image_task(parts, as_images, settings.image)
+        make = partial(build_image_network, settings.image, image_shape, classes, seed)
+        return NetworkPlan(task, make, InputSpec("image", image_shape, embed=as_images))
+    network = settings.network
+    table, is_common = choose_scale(parts, network.scale, seed)
+    task = parts.as_task(read_views(network.views, is_embedded or is_common))
+    moments = table.mean, table.std
+    return NetworkPlan(task, partial(table_network, parts.sizes, moments, network.hidden, network.depth, classes, seed))

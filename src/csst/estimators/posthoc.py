@@ -1,0 +1,212 @@
+"""Any scikit-learn classifier with a decision rule: `PostHocClassifier(estimator, "max min(recall)")`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from csst.errors import InputError
+from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.log_proba import LogProbaMixin
+from csst.estimators.scoring import score_predictions
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.rules.fit import fit_rule
+
+
+class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Predicts by a decision rule for an objective on the probabilities of any classifier.
+
+        clf = PostHocClassifier(LogisticRegression(), "max min(recall)").fit(X, y)     # y == -1: unlabeled
+        print(clf.summary_.sentence)
+
+    Args:
+        estimator: a classifier with `predict_proba`.
+        objective: a sentence, a short name or a `csst.Objective`; classes may be named by their labels
+            (`recall['fraud']`).
+        cv: folds or a splitter for the out-of-fold probabilities on which the rule is fitted, after which the estimator
+            is fitted on all labeled rows; or "prefit" for an estimator that is fitted already, on other rows than those
+            given to `fit`.
+        train_prior: the class prior behind the probabilities: "labels" (the fractions of y; for a prefit estimator give
+            those it was fitted on), "uniform" for a class-weighted estimator, or one number per class.
+        deployment_prior: the class prior under which the objective is measured: "labels", "unlabeled", "uniform", or
+            one number per class.
+        random_state: seed of the folds on which rules are judged.
+
+    After fit: `estimator_`, `classes_`, `labeled_counts_`, `rule_` and `summary_`, a `csst.rules.FittedRule`.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        objective: str | Objective = "max min(recall)",
+        *,
+        cv: Any = 5,
+        train_prior: Any = "labels",
+        deployment_prior: Any = "labels",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.objective = objective
+        self.cv = cv
+        self.train_prior = train_prior
+        self.deployment_prior = deployment_prior
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> PostHocClassifier:
+        """Fit the estimator (unless it is prefit) and the rule.
+
+        Args:
+            X: N rows, as the estimator takes them.
+            y: their classes, (N,); -1, NaN or None where it is not known.
+            X_unlabeled: more rows like X, without labels.
+
+        Returns:
+            The classifier itself.
+        """
+        if not hasattr(self.estimator, "predict_proba"):
+            raise InputError(
+                f"a rule is fitted on probabilities, and {type(self.estimator).__name__} has no predict_proba: "
+                "wrap it in CalibratedClassifierCV"
+            )
+        values, known = read_labels(y)
+        if not known.any():
+            raise InputError("y holds no label at all: some rows of every class must be labeled")
+        labeled = X if known.all() else _safe_indexing(X, np.flatnonzero(known))
+        target = np.asarray(values[known].tolist())
+        check_classification_targets(target)
+        if read_objective(self.objective).confidence is not None and not isinstance(self.cv, str):
+            raise InputError(
+                "out-of-fold probabilities judge other models than the one that is used and certify nothing: pass a "
+                'fitted estimator with cv="prefit" and rows it has not learned from, or leave the confidence out'
+            )
+        if isinstance(self.cv, str):
+            if self.cv != "prefit":
+                raise InputError(f'cv is a number of folds, a splitter or "prefit"; found {self.cv!r}')
+            check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
+            probs = self.estimator_.predict_proba(labeled)
+        else:
+            if len(np.unique(target)) < 2:
+                raise InputError("a rule chooses between classes, and y holds one class only: at least 2 are needed")
+            folds = self._folds(target)
+            probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
+            self.estimator_ = clone(self.estimator).fit(labeled, target)
+        self.classes_ = np.asarray(self.estimator_.classes_)
+        more = [] if known.all() else [_safe_indexing(X, np.flatnonzero(~known))]
+        more += [] if X_unlabeled is None else [X_unlabeled]
+        unlabeled = [self.estimator_.predict_proba(rows) for rows in more]
+        self.summary_ = fit_rule(
+            probs,
+            numbers_of(target, self.classes_, "y"),
+            self.objective,
+            np.vstack(unlabeled) if unlabeled else None,
+            train_prior=self.train_prior,
+            deployment_prior=self.deployment_prior,
+            class_names=[str(name) for name in self.classes_.tolist()],
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+        self.rule_ = self.summary_.rule
+        self.labeled_counts_ = self.summary_.evidence.counts.tolist()
+        for note in self.summary_.notes:
+            warnings.warn(note, stacklevel=2)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The class of each row by the fitted rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Classes, (N,).
+        """
+        probs = self._probs(X)
+        return self.classes_[self.rule_.predict(probs).numpy()]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Probabilities, (N, K).
+        """
+        probs = self._probs(X)
+        return self.rule_.posterior(probs).numpy()
+
+    def decision_function(self, X: Any) -> Any:
+        """What the rule maximizes.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,).
+        """
+        probs = self._probs(X)
+        scores = self.rule_.scores(probs).numpy()
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
+
+        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
+            sample_weight: must be None.
+
+        Returns:
+            The objective's value, less 10 times the largest miss of its constraints.
+        """
+        if sample_weight is not None:
+            raise InputError("sample_weight is not supported: every row counts the same, so it must be None")
+        predictions = self.predict(X)  # first: it says so if nothing was fitted
+        return score_predictions(self.summary_.objective, y, predictions, self.classes_)
+
+    def _probs(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def _folds(self, target: Any) -> Any:
+        if isinstance(self.cv, bool) or not isinstance(self.cv, int):
+            return self.cv
+        classes, counts = np.unique(target, return_counts=True)
+        fewest, rarest = int(counts.min()), classes[counts.argmin()]
+        if self.cv < 2:
+            raise InputError(f"cv needs at least 2 folds; found {self.cv}")
+        if fewest < 2:
+            raise InputError(
+                f"out-of-fold probabilities need at least 2 rows of every class; class {str(rarest)!r} has 1 in y"
+            )
+        if fewest < self.cv:
+            warnings.warn(
+                f"cv is lowered from {self.cv} to {fewest} folds, as class {str(rarest)!r} has only {fewest} rows "
+                f"and each fold needs one: add rows of it, or set cv={fewest}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return check_cv(min(self.cv, fewest), target, classifier=True)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import get_tags
+
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.pairwise = inner.input_tags.pairwise
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        return tags

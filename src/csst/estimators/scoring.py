@@ -1,0 +1,132 @@
+"""The score of a classifier for an objective: one number for `score`, cross_val_score and GridSearchCV.
+
+    score = value - 10 · largest miss of a constraint
+
+A row without a label is left out. A class that was not among the labels in training counts as wrong, as in
+scikit-learn: its recall and its coverage are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import _safe_indexing
+
+from csst.errors import InputError
+from csst.estimators.inputs import numbers_of, read_labels
+from csst.maths.confusion import Confusion, confusion_counts
+from csst.maths.language import Sentence
+from csst.maths.language import objective as read_objective
+from csst.maths.language.binding import Binding
+from csst.maths.objectives import Objective
+from csst.maths.ranking import score_on
+from csst.rules.feasibility import TOLERANCE
+
+
+def score_predictions(objective: Objective, y: Any, predictions: np.ndarray, classes: np.ndarray) -> float:
+    """Return the value of the objective less 10 times the largest miss of a constraint.
+
+    Args:
+        objective: bound to the classes.
+        y: the true classes, (N,), each class of training at least once; -1, NaN or None where it is not known.
+        predictions: the predicted classes, (N,).
+        classes: those of training, in order, (K,).
+    """
+    values, is_known = read_labels(y)
+    if len(values) != len(predictions):
+        raise InputError(f"X and y must have the same length; found {len(predictions)} rows and {len(values)} labels")
+    labels = values[is_known]
+    known = classes.tolist()
+    unseen = sorted(set(labels.tolist()) - set(known), key=str)
+    names = [str(name) for name in [*known, *unseen]]
+    everything = np.array([*known, *unseen], dtype=object)
+    truth = numbers_of(labels, everything, "the labels y")
+    counts = confusion_counts(truth, numbers_of(predictions[is_known], everything, "the predictions"), len(names))
+    confusion = Confusion.from_counts(counts, names)
+    if not unseen:
+        return score_on(objective, confusion, TOLERANCE).score
+    if objective.constant_gain is not None:  # rows of a class without a row in G pay nothing
+        part = Confusion.from_counts(counts[: len(known), : len(known)])
+        return float(objective.value(part)) * float((truth < len(known)).mean())
+    try:
+        return score_on(extend(objective, names), confusion, TOLERANCE).score
+    except (InputError, RuntimeError, IndexError) as error:  # a metric of the user's own may be for K classes only
+        raise InputError(
+            f"y holds classes that were not among the labels in training ({names[len(known) :][:5]}), and {objective} "
+            f"is not defined for more than {len(known)} classes ({error}): leave their rows out"
+        ) from None
+
+
+def extend(objective: Objective, names: list[str]) -> Objective:
+    """Return the objective for more classes than it was bound to, whose names come after the others."""
+    if not isinstance(objective, Sentence):
+        return objective.bind(len(names), names)
+    return replace(objective, binding=Binding(len(names), tuple(names), objective.binding.groups))
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores a fitted classifier on the rows whose label is known; see `scorer`.
+
+    Args:
+        objective: a sentence, a short name or an Objective.
+    """
+
+    objective: Any
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the score of a fitted classifier, as scikit-learn asks for it.
+
+        Args:
+            estimator: with `predict` and `classes_`.
+            X: N rows, as the estimator takes them.
+            y: their classes, (N,); -1, NaN or None where it is not known.
+
+        Returns:
+            The value of the objective less 10 times the largest miss of a constraint.
+        """
+        values, known = read_labels(y)
+        if not known.any():
+            raise InputError("y holds no label at all: there is nothing to score on")
+        classes = np.asarray(estimator.classes_)
+        if not read_labels(classes)[1].all():
+            raise InputError(
+                f"{type(estimator).__name__} learned the mark of unlabeled rows as a class of its own (-1): fit it on "
+                "the labeled rows only, or wrap it in csst.PostHocClassifier"
+            )
+        labels = values[known]
+        predictions = np.asarray(estimator.predict(_safe_indexing(X, np.flatnonzero(known))))
+        bound = read_objective(self.objective, class_names=[str(name) for name in classes.tolist()])
+        return score_predictions(
+            bound.bind_prior(training_fractions(estimator, labels, classes)), labels, predictions, classes
+        )
+
+
+def training_fractions(estimator: Any, labels: np.ndarray, classes: np.ndarray) -> torch.Tensor:
+    """Return the class fractions by which `head` and `tail` are told: of training if known, else of the labels."""
+    fitted = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    counts = getattr(fitted, "labeled_counts_", None)
+    if counts is None:
+        counts = [max(1, int((labels == name).sum())) for name in classes]
+    return torch.tensor(counts, dtype=torch.float64) / sum(counts)
+
+
+def scorer(objective: Any) -> Scorer:
+    """Return a scorer for `scoring=` of scikit-learn's `cross_val_score` and `GridSearchCV`.
+
+        cross_val_score(clf, X, y, scoring=csst.scorer("max min(recall)"))
+
+    It leaves out rows marked -1, NaN or None. scikit-learn's own, such as "recall_macro", take -1 for a class that is
+    never predicted.
+
+    Args:
+        objective: a sentence, a short name or an `Objective`; the classifier may be fitted for another.
+
+    Returns:
+        A function (estimator, X, y) → the value of the objective less 10 times the largest miss of a constraint.
+    """
+    read_objective(objective)  # a sentence with a mistake is refused here, and not once per fold
+    return Scorer(objective)

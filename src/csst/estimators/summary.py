@@ -1,0 +1,54 @@
+"""What a fitted estimator says about itself, in plain words."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from csst.estimation.class_rates import RateEstimate
+from csst.estimation.expectation import estimate_intervals
+from csst.maths.objectives import Objective
+from csst.rules.fit import expect
+from csst.training.records import Record
+
+
+def summary(
+    objective: Objective,
+    estimate: RateEstimate,
+    class_names: list[str],
+    labeled: list[int],
+    notes: list[str],
+    about: str,
+) -> str:
+    """A few lines: the value to expect, the lowest recall with its interval, a row per class, what to be wary of."""
+    confusion, intervals = estimate.confusion, estimate_intervals(objective, estimate)
+    expected, lowest = expect(objective, estimate), intervals["min_recall"]
+    lines = [
+        f"{about}, for '{objective}'",
+        f"objective {expected.value:.3f}, {estimate.basis}",
+        f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
+        f"mean recall {float(confusion.recall.mean()):.2f}",
+    ]
+    constraints = intervals["constraints"]
+    if constraints:
+        least = min(constraints, key=lambda one: one["slack"])
+        met = least["slack"] >= 0
+        word = "constraints met, with a slack of" if met else "constraints missed by"
+        low, high = (least["low"], least["high"]) if met else (-least["high"], -least["low"])
+        lines.append(f"{word} {abs(least['slack']):.3f} (95 % interval about {low:.2f} to {high:.2f})")
+    width = max(len(name) for name in [*class_names, "class"])
+    lines.append(f"{'class':<{width}}  labeled  recall  95 % interval  coverage")
+    for name, count, one, covered in zip(
+        class_names, labeled, intervals["recall"], confusion.coverage.tolist(), strict=True
+    ):
+        ends = f"{one['low']:.2f}–{one['high']:.2f}"
+        lines.append(f"{name:<{width}}  {count:>7}  {one['estimate']:>6.2f}  {ends:>13}  {covered:>8.3f}")
+    return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+
+
+def show_progress(runner: Any, record: Record) -> None:
+    """Print a line of progress, ten times in a training."""
+    steps, every = runner.settings.training.steps, runner.settings.steps_per_update
+    if record.step % max(1, steps // 10) < every:
+        line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
+        print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)

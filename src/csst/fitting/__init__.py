@@ -1,0 +1,1 @@
+"""From data to a fitted model, and what a fitted model can do."""

@@ -1,0 +1,290 @@
+"""One road from data to a fitted model.
+
+    fitted = fit(task, Network(make_model, "csst"), "max min(recall)")
+
+`csst train` and `CSSTClassifier` come here with a task and a learner.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from csst.data.input_spec import InputSpec
+from csst.data.sampling import stream
+from csst.data.tabular.rows import RowParts
+from csst.data.task import Task
+from csst.errors import InputError
+from csst.estimation.folds import CERTIFYING
+from csst.fitting.fitted_model import FittedModel, Weights
+from csst.fitting.metrics import FitDetails, Outputs
+from csst.learners.dealing import deal_rows, deal_task
+from csst.learners.fit import fit_members
+from csst.learners.network import Network
+from csst.maths.gain import Gain
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.rules import fit_evidence
+from csst.rules.deployment import read_deployment_prior, refuse_contradiction
+from csst.rules.promise import FreshLabels, promise
+from csst.training.crossfit import CrossFit
+from csst.training.evaluation import compute_logits
+from csst.training.generations import Generations
+from csst.training.measuring import estimate_from_logits
+from csst.training.reach import ReachCheck
+from csst.training.records import Record
+from csst.training.trainer import Trainer
+
+#: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
+UNLABELED_ROWS = 5000
+#: of examples that are not tensors in memory (texts, image files): each goes through a whole fine-tuned network
+UNLABELED_RAW_ROWS = 2000
+
+OnRecord = Callable[[Generations | CrossFit, Record], None]
+
+
+def fit(
+    task: Task | RowParts,
+    learner: Any,
+    objective: Objective | str,
+    *,
+    fits_rule: bool = True,
+    deployment_prior: Any = None,
+    inputs: InputSpec | None = None,
+    seed: int = 0,
+    rounds: int = 0,
+    tau: float = 0.05,
+    n_jobs: int | None = 1,
+    state: dict[str, Any] | None = None,
+    on_record: OnRecord | None = None,
+    certifying: float = CERTIFYING,
+) -> FittedModel:
+    """From data to a fitted model.
+
+    Args:
+        task: what there is to learn from; rows for learners other than a network.
+        learner: a `Network`; or a name of `csst.learners.LEARNERS`, a scikit-learn classifier, or a list of these.
+        objective: a sentence, a short name or an Objective.
+        fits_rule: whether a network gets a decision rule; the other learners always have one.
+        deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
+        inputs: what the model takes, if not told by the task.
+        seed: of the weights, the folds and the order of examples.
+        rounds: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
+        tau: the largest divergence that such a round trusts.
+        n_jobs: learners other than a network that are fitted at a time.
+        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
+        on_record: is called at every multiplier update of a network.
+        certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
+
+    Returns:
+        The model with its decision rule, and the details of its fit.
+    """
+    if isinstance(task, RowParts):
+        task = deal_rows(task, objective, deployment_prior, seed, certifying)
+        options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
+        return fit_learners(task, learner, objective, inputs=inputs, **options)
+    if not isinstance(learner, Network):
+        raise InputError(f"only a Network learns from a task of views; found the learner {learner!r}: pass rows")
+    task = deal_task(task, objective, deployment_prior, seed, certifying)
+    fits_rule = fits_rule or read_objective(objective).confidence is not None
+    threads, history = torch.get_num_threads(), []
+    try:
+        runner = start(task, learner, objective, seed, deployment_prior)
+        if state is not None:
+            resume(runner, state)
+        reach = ReachCheck(runner)
+        for record in runner.run():
+            history.append(record.as_dict())
+            reach.warn_once(record.step)
+            if on_record is not None:
+                on_record(runner, record)
+        last = runner.last_weights() if fits_rule else None
+        fitted = conclude(runner, task, last, deployment_prior, inputs, seed)
+    finally:
+        torch.set_num_threads(threads)  # a network may have been asked to use fewer
+    assert fitted.details is not None
+    return replace(fitted, details=replace(fitted.details, history=history, state=runner.state_dict()))
+
+
+def start(
+    task: Task, learner: Network, objective: Objective | str, seed: int, deployment_prior: Any
+) -> Generations | CrossFit:
+    """The training of a network before its first step; raises if no classifier could meet the constraints."""
+    labels = (task.labeled.labels, task.validation.labels)
+    refuse_contradiction(objective, *labels, task.class_names, deployment_prior)
+    return learner.start(task, objective, seed)
+
+
+def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
+    """Go on from where an earlier training of the same network, objective and method ended."""
+    try:
+        # The order of examples begins anew: there may be other unlabeled rows than last time.
+        runner.load_state_dict(state, keeps_order=False)
+    except (RuntimeError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"warm_start continues with the same network, objective and method, but these differ: {reason}"
+        ) from None
+
+
+def fit_learners(
+    rows: RowParts, learner: Any, objective: Any, *, inputs: InputSpec | None = None, **options: Any
+) -> FittedModel:
+    """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
+    is_embedded = inputs is not None and inputs.is_embedded
+    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
+    rule, portfolio = members.fitted, members.portfolio
+    notes = members.notes
+    if rows.certifying is not None:
+        kept = None if rows.kept_apart is None else portfolio.probs(rows.kept_apart)
+        fresh = FreshLabels(portfolio.probs(rows.certifying[0]), rows.certifying[1], kept)
+        rule = promise(members.fitted, fresh, options.get("deployment_prior"), rows.class_names)
+        notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
+    log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
+    parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
+    if rows.test is not None:
+        probs = torch.from_numpy(portfolio.probs(rows.test[0]))
+        parts["test"] = (probs.clamp(min=1e-300).log(), torch.from_numpy(rows.test[1]))
+    unlabeled = torch.from_numpy(rule.evidence.unlabeled_scores) + log_prior
+    outputs = Outputs(parts, unlabeled, Gain(torch.ones(len(rows.class_names), dtype=torch.float64)))
+    about = {
+        "learner": learner if isinstance(learner, str) else repr(learner),
+        "method": " + ".join(portfolio.names),
+        "members": portfolio.describe(),
+        "left_out": list(portfolio.left_out),
+        "labeled_counts": np.bincount(rows.labels, minlength=len(rows.class_names)).tolist(),
+        "multipliers": {},
+        "deployment_prior": describe_prior(options.get("deployment_prior")),
+    }
+    details = FitDetails(
+        outputs,
+        rule.unadjusted,
+        rule,
+        outputs,
+        about,
+        torch.from_numpy(portfolio.prior),
+        rows.unlabeled.shape[0],
+        tuple(notes),
+    )
+    spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
+    return FittedModel(
+        portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details, row_hashes=rows.hash_rows()
+    )
+
+
+def describe_prior(deployment_prior: Any) -> Any:
+    """A deployment prior as it was stated, for metrics.json: a word, or one number per class."""
+    if deployment_prior is None or isinstance(deployment_prior, str):
+        return deployment_prior
+    return np.asarray(deployment_prior, dtype=float).tolist()
+
+
+def conclude(
+    runner: Generations | CrossFit,
+    task: Task,
+    last: dict[str, Tensor] | None,
+    deployment_prior: Any,
+    inputs: InputSpec | None,
+    seed: int,
+) -> FittedModel:
+    """A complete training as a fitted model: what to expect of it, and its decision rule.
+
+    Args:
+        runner: the training.
+        task: its task.
+        last: the weights at the end, which the rule is fitted to: the validation examples have not chosen them, so
+            that cross-fitting on them is not flattered by the choice. None for no rule.
+        deployment_prior: see `fit`.
+        inputs: see `fit`.
+        seed: see `fit`.
+    """
+    batch, device = runner.settings.training.evaluation_batch, runner.engine.device
+    most = UNLABELED_ROWS if isinstance(task.unlabeled, Tensor) else UNLABELED_RAW_ROWS
+    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:most].sort().values
+    gain, names, train_prior = runner.measured_gain, task.class_names, task.train_prior
+
+    def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
+        if isinstance(runner, CrossFit):
+            parts = {"validation": runner.out_of_fold(lambda fold: model_of(fold, weights))}
+        else:
+            parts = {
+                "validation": (compute_logits(model, task.validation.inputs, batch, device), task.validation.labels)
+            }
+        if task.test is not None:
+            parts["test"] = (compute_logits(model, task.test.inputs, batch, device), task.test.labels)
+        unlabeled = (
+            compute_logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
+        )
+        return Outputs(parts, unlabeled, own_gain)
+
+    selected = runner.best_model()
+    outputs = score(selected, "selected", gain if runner.best.gain is None else Gain(runner.best.gain))
+    estimate = estimate_from_logits(*outputs.parts["validation"], outputs.unlabeled, outputs.gain, train_prior, names)
+    wanted = deployment_prior
+    if wanted is None or (isinstance(wanted, str) and wanted in ("labels", "validation")):
+        # Cross-fitting judges all labels, but it is the validation examples that are as balanced as what is to come.
+        wanted = task.validation_prior.numpy()
+    estimate = estimate.with_prior(read_deployment_prior(wanted, outputs.evidence(train_prior, names)))
+    weights = {f"selected.{k}": v for k, v in runner.best.state.items()} | {"gain.selected": outputs.gain.entries}
+    adjusted, adjusted_outputs, used = None, None, selected
+    if last is not None:
+        used = copy.deepcopy(selected)
+        used.load_state_dict(last)
+        same_gain = torch.equal(outputs.gain.entries.cpu(), gain.entries.cpu())
+        is_selected = runner.best.step == runner.step and same_gain and not isinstance(runner, CrossFit)
+        adjusted_outputs = outputs if is_selected else score(used, "last", gain)
+        evidence = adjusted_outputs.evidence(train_prior, names)
+        prior = read_deployment_prior(wanted, evidence)
+        adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)
+        if task.certifying is not None:
+            adjusted = promise(adjusted, score_fresh(used, task, batch, device), deployment_prior, names)
+        weights |= {f"last.{k}": v for k, v in last.items()} | {"gain.last": gain.entries}
+    about = {
+        "method": runner.method.name,
+        "steps": runner.step,
+        "selected_step": runner.best.step,
+        "labeled_counts": task.train_counts.tolist(),
+        "multipliers": dict(zip(runner.multipliers.labels, runner.multipliers.value.tolist(), strict=True)),
+        "pseudo_labeled_counts": torch.bincount(runner.labels, minlength=task.classes).tolist(),
+        "deployment_prior": describe_prior(deployment_prior),
+    }
+    details = FitDetails(
+        outputs,
+        estimate,
+        adjusted,
+        adjusted_outputs,
+        about,
+        train_prior,
+        len(task.unlabeled),
+        () if adjusted is None else adjusted.notes,
+        weights={name: value.detach().cpu().clone().contiguous() for name, value in weights.items()},
+        gain=Gain(runner.multipliers.gain.entries.cpu()),
+    )
+    rule = None if adjusted is None else adjusted.rule
+    spec = inputs or InputSpec(task.kind, task.input_shape)
+    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details, row_hashes=task.row_hashes)
+
+
+def score_fresh(model: nn.Module, task: Task, batch: int, device: Any) -> FreshLabels:
+    """What a network says of the examples that certify."""
+    assert task.certifying is not None
+
+    def score(inputs: Any) -> np.ndarray:
+        return torch.softmax(compute_logits(model, inputs, batch, device).double(), 1).cpu().numpy()
+
+    kept = None if task.kept_apart is None else score(task.kept_apart)
+    return FreshLabels(score(task.certifying.inputs), task.certifying.labels.numpy(), kept)
+
+
+def model_of(trainer: Trainer, weights: Weights) -> nn.Module:
+    """The averaged model of a trainer, as selected or as it is at the end."""
+    model = trainer.best_model()
+    if weights == "last":
+        model.load_state_dict(trainer.last_weights())
+    return model

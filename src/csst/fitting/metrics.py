@@ -1,0 +1,287 @@
+"""The results of a run: the content of metrics.json, and the stored outputs of its model."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.data.tabular.arrays import read_npz
+from csst.errors import InputError
+from csst.estimation.bootstrap import all_intervals
+from csst.estimation.class_rates import RateEstimate
+from csst.estimation.expectation import describe_minimum, estimate_intervals
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.maths.confusion import confusion_counts
+from csst.maths.gain import Gain
+from csst.maths.language import Sentence
+from csst.maths.objectives import Objective
+from csst.rules import FittedRule, Frontier, Point, trace_frontier
+from csst.rules.class_trades import ClassPoint
+from csst.runs.folder import Run
+from csst.training.evaluation import summarize_counts
+from csst.training.measuring import evidence_from_logits
+
+#: total variation between labeled and estimated unlabeled class fractions above which a run warns
+PRIOR_GAP = 0.15
+#: outputs of more numbers than this are not stored
+MOST_OUTPUTS = 50_000_000
+#: number of classes up to which all rates of a frontier point are stored; above, only the largest mistake per class
+WHOLE_RATES = 30
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """A model's logits and its gain.
+
+    Args:
+        parts: logits (N, K) and labels (N,) of "validation" and, if there is one, of "test".
+        unlabeled: logits of some unlabeled examples, (m, K); may be empty.
+        gain: the gain under which the weights were trained.
+    """
+
+    parts: dict[str, tuple[Tensor, Tensor]]
+    unlabeled: Tensor
+    gain: Gain
+
+    def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> HeldOutScores:
+        """Return the scores to which a decision rule is fitted."""
+        return evidence_from_logits(*self.parts["validation"], self.unlabeled, self.gain, train_prior, class_names)
+
+    def counts(self, part: str, rule: FittedRule | None = None) -> Tensor:
+        """Return confusion counts (K, K) of the plain argmax, or of a rule."""
+        scores, labels = self.parts[part]
+        if rule is not None:
+            return rule.rule.counts(torch.softmax(scores.double(), 1), labels)
+        return confusion_counts(labels, scores.argmax(1), scores.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class FitDetails:
+    """Details of a fit that exist only right after it.
+
+    Args:
+        outputs: scores of the model as trained: the selected network, or the learners.
+        estimate: the expected rates of its plain argmax.
+        adjusted: the decision rule with its estimate, if one was fitted.
+        adjusted_outputs: scores of the model to which the rule belongs.
+        about: entries about the learner for metrics.json.
+        train_prior: the class fractions of the labels learned from, (K,).
+        unlabeled: number of unlabeled examples.
+        notes: warnings, in sentences.
+        history: the records of training, one per multiplier update.
+        weights: stored weights of a network.
+        state: state of the training, from which it can continue.
+        gain: the gain at the end of a network's training.
+    """
+
+    outputs: Outputs
+    estimate: RateEstimate
+    adjusted: FittedRule | None
+    adjusted_outputs: Outputs | None
+    about: dict[str, Any]
+    train_prior: Tensor
+    unlabeled: int
+    notes: tuple[str, ...] = ()
+    history: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    gain: Gain | None = None
+
+
+def describe_fit(
+    details: FitDetails, objective: Objective, class_names: tuple[str, ...], about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the content of metrics.json: the expected numbers and, used here for the first time, the test numbers.
+
+    Args:
+        details: details of the fit.
+        objective: the objective, bound to the classes.
+        class_names: class names in order.
+        about: entries about the run and its learner.
+    """
+    labeled = sum(about["labeled_counts"])
+    metrics = {**about, "unlabeled_count": details.unlabeled, "unlabeled_ratio": details.unlabeled / labeled}
+    counts = torch.from_numpy(details.estimate.counts)
+    intervals = estimate_intervals(objective, details.estimate)
+    metrics["validation"] = describe_validation(counts, objective, intervals, details.estimate)
+    if "test" in details.outputs.parts:
+        metrics["test"] = measure(details.outputs.counts("test"), objective)
+    if details.adjusted is not None and details.adjusted_outputs is not None:
+        outputs = details.adjusted_outputs
+        metrics["adjusted"] = describe_rule(details.adjusted, outputs, class_names)
+        metrics["adjusted"]["unadjusted"] = {
+            name: summarize_counts(outputs.counts(name), objective) for name in outputs.parts
+        }
+        intervals = details.adjusted.intervals
+    if details.unlabeled:
+        metrics["prior"], _ = warn_about_balance(details.estimate, details.train_prior)
+    notes = list_notes(details)
+    note_on_minimum = describe_minimum(intervals, class_names)
+    if note_on_minimum:
+        notes.append(note_on_minimum)
+    metrics["warnings"] = [*about.get("warnings", []), *notes]
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return metrics
+
+
+def list_notes(details: FitDetails) -> list[str]:
+    """Return warnings, in sentences, about the rule and the class prior of the unlabeled rows.
+
+    The command line and the estimator both show them.
+    """
+    notes = list(details.notes)
+    if details.unlabeled:
+        _, note = warn_about_balance(details.estimate, details.train_prior)
+        if note:
+            notes.append(note)
+    return notes
+
+
+def measure(counts: Tensor, objective: Objective) -> dict[str, Any]:
+    """Return the numbers of counted predictions, with simultaneous confidence intervals."""
+    return {**summarize_counts(counts, objective), "intervals": all_intervals(objective, counts)}
+
+
+def describe_validation(
+    counts: Tensor, objective: Objective, intervals: dict[str, Any], estimate: RateEstimate
+) -> dict[str, Any]:
+    """Return the counted numbers of validation, and the estimate from labels and unlabeled rows together."""
+    return {**summarize_counts(counts, objective), "intervals": intervals, "estimate": estimate.as_dict()}
+
+
+def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a fitted rule for metrics.json: its expected numbers, its test numbers, and the trade-offs around it."""
+    objective = fitted.objective
+    prior = fitted.estimate.confusion.prior.numpy()
+    counts = torch.from_numpy(fitted.estimate.counts)
+    # Rules along the frontier are estimates: no fresh labels certify them.
+    goal = replace(objective, confidence=None) if isinstance(objective, Sentence) else objective
+    frontier = trace_frontier(fitted.evidence, prior, goal, fitted.rule.undo)
+    description = {
+        **fitted.as_dict(),
+        "agreement": fitted.estimate.agreement(class_names),
+        "validation": describe_validation(counts, objective, fitted.intervals, fitted.estimate),
+        "frontier": [point.as_dict() for point in frontier.points],
+        "frontier_sentence": frontier.sentence,
+        "trades": describe_trades(frontier),
+    }
+    if "test" in outputs.parts:
+        description["test"] = measure(outputs.counts("test", fitted), objective)
+    return description
+
+
+def describe_trades(frontier: Frontier) -> dict[str, Any]:
+    """Return the trade-offs of a frontier and the objective's own rule, with the numbers of every class."""
+    return {
+        "basis": frontier.unadjusted.estimate.basis,
+        "best": None if frontier.best is None else describe_point(frontier.best),
+        "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
+        "classes": {
+            # Keys are strings, as JSON would make them, so that the result equals what is read back.
+            str(k): [describe_class_point(point) for point in points]
+            for k, points in frontier.class_trades.items()
+        },
+    }
+
+
+def describe_point(point: Point) -> dict[str, Any]:
+    """Return a point of a frontier: its sentence and the expected numbers of every class, to four digits."""
+    confusion = point.estimate.confusion
+    classes = {name: _rounded(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
+    numbers = {**point.as_dict(), "min_precision": point.min_precision, "sentence": point.sentence, **classes}
+    if len(confusion.rates) <= WHOLE_RATES:
+        return {**numbers, "rates": _rounded(confusion.rates)}
+    rate, taken_for = (confusion.rates - torch.diag(confusion.recall)).max(1)
+    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
+
+
+def describe_class_point(point: ClassPoint) -> dict[str, float]:
+    """Return a point of the trade-off of one class, to four digits."""
+    return {name: round(value, 4) for name, value in point._asdict().items()}
+
+
+def _rounded(values: Tensor) -> list[Any]:
+    return torch.round(values, decimals=4).tolist()
+
+
+def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dict[str, Any], str | None]:
+    """Return the class priors of labeled and (estimated) unlabeled rows, and a sentence if they differ much."""
+    unlabeled = torch.from_numpy(estimate.unlabeled_prior)
+    gap = float((unlabeled - train_prior).abs().sum() / 2)
+    balance = {"labeled": train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
+    if gap <= PRIOR_GAP:
+        return balance, None
+    return balance, (
+        "the unlabeled data looks differently balanced than the labeled data: the fraction of a class differs by up to "
+        f"{float((unlabeled - train_prior).abs().max()):.2f}; if new data will be like the unlabeled rows, add "
+        "--deployment_prior unlabeled (in Python deployment_prior='unlabeled')"
+    )
+
+
+def pack_outputs(outputs: Outputs) -> bytes | None:
+    """Return logits, labels and gain as an .npz file; None if they are too large to store."""
+    arrays: dict[str, np.ndarray] = {"gain": outputs.gain.entries.cpu().numpy()}
+    for name, (scores, labels) in outputs.parts.items():
+        arrays |= {f"{name}_logits": scores.numpy(), f"{name}_labels": labels.numpy()}
+    arrays["unlabeled_logits"] = outputs.unlabeled.numpy()
+    if sum(array.size for array in arrays.values()) > MOST_OUTPUTS:
+        return None
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class KeptEvidence:
+    """The stored scores of a finished run, to which further rules can be fitted.
+
+    Args:
+        evidence: the scores of its model.
+        prior: the deployment prior, (K,).
+        undo: see `DecisionRule`.
+        train_prior: the class fractions of the labels, (K,).
+    """
+
+    evidence: HeldOutScores
+    prior: np.ndarray
+    undo: Tensor | None
+    train_prior: Tensor
+
+    @classmethod
+    def read(cls, folder: str | Path) -> KeptEvidence:
+        """Read the scores of a run."""
+        metrics = Run.open(folder).metrics()
+        outputs = read_outputs(folder)
+        counts = torch.tensor(metrics["labeled_counts"]).double()
+        train_prior = counts / counts.sum()
+        evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
+        estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
+        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse, train_prior)
+
+    def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
+        """Return the objective for these classes and the class prior of the labels."""
+        return objective.bind(len(class_names), class_names).bind_prior(self.train_prior)
+
+
+def read_outputs(folder: str | Path) -> Outputs:
+    """Read the stored outputs of a finished run."""
+    path = Path(folder) / "outputs.npz"
+    if not path.is_file():
+        raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
+    required = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
+    arrays = read_npz(str(path), (*required, "test_logits", "test_labels"), needed=required)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    parts = {
+        name: (tensors[f"{name}_logits"], tensors[f"{name}_labels"])
+        for name in ("validation", "test")
+        if f"{name}_logits" in tensors
+    }
+    return Outputs(parts, tensors["unlabeled_logits"], Gain(tensors["gain"]))

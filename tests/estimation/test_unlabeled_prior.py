@@ -1,0 +1,116 @@
+"""The class balance that is believed: in plain formulas, its error against repeated draws, and what it recovers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.unlabeled_prior import estimate_balance, noise_bound, solve_balance, spread_bound
+from tests.helpers.toys import PRIOR, probs, sample
+
+REVERSED = PRIOR[::-1]
+MEANS = np.array([[0.8, 0.15, 0.05], [0.2, 0.6, 0.2], [0.05, 0.25, 0.7]])
+
+
+def draw(seed, unlabeled_prior, labels=90, rows=400):
+    """HeldOutScores of a model that is badly calibrated: its log-probabilities are stretched and shifted."""
+    x, y = sample(labels, [1 / 3] * 3, seed)
+    u, truth = sample(rows, unlabeled_prior, 1000 + seed)
+
+    def spoil(values):
+        raw = np.exp(1.5 * np.log(probs(values)) + np.array([0.5, -0.5, 0.0]) * np.sin(values)[:, None])
+        return raw / raw.sum(1, keepdims=True)
+
+    return HeldOutScores.from_probs(spoil(x), y, spoil(u), train_prior=PRIOR), np.bincount(truth, minlength=3) / rows
+
+
+def plain_solution(target, noise):
+    """The likeliest variance among those tried, then the posterior mean and error, by inverting matrices."""
+    tangent, design, residual = np.eye(3) - 1 / 3, MEANS.T[:2], (target - PRIOR @ MEANS)[:2]
+
+    def total(v):
+        return v * design @ tangent @ design.T + noise[:2, :2]
+
+    def deviance(v):
+        return np.linalg.slogdet(total(v))[1] + residual @ np.linalg.inv(total(v)) @ residual
+
+    best = min(np.geomspace(1e-4, 1, 20_000), key=deviance)
+    weight = best * tangent @ design.T @ np.linalg.inv(total(best))
+    return best, PRIOR + weight @ residual, best * tangent - weight @ design @ (best * tangent)
+
+
+@pytest.mark.parametrize("n", [30, 300, 3000])
+def test_the_solution_is_the_formula(n):
+    target = np.array([0.2, 0.3, 0.5]) @ MEANS
+    noise = spread_bound(target) / n
+    variance, mean, covariance = plain_solution(target, noise)
+    found = solve_balance(MEANS, target, noise, PRIOR)
+    assert found.variance == pytest.approx(variance, rel=1e-3)
+    assert found.error == pytest.approx(np.sqrt(np.diag(covariance)), rel=1e-3)
+    draws = np.random.default_rng(0).normal(mean, found.error, size=(200_000, 3)).clip(min=0).mean(0)
+    assert found.prior == pytest.approx(draws / draws.sum(), abs=2e-3)
+
+
+def test_the_bound_holds_for_any_distribution_of_probabilities():
+    rows = np.random.default_rng(0).dirichlet([0.3, 0.5, 2.0], size=500)
+    slack = np.linalg.eigvalsh(spread_bound(rows.mean(0)) - np.cov(rows.T, bias=True))
+    assert slack.min() > -1e-12
+    hard = np.eye(3)[[0, 0, 1, 2]]
+    assert spread_bound(hard.mean(0)) == pytest.approx(np.cov(hard.T, bias=True))
+
+
+def test_the_noise_is_that_of_means_of_so_many_rows():
+    """Hard predictions attain the bound: the noise of their fractions, by drawing them again and again."""
+    rng, size, prior = np.random.default_rng(0), np.array([8, 15, 30]), np.array([0.5, 0.3, 0.2])
+    target = prior @ MEANS
+    fractions = rng.multinomial(50, target, size=40_000) / 50
+    means = [rng.multinomial(n, m, size=40_000) / n for n, m in zip(size, MEANS, strict=True)]
+    noise = fractions - sum(p * m for p, m in zip(prior, means, strict=True))
+    assert noise_bound(target, 50, MEANS, size, prior) == pytest.approx(np.cov(noise.T), abs=3e-4)
+
+
+def test_a_class_that_seems_negative_stays_positive():
+    target = np.array([-0.02, 0.4, 0.62]) @ MEANS
+    found = solve_balance(MEANS, target, spread_bound(np.full(3, 1 / 3)) / 2000, PRIOR)
+    assert 0 < found.prior[0] < 0.03
+    assert found.prior.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("prior", [PRIOR, REVERSED, np.full(3, 1 / 3)])
+def test_errors_are_at_most_as_large_as_they_are_said_to_be(prior):
+    errors, said = [], []
+    for seed in range(60):
+        found = estimate_balance(draw(seed, prior)[0])
+        errors.append(found.prior - prior)
+        said.append(found.error)
+    size, claimed = np.sqrt((np.array(errors) ** 2).mean(0)), np.sqrt((np.array(said) ** 2).mean(0))
+    assert (size < 1.25 * np.maximum(claimed, 0.02)).all(), (size, claimed)
+    assert (size > 0.25 * claimed).all(), "the claim is no empty one"
+
+
+def test_few_labels_and_few_rows_are_both_known_worse():
+    sizes = (900, 4000), (60, 4000), (900, 60)
+    full, labels, rows = (estimate_balance(draw(0, REVERSED, *size)[0]).error for size in sizes)
+    assert (labels > 1.5 * full).all()
+    assert (rows > 1.5 * full).all()
+
+
+def test_another_balance_is_believed_and_the_same_one_is_kept():
+    moved, kept = [], []
+    for seed in range(20):
+        evidence, truth = draw(seed, REVERSED)
+        moved.append(np.abs(estimate_balance(evidence).prior - truth).sum() / 2)
+        kept.append(np.array_equal(estimate_balance(draw(seed, PRIOR)[0]).prior, PRIOR))
+    assert np.mean(moved) < 0.12 < 0.5 == pytest.approx(np.abs(PRIOR - REVERSED).sum() / 2)
+    assert np.mean(kept) > 0.5
+
+
+def test_without_rows_or_information_it_is_the_labels_balance():
+    evidence, _ = draw(0, REVERSED)
+    flat = HeldOutScores.from_probs(
+        np.tile(PRIOR, (90, 1)), evidence.labels, np.tile(PRIOR, (400, 1)), train_prior=PRIOR
+    )
+    none = HeldOutScores.from_probs(np.tile(PRIOR, (90, 1)), evidence.labels, train_prior=PRIOR)
+    for each in (flat, none):
+        assert estimate_balance(each).prior == pytest.approx(PRIOR, abs=1e-9)

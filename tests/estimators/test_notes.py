@@ -1,0 +1,76 @@
+"""What to be wary of: notes_ has what summary() prints, and Python warns where the command line does."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from csst import CSSTClassifier
+from csst.cli import main
+from csst.estimation.expectation import describe_minimum
+from csst.fitting.metrics import warn_about_balance
+from tests.helpers.estimators import quick
+from tests.learners.samples import gaussians
+
+
+def other_balance():
+    """Unlabeled rows of another class balance than the labels': X, y with -1."""
+    X, y = gaussians(400, np.array([0.1, 0.1, 0.8]), apart=2.5)
+    labels = np.full(400, -1)
+    for k in range(3):
+        labels[np.flatnonzero(y == k)[:12]] = k
+    return X, labels
+
+
+def note_balance(clf):
+    """The sentence about the class balance, or None."""
+    details = clf.fit_.full_details
+    return warn_about_balance(details.estimate, details.train_prior)[1]
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_the_notes_are_what_the_summary_prints(network):
+    X, y = other_balance()
+    clf = quick(steps=40, validation=None) if network else CSSTClassifier(learner="linear")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, y)
+    printed = [line.removeprefix("note: ") for line in clf.summary().splitlines() if line.startswith("note: ")]
+    assert clf.notes_ == printed
+    assert note_balance(clf) in clf.notes_
+    assert note_balance(clf) in [str(warning.message) for warning in caught]
+    assert describe_minimum(clf.intervals_, clf.fit_.class_names) in clf.notes_
+    assert len(set(clf.notes_)) == len(clf.notes_)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_python_has_the_notes_of_the_command_line(tmp_path):
+    X, y = other_balance()
+    np.savez(tmp_path / "mine.npz", x=X, y=y)
+    arguments = ["--data.path", str(tmp_path / "mine.npz"), "--learner", "linear", "--out", str(tmp_path / "run")]
+    assert main(["train", "array", *arguments]) == 0
+    told = json.loads((tmp_path / "run" / "metrics.json").read_text())["warnings"]
+    clf = CSSTClassifier(learner="linear").fit(X, y)
+    assert note_balance(clf) in told
+    assert sorted(clf.notes_) == sorted(told)
+
+
+def test_the_same_balance_is_no_reason_to_warn():
+    X, y = gaussians(300, np.ones(3) / 3, apart=4.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = CSSTClassifier(learner="linear").fit(X, np.where(np.arange(300) % 2, y, -1))
+    assert note_balance(clf) is None
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_card_of_an_export_has_each_note_once(tmp_path):
+    X, y = other_balance()
+    clf = CSSTClassifier(learner="linear").fit(X, y)
+    _, card = clf.export(tmp_path / "model.safetensors", to="safetensors")
+    text = card.read_text()
+    for note in clf.notes_:
+        assert text.count(note) == 1
