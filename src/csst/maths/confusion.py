@@ -18,7 +18,10 @@ from torch import Tensor
 
 from csst.errors import InputError
 
-METRICS = ("recall", "precision", "f1", "jaccard", "coverage", "accuracy")
+#: metrics with one value per class
+CLASS_METRICS = ("recall", "precision", "f1", "jaccard", "specificity", "coverage")
+#: metrics that are one number
+NUMBER_METRICS = ("accuracy", "mcc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +170,39 @@ class Confusion:
         hits = self.matrix.diagonal()
         return hits / (self.prior + self.coverage - hits)
 
+    def fbeta(self, beta: float) -> Tensor:
+        """Return (1 + beta^2) C_jj / (beta^2 pi_j + cov_j), recall weighing beta times as much as precision, (K,).
+
+        Args:
+            beta: positive; 1 is `f1`.
+
+        Returns:
+            One value per class, (K,), differentiable in `rates`.
+        """
+        weight = beta**2
+        return (1 + weight) * self.matrix.diagonal() / (weight * self.prior + self.coverage)
+
+    @property
+    def specificity(self) -> Tensor:
+        """1 - (cov_j - C_jj) / (1 - pi_j), the fraction of other examples that are not predicted as j, (K,)."""
+        return 1 - (self.coverage - self.matrix.diagonal()) / (1 - self.prior)
+
     @property
     def accuracy(self) -> Tensor:
         """sum_i C_ii, a scalar (paper, Sec. 2.1, Table 1)."""
         return self.matrix.diagonal().sum()
+
+    @property
+    def mcc(self) -> Tensor:
+        """Matthews correlation of truth and prediction, a scalar; 0 if a single class is predicted.
+
+        (sum_i C_ii - sum_j pi_j cov_j) / sqrt((1 - sum_j cov_j^2) (1 - sum_j pi_j^2))
+        """
+        agreement = self.accuracy - self.prior @ self.coverage
+        spread = 1 - self.coverage.square().sum()
+        # Dividing by 1 instead of 0 keeps the value at 0 and its gradient finite.
+        spread = torch.where(spread > 1e-12, spread, torch.ones_like(spread))
+        return agreement / (spread * (1 - self.prior.square().sum())).sqrt()
 
     def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
         """Return the mean of a metric over classes, e.g. `group_mean("recall", [7, 8, 9])` (paper, Sec. 5, Eq. 10).
@@ -182,9 +214,9 @@ class Confusion:
         Returns:
             A scalar, differentiable in `rates`.
         """
-        if metric not in METRICS or metric == "accuracy":
+        if metric not in CLASS_METRICS:
             raise InputError(
-                f"group_mean takes a metric with one value per class ({', '.join(METRICS[:-1])}); found {metric!r}"
+                f"group_mean takes a metric with one value per class ({', '.join(CLASS_METRICS)}); found {metric!r}"
             )
         members = list(group)
         if not members or any(not 0 <= m < self.classes for m in members):

@@ -81,6 +81,17 @@ class Objective(ABC):
         """
         return (self.utility(c) + self.domain.worst(self.payoff(c))).detach()
 
+    def as_stated(self, value: float) -> float:
+        """Return a value as the user states it: a goal that is minimized is kept as the maximum of its negative.
+
+        Args:
+            value: see `value`.
+
+        Returns:
+            The number for reports.
+        """
+        return value
+
     def slack(self, c: Confusion) -> Tensor:
         """Return by how much each constraint is met; negative if it is missed.
 

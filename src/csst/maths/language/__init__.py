@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from csst.errors import InputError, ObjectiveError, nearest
+from csst.maths.costs import read_cost_table
 from csst.maths.domains import Simplex
 from csst.maths.language.binding import Binding
 from csst.maths.language.parser import Parser
@@ -36,6 +37,7 @@ def objective(
     epsilon: float = 1e-3,
     floor: float = Simplex.floor,
     confidence: float | None = None,
+    costs: Any = None,
 ) -> Objective:
     """Read an objective: a sentence, a short name (`ALIASES`), `package.module:Name`, or an `Objective` unchanged.
 
@@ -51,17 +53,26 @@ def objective(
         floor: the smallest multiplier of a worst case, as a fraction of uniform.
         confidence: the confidence that all bounds hold, as in "with confidence 0.95" at the end of a sentence; None
             leaves it to the sentence.
+        costs: what `cost` refers to: a matrix with one row per true class and one column per prediction, a data frame
+            with class names, or a `csst.CostTable`.
 
     Returns:
         The objective, bound to the class names if there are any.
     """
+    table = read_cost_table(costs)
     if confidence is not None:
         sentence = objective(
-            text, class_names=class_names, groups=groups, metric_prior=metric_prior, epsilon=epsilon, floor=floor
+            text,
+            class_names=class_names,
+            groups=groups,
+            metric_prior=metric_prior,
+            epsilon=epsilon,
+            floor=floor,
+            costs=table,
         )
         return with_confidence(sentence, confidence)
     if isinstance(text, Sentence):
-        return replace(text, binding=text.binding.extended(None, class_names, groups))
+        return replace(text, binding=text.binding.extended(None, class_names, groups, table))
     if isinstance(text, Objective):
         return text.bind(len(class_names), class_names, groups) if class_names is not None else text
     if not isinstance(text, str):
@@ -73,7 +84,7 @@ def objective(
         instance = plugin() if isinstance(plugin, type) else plugin
         if not isinstance(instance, Objective):
             raise InputError(f"{text} must be a csst.Objective; found {type(instance).__name__}")
-        return objective(instance, class_names=class_names, groups=groups)
+        return objective(instance, class_names=class_names, groups=groups, costs=table)
     words = ALIASES.get(text.strip(), text)
     if re.fullmatch(r"\s*[\w]+(-[\w]+)+\s*", words):
         hint = nearest(text.strip(), ALIASES) or f"; write a sentence, or one of {', '.join(ALIASES)}"
@@ -81,8 +92,8 @@ def objective(
     parser = Parser(words)
     goal, constraints = parser.sentence()
     where = metric_prior or default_metric_prior(goal, constraints)
-    binding = Binding().extended(None, class_names, groups)
-    return Sentence(goal, constraints, words, binding, epsilon, floor, where, parser.confidence)
+    binding = Binding().extended(None, class_names, groups, table)
+    return Sentence(goal, constraints, words, binding, epsilon, floor, where, parser.confidence, parser.minimizes)
 
 
 def with_confidence(sentence: Objective, confidence: float) -> Sentence:

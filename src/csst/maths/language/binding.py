@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from csst.errors import InputError, nearest
+from csst.maths.costs import CostTable
 
 
 @dataclass(frozen=True)
 class Binding:
-    """K, the class names and the groups (as class indices); each may still be unknown."""
+    """K, the class names, the groups (as class indices) and the costs; each may still be unknown."""
 
     classes: int | None = None
     class_names: tuple[str, ...] | None = None
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    costs: CostTable | None = None
 
     def extended(
-        self, classes: int | None, class_names: Sequence[Any] | None, groups: Mapping[str, Sequence[Any]] | None
+        self,
+        classes: int | None,
+        class_names: Sequence[Any] | None,
+        groups: Mapping[str, Sequence[Any]] | None,
+        costs: CostTable | None = None,
     ) -> Binding:
         """Return this binding with more information; raise an error if it contradicts the binding."""
         names = self.class_names if class_names is None else tuple(str(name) for name in class_names)
@@ -36,7 +42,10 @@ class Binding:
         indices_by_group = dict(self.groups)
         for name, members in (groups or {}).items():
             indices_by_group[name] = _members(name, members, names, count)
-        return Binding(count, names, tuple(sorted(indices_by_group.items())))
+        table = self.costs if costs is None else costs
+        if table is not None and count is not None:
+            table.matrix(names, count)  # raises if it is for other classes
+        return Binding(count, names, tuple(sorted(indices_by_group.items())), table)
 
     def group(self, name: str) -> tuple[int, ...] | None:
         return dict(self.groups).get(name)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError, ObjectiveError, nearest
-from csst.maths.confusion import Confusion
+from csst.maths.confusion import NUMBER_METRICS, Confusion
 from csst.maths.language.binding import Binding
 from csst.maths.language.tree import (
     Call,
@@ -35,6 +35,8 @@ MEANS: dict[str, Callable[[Tensor], Tensor]] = {
     "qmean": lambda v: 1 - (1 - v).square().mean().sqrt(),
 }
 VECTOR = "classes"
+#: metrics of a sentence that are one number; the cost is read off a table that is bound to the sentence
+NUMBERS = (*NUMBER_METRICS, "cost")
 #: groups that are derived from the training prior unless groups of these names are bound
 FREQUENCY_GROUPS = ("head", "tail")
 
@@ -46,7 +48,7 @@ def is_constant(node: Node) -> bool:
 def shape(node: Node, text: str) -> str:
     """Return "" for a number, "classes" for one value per class, "each <group>" for one value per group member."""
     if isinstance(node, Metric):
-        return "" if node.name == "accuracy" or node.index is not None else VECTOR
+        return "" if node.name in NUMBERS or node.index is not None else VECTOR
     if isinstance(node, Each):
         return f"each {node.group}"
     shapes = [(shape(child, text), child) for child in children(node)]
@@ -110,7 +112,7 @@ def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Te
     if isinstance(node, ClassCount):
         return torch.tensor(float(binding.classes or 0), dtype=torch.float64)
     if isinstance(node, Metric):
-        values = getattr(c, node.name)
+        values = _read_metric(node, c, binding, text)
         return values if node.index is None else values[members(node.index, node, binding, text)].mean()
     if isinstance(node, Each):
         return getattr(c, node.metric)[members(Group(node.group), node, binding, text)]
@@ -132,10 +134,23 @@ def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Te
     return product
 
 
+def _read_metric(node: Metric, c: Confusion | None, binding: Binding, text: str) -> Tensor:
+    """Return the values of a metric, (K,) or a scalar."""
+    assert c is not None
+    if node.name == "cost":
+        if binding.costs is None:
+            why = "cost needs a table of costs: pass costs=..., or --costs costs.csv on the command line"
+            raise ObjectiveError(why, text, node.start, node.end)
+        return (binding.costs.matrix(binding.class_names, c.classes).to(c.matrix) * c.matrix).sum()
+    if node.beta is not None:
+        return c.fbeta(node.beta)
+    return getattr(c, node.name)
+
+
 def at_class(node: Node, k: int, binding: Binding) -> Node:
     """Return the tree of the k-th entry of a vector: recall → recall['cat']."""
     if isinstance(node, Metric):
-        is_vector = node.index is None and node.name != "accuracy"
+        is_vector = node.index is None and node.name not in NUMBERS
         return replace(node, index=binding.named(k)) if is_vector else node
     if isinstance(node, Each):
         indices = binding.group(node.group)

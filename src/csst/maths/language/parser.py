@@ -1,9 +1,11 @@
 """The grammar of objective sentences: text → tree. A parser of our own over a small whitelist; never `eval`.
 
-sentence    max EXPR [s.t. CONSTRAINT, ... [with confidence NUMBER]]
+sentence    max EXPR | min EXPR [s.t. CONSTRAINT, ... [with confidence NUMBER]]
 constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints)
 expr        terms joined by + and -; factors joined by * and /; unary -; ( ... )
-atom        NUMBER | K | METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
+atom        NUMBER | NUMBER% | K | METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
+
+Familiar words (`csst.maths.language.words`) become the language's own: fpr['a'] is 1 - specificity['a'].
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from csst.errors import ObjectiveError, nearest
-from csst.maths.confusion import METRICS
+from csst.maths.confusion import CLASS_METRICS
+from csst.maths.language.meaning import NUMBERS
 from csst.maths.language.tree import (
     Call,
     ClassCount,
@@ -27,34 +30,19 @@ from csst.maths.language.tree import (
     Sum,
     Term,
 )
+from csst.maths.language.words import CLASS_MEANS, COMPLEMENTS, F_SCORES, FUNCTION_NAMES, GOALS, METRIC_NAMES, list_words
 
 FUNCTIONS = ("mean", "min", "gmean", "hmean", "qmean")
-WORDS = ("max", "K", "each", *FUNCTIONS, *METRICS)
-#: words that other libraries use, and how the language writes them
-SYNONYMS = {
-    "balanced_accuracy": "mean(recall)",
-    "macro_recall": "mean(recall)",
-    "recall_macro": "mean(recall)",
-    "uar": "mean(recall)",
-    "macro_precision": "mean(precision)",
-    "precision_macro": "mean(precision)",
-    "macro_f1": "mean(f1)",
-    "f1_macro": "mean(f1)",
-    "f1_score": "f1",
-    "sensitivity": "recall",
-    "tpr": "recall",
-    "ppv": "precision",
-    "iou": "jaccard",
-    "error": "1 - accuracy",
-    "average": "mean",
-    "avg": "mean",
-}
+METRICS = (*CLASS_METRICS, "fbeta", *NUMBERS)
+WORDS = (*GOALS, "K", "each", *FUNCTIONS, *METRICS, *list_words())
+#: how strict inequalities and single characters are written; a bound that is just met counts as met
+SIGNS = {">=": ">=", "≥": ">=", ">": ">=", "<=": "<=", "≤": "<=", "<": "<="}
 DEEPEST = 40
 LONGEST = 200_000
 
 _TOKEN = re.compile(
-    r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<st>s\.t\.|subject\s+to\b)"
-    r"|(?P<name>[^\W\d]\w*)|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<op>>=|<=|==|!=|\*\*|[≥≤<>=()\[\],+\-*/])",
+    r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<st>s\.t\.|(?:subject\s+to|such\s+that)\b)"
+    r"|(?P<name>[^\W\d]\w*)|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<op>>=|<=|==|!=|\*\*|[≥≤<>=()\[\],+\-*/%])",
     re.DOTALL,
 )
 
@@ -79,6 +67,8 @@ class Parser:
         self.depth = 0
         #: the number after "with confidence"; None if the sentence has none
         self.confidence: float | None = None
+        #: whether the sentence says "min"; its goal is then the negative of what it says
+        self.minimizes = False
         if len(text) > LONGEST:
             raise ObjectiveError(f"an objective is a sentence of at most {LONGEST} characters; found {len(text)}")
         self.tokens = list(self._tokens())
@@ -87,14 +77,21 @@ class Parser:
         token = self.now
         if token.kind == "end":
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
-        if token.text != "max":
-            example = SYNONYMS.get(token.text.lower(), "min(recall)")
-            hint = f"for instance 'max {example}'"
-            if token.text == "min":
-                hint = "to minimize a metric write 'max -metric'"
-            raise self.error(f"an objective starts with 'max'{nearest(token.text, ['max'])}; {hint}", token)
+        if token.text.lower() not in GOALS:
+            is_goal = token.text.lower() in (*METRICS, *list_words())
+            hint = f"for instance 'max {token.text if is_goal else 'min(recall)'}'"
+            raise self.error(f"an objective starts with 'max' or 'min'{nearest(token.text, GOALS)}; {hint}", token)
         self.advance()
+        self.minimizes = not GOALS[token.text.lower()]
+        if token.text == "min" and self.now.text == "(" and self.now.start == token.end:
+            raise self.error(
+                "'min(' is the worst case of a metric: write 'max min(...)' to raise it, or 'minimize ...' to make "
+                "something small",
+                token,
+            )
         goal = self.expr()
+        if self.minimizes:
+            goal = Negative(goal, start=goal.start, end=goal.end)
         constraints: list[Constraint] = []
         if self.now.kind == "st":
             self.advance()
@@ -104,7 +101,7 @@ class Parser:
         if self.now.text == "with":
             self.confidence = self.read_confidence(bool(constraints))
         if self.now.kind != "end":
-            if self.now.text in (">=", "<=", "≥", "≤"):
+            if self.now.text in SIGNS:
                 raise self.error("a constraint comes after 's.t.': max <objective> s.t. <constraint>", self.now)
             follows = "an operator or ','" if constraints else "an operator or 's.t.'"
             # A constraint written after a comma is the usual reason for one in the goal.
@@ -135,11 +132,10 @@ class Parser:
     def constraint(self) -> list[Constraint]:
         sides = [self.expr()]
         signs = []
-        while self.now.kind == "op" and self.now.text in (">=", "<=", "≥", "≤", "<", ">", "=", "==", "!="):
-            sign = {"≥": ">=", "≤": "<="}.get(self.now.text, self.now.text)
-            if sign not in (">=", "<="):
-                raise self.error(f"a constraint is written with >= or <=; found {sign!r}", self.now)
-            signs.append(sign)
+        while self.now.kind == "op" and self.now.text in (*SIGNS, "=", "==", "!="):
+            if self.now.text not in SIGNS:
+                raise self.error(f"a constraint is written with >= or <=; found {self.now.text!r}", self.now)
+            signs.append(SIGNS[self.now.text])
             self.advance()
             sides.append(self.expr())
         if not signs:
@@ -186,6 +182,8 @@ class Parser:
             value = float(token.text)
             if value == float("inf"):
                 raise self.error("this number is too large", token)
+            if self.take("%"):
+                return Number(value / 100, start=token.start, end=token.end + 1)
             is_integer = token.text.isdigit() and value < 2**53
             return Number(int(token.text) if is_integer else value, start=token.start, end=token.end)
         if token.text == "(" and token.kind == "op":
@@ -198,46 +196,82 @@ class Parser:
         raise self.error(f"expected a metric, a function or a number here; {what}", token)
 
     def word(self, token: Token) -> Node:
-        name = token.text
-        if name == "K":
-            return ClassCount(start=token.start, end=token.end)
-        if name in METRICS:
-            if not self.take("["):
-                return Metric(name, start=token.start, end=token.end)
-            if name == "accuracy":
-                raise self.error(
-                    "accuracy is one number and has no classes to choose from; did you mean recall[...]?", token
-                )
-            index = self.index()
-            return Metric(name, index, start=token.start, end=self.expect("]", "to close the index").end)
+        name = token.text.lower()
+        place = {"start": token.start, "end": token.end}
+        if token.text == "K":
+            return ClassCount(**place)
         if name == "each":
             return self.each(token)
-        if name in FUNCTIONS:
-            self.expect("(", f"after {name}")
-            args = [self.expr()]
-            while self.take(","):
-                args.append(self.expr())
-            return Call(name, tuple(args), start=token.start, end=self.expect(")", f"to close {name}(").end)
-        if name == "max":
-            raise self.error("'max' may appear only once, at the start of the sentence", token)
-        synonym = SYNONYMS.get(name.lower())
-        hint = f"; write {synonym}" if synonym else nearest(name, WORDS)
+        function = FUNCTION_NAMES.get(name, name)
+        if function == "gmean" and self.now.text != "(":
+            return Call("gmean", (Metric("recall", **place),), **place)
+        if function in FUNCTIONS or (function == "max" and self.now.text == "("):
+            return self.call(function, token)
+        if name in CLASS_MEANS:
+            return Call("mean", (Metric(CLASS_MEANS[name], **place),), **place)
+        if name in COMPLEMENTS:
+            metric = self.metric(COMPLEMENTS[name], token)
+            return Sum((("+", Number(1, **place)), ("-", metric)), start=token.start, end=metric.end)
+        metric_name = "fbeta" if name in F_SCORES else METRIC_NAMES.get(name, name)
+        if metric_name in METRICS:
+            return self.metric(metric_name, token)
+        if name in GOALS:
+            raise self.error(f"{token.text!r} may appear only once, at the start of the sentence", token)
         words = f"metrics are {', '.join(METRICS)}; functions are {', '.join(FUNCTIONS)} and each"
-        raise self.error(f"unknown word {name!r}{hint} ({words})", token)
+        raise self.error(f"unknown word {token.text!r}{nearest(token.text, WORDS)} ({words})", token)
+
+    def call(self, function: str, token: Token) -> Node:
+        """Return a function of one or more parts; the largest is the negative of the smallest negative."""
+        self.expect("(", f"after {token.text}")
+        args = [self.expr()]
+        while self.take(","):
+            args.append(self.expr())
+        end = self.expect(")", f"to close {token.text}(").end
+        if function != "max":
+            return Call(function, tuple(args), start=token.start, end=end)
+        negatives = tuple(Negative(arg, start=arg.start, end=arg.end) for arg in args)
+        return Negative(Call("min", negatives, start=token.start, end=end), start=token.start, end=end)
+
+    def metric(self, name: str, token: Token) -> Metric:
+        """Return a metric with its class or group, if it has one."""
+        beta = None
+        if name == "fbeta":
+            beta = F_SCORES.get(token.text.lower()) or self.read_beta()
+        if beta == 1:
+            name = "f1"
+            beta = None
+        if not self.take("["):
+            return Metric(name, None, beta, start=token.start, end=self.tokens[self.at - 1].end)
+        if name in NUMBERS:
+            raise self.error(
+                f"{name} is one number and has no classes to choose from; did you mean recall[...]?", token
+            )
+        index = self.index()
+        return Metric(name, index, beta, start=token.start, end=self.expect("]", "to close the index").end)
+
+    def read_beta(self) -> float:
+        """Return the number of fbeta(2)."""
+        self.expect("(", "after fbeta, as in fbeta(2)")
+        number = self.advance()
+        if number.kind != "number" or not 0 < float(number.text) < 1e6:
+            raise self.error("fbeta takes a positive number, as in fbeta(2), which weighs recall twice", number)
+        self.expect(")", "to close fbeta(")
+        return float(number.text)
 
     def each(self, token: Token) -> Node:
         self.expect("(", "after each")
         metric = self.advance()
-        if metric.text not in METRICS or metric.text == "accuracy":
+        name = METRIC_NAMES.get(metric.text.lower(), metric.text.lower())
+        if name not in CLASS_METRICS:
             raise self.error(
-                f"each(metric, group) takes a metric with one value per class{nearest(metric.text, METRICS[:-1])}",
+                f"each(metric, group) takes a metric with one value per class{nearest(metric.text, CLASS_METRICS)}",
                 metric,
             )
         self.expect(",", "between the metric and the group of each(metric, group)")
         group = self.advance()
         if group.kind != "name":
             raise self.error("each(metric, group) takes the name of a group, such as head", group)
-        return Each(metric.text, group.text, start=token.start, end=self.expect(")", "to close each(").end)
+        return Each(name, group.text, start=token.start, end=self.expect(")", "to close each(").end)
 
     def index(self) -> int | str | Group:
         token = self.advance()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from csst.maths.language.tree import (
 from csst.maths.objectives import MetricPrior, Objective
 
 # Ratios whose denominator mixes classes: under two different priors the two players would play different games.
-PRIOR_SENSITIVE = {"precision", "f1", "jaccard"}
+PRIOR_SENSITIVE = {"precision", "f1", "fbeta", "jaccard", "specificity", "mcc", "cost"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Sentence(Objective):
     floor: float = Simplex.floor
     metric_prior: MetricPrior = "train"
     confidence: float | None = None
-    reads_margins: ClassVar[bool] = True  # type: ignore[misc]
+    #: whether the sentence says "min"; its expression is then the negative of what it says
+    minimizes: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < 1:
@@ -81,6 +82,15 @@ class Sentence(Objective):
                     raise self._error(f"min cannot stand in a constraint: {_without_min(constraint, node)}", node)
         self._check_references()
         _ = self.parts  # raises for a min that is not part of a max-min game
+
+    @cached_property
+    def reads_margins(self) -> bool:  # type: ignore[override]
+        """Whether recall and coverage are all that the sentence reads: true unless a cost occurs."""
+        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
+        return not any(isinstance(node, Metric) and node.name == "cost" for node in nodes)
+
+    def as_stated(self, value: float) -> float:
+        return -value if self.minimizes else value
 
     @cached_property
     def parts(self) -> tuple[tuple[tuple[Node, Node], ...], tuple[Worst, ...]]:
@@ -173,6 +183,9 @@ class Sentence(Objective):
         constraints = ", ".join(map(render, self.constraints))
         bounds = f" s.t. {constraints}" if constraints else ""
         promise = "" if self.confidence is None else f" with confidence {self.confidence!r}"
+        if self.minimizes:
+            assert isinstance(self.expression, Negative)
+            return f"min {render(self.expression.of)}{bounds}{promise}"
         return f"max {render(self.expression)}{bounds}{promise}"
 
     def __eq__(self, other: object) -> bool:
@@ -183,7 +196,7 @@ class Sentence(Objective):
 
     @property
     def _key(self) -> tuple[object, ...]:
-        meaning = (self.expression, self.constraints, self.confidence)
+        meaning = (self.expression, self.constraints, self.confidence, self.minimizes)
         return (*meaning, self.binding, self.epsilon, self.floor, self.metric_prior)
 
     def _size(self, case: Worst) -> int:
@@ -207,7 +220,7 @@ class Sentence(Objective):
             raise InputError(f"a confidence lies between 0 and 1, such as 0.95; found {self.confidence!r}")
         if not self.constraints:
             raise InputError(
-                f"a confidence is for bounds, and 'max {render(self.expression)}' has none: add s.t. and a bound, "
+                f"a confidence is for bounds, and '{replace(self, confidence=None)}' has none: add s.t. and a bound, "
                 "or leave it out"
             )
 

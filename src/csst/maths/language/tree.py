@@ -26,10 +26,11 @@ class ClassCount(Node):
 
 @dataclass(frozen=True)
 class Metric(Node):
-    """recall, recall[3], recall['fraud'] or recall[head]; `index` is None, a class or a `Group`."""
+    """recall, recall[3], recall['fraud'], recall[head] or fbeta(2); `index` is None, a class or a `Group`."""
 
     name: str
     index: int | str | Group | None = None
+    beta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ def render(node: Node, level: int = 0) -> str:
     if isinstance(node, Negative):
         return f"-{render(node.of, 2)}"
     if isinstance(node, Metric):
-        return node.name if node.index is None else f"{node.name}[{_index(node.index)}]"
+        name = node.name if node.beta is None else f"{node.name}({node.beta:.17g})"
+        return name if node.index is None else f"{name}[{_index(node.index)}]"
     if isinstance(node, Each):
         return f"each({node.metric}, {node.group})"
     if isinstance(node, Call):
