@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from csst.fitting.fitted_model import FittedModel
     from csst.learners.network import Network
     from csst.maths.confusion import Confusion, confusion_counts, head_tail
+    from csst.maths.costs import CostTable
     from csst.maths.domains import NonNegative, Product, Simplex
     from csst.maths.gain import ConstantGain, Gain, gain_matrix
     from csst.maths.language import ALIASES, objective
@@ -38,6 +39,7 @@ _HOMES = {
     "CSSTClassifier": "csst.estimators.classifier",
     "Confusion": "csst.maths.confusion",
     "ConstantGain": "csst.maths.gain",
+    "CostTable": "csst.maths.costs",
     "DecisionRule": "csst.rules",
     "FittedModel": "csst.fitting.fitted_model",
     "Gain": "csst.maths.gain",
@@ -71,6 +73,7 @@ __all__ = [
     "CSSTClassifier",
     "Confusion",
     "ConstantGain",
+    "CostTable",
     "DecisionRule",
     "FittedModel",
     "Gain",

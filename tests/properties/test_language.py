@@ -13,7 +13,7 @@ import csst
 from csst.maths.language.parser import Parser
 from csst.maths.language.tree import Call, ClassCount, Each, Group, Metric, Negative, Number, Sum, Term, render
 
-names = st.sampled_from(["recall", "precision", "f1", "jaccard", "coverage"])
+names = st.sampled_from(["recall", "precision", "f1", "jaccard", "specificity", "coverage"])
 groups = st.sampled_from(["head", "tail", "mine"])
 quoted = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 indices = st.one_of(st.none(), st.integers(0, 20), quoted, st.builds(Group, groups))
@@ -21,7 +21,8 @@ numbers = st.one_of(st.integers(0, 1000), st.floats(0, 1e6, allow_nan=False)).ma
 atoms = st.one_of(
     numbers,
     st.builds(ClassCount),
-    st.just(Metric("accuracy")),
+    st.sampled_from(["accuracy", "mcc", "cost"]).map(Metric),
+    st.builds(Metric, st.just("fbeta"), indices, st.floats(0.001, 1e5).filter(lambda beta: beta != 1)),
     st.builds(Metric, names, indices),
     st.builds(Each, names, groups),
 )
@@ -145,10 +146,8 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max accuracy s.t. 2*min(recall) >= 0.1", "only 'min(...) >= bound' has an equivalent", "min(recall)"),
         ("max accuracy, recall >= 0.1", "an operator or 's.t.' may follow; constraints come after 's.t.'", ","),
         ("max accuracy s.t. recall >= 0.1 recall", "an operator or ',' may follow", "recall"),
-        ("max balanced_accuracy", "write mean(recall)", "balanced_accuracy"),
-        ("balanced_accuracy", "for instance 'max mean(recall)'", "balanced_accuracy"),
-        ("max zebra", "metrics are recall, precision, f1, jaccard, coverage, accuracy; functions are mean,", "zebra"),
-        ("max accuracy s.t. recall > 0.1", ">= or <=", ">"),
+        ("balanced_accuracy", "for instance 'max balanced_accuracy'", "balanced_accuracy"),
+        ("max zebra", "coverage, fbeta, accuracy, mcc, cost; functions are mean,", "zebra"),
         ("max accuracy s.t. recall = 0.1", ">= or <=", "="),
         ("max accuracy s.t. 1 >= 0.1", "no metric", "1 >= 0.1"),
         ("max 3 + K", "no metric", "3 + K"),
@@ -158,8 +157,13 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max mean(recall) s.t.", "expected a metric", ""),
         ("max mean(recall) s.t. coverage >= 0.1,", "expected a metric", ""),
         ("max mean(recall + each(recall, head))", "different classes", "each(recall, head)"),
-        ("maximize recall", "starts with 'max'", "maximize"),
-        ("min(recall)", "max -metric", "min"),
+        ("maximum recall", "starts with 'max' or 'min'", "maximum"),
+        ("min(recall)", "write 'max min(...)'", "min"),
+        ("minimize min(recall)", "negative factor", "min(recall)"),
+        ("max mcc[head]", "one number", "mcc"),
+        ("max mean(fbeta)", "as in fbeta(2)", ")"),
+        ("max mean(fbeta(0))", "a positive number", "0"),
+        ("max mean(each(fnr, head))", "one value per class", "fnr"),
         ("max recall[-1]", "a class is an index", "-"),
         ("max recall**2", "powers", "**"),
         ("max recall['a", "not closed", "'"),

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import torch
 
+from csst.data.costs import read_costs
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
 from csst.maths.language import ALIASES, Sentence, objective
 from csst.maths.language.meaning import VECTOR, is_constant, shape
-from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, render, walk
+from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Negative, Node, render, walk
+from csst.maths.language.words import list_words
 from csst.maths.multipliers import Multipliers
 
 MEANINGS = {
@@ -20,8 +22,12 @@ MEANINGS = {
     "precision": "the fraction of the predictions of a class that are right",
     "f1": "the harmonic mean of a class's recall and precision",
     "jaccard": "a class's hits divided by its hits and both kinds of mistakes",
+    "fbeta": "the mean of a class's precision and recall that weighs recall beta times as much",
+    "specificity": "the fraction of the examples of other classes that are not predicted as a class",
     "coverage": "the fraction of all examples that are predicted as a class",
     "accuracy": "the fraction of all predictions that are right",
+    "mcc": "Matthews correlation of truth and prediction",
+    "cost": "the mean cost of a prediction, by the table of costs",
 }
 NEXT_LINE = "\n" + " " * 12
 MEAN_NAMES = {
@@ -35,13 +41,24 @@ MEAN_NAMES = {
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("csst objective", description="Explain an objective.")
-    parser.add_argument("sentence", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}")
+    parser.add_argument(
+        "sentence", nargs="?", help=f"a sentence such as 'max min(recall)', or one of {', '.join(ALIASES)}"
+    )
     parser.add_argument("--prior", help="class fractions of the training data, e.g. 0.7,0.2,0.1 (counts work too)")
     parser.add_argument("--class-names", help="e.g. ok,fraud,unsure")
     parser.add_argument("--confidence", type=float, help="confidence that all bounds hold, e.g. 0.95")
+    parser.add_argument("--costs", help="CSV file with the cost of every prediction: a row per true class")
+    parser.add_argument("--words", action="store_true", help="list familiar words and how the language writes them")
     args = parser.parse_args(argv)
+    if args.words:
+        for word, meaning in list_words().items():
+            print(f"{word:<20} {meaning}")
+        return 0
+    if args.sentence is None:
+        parser.error("a sentence is needed, such as 'max min(recall)'")
     names = args.class_names.split(",") if args.class_names else None
-    goal = objective(args.sentence, class_names=names, confidence=args.confidence)
+    costs = read_costs(args.costs) if args.costs else None
+    goal = objective(args.sentence, class_names=names, confidence=args.confidence, costs=costs)
     print(f"objective   {goal}")
     if isinstance(goal, Sentence):
         print("\n".join(explain(goal)))
@@ -66,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
 
 def explain(sentence: Sentence) -> list[str]:
     """Return the objective, the constraints and the domain of the multipliers, one line each."""
-    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", f"maximizes   {render(sentence.expression)}"]
+    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", _state_goal(sentence)]
     lines += [f"subject to  {render(constraint)}" for constraint in sentence.constraints]
     if sentence.confidence is not None:
         lines.append(
@@ -84,12 +101,22 @@ def explain(sentence: Sentence) -> list[str]:
     return lines
 
 
+def _state_goal(sentence: Sentence) -> str:
+    if sentence.minimizes:
+        assert isinstance(sentence.expression, Negative)
+        return f"minimizes   {render(sentence.expression.of)}"
+    return f"maximizes   {render(sentence.expression)}"
+
+
 def say(sentence: Sentence) -> list[str]:
     """Return the objective in words, then the meaning of each of its metrics, one line each."""
     nodes = [node for tree in (sentence.expression, *sentence.constraints) for node in walk(tree)]
     names = [node.name for node in nodes if isinstance(node, Metric)]
     names += [node.metric for node in nodes if isinstance(node, Each)]
     request = f"make {_say(sentence.expression)} as high as possible"
+    if sentence.minimizes:
+        assert isinstance(sentence.expression, Negative)
+        request = f"make {_say(sentence.expression.of)} as low as possible"
     if sentence.constraints:
         request += ", with " + " and ".join(map(_say_constraint, sentence.constraints))
     return [request, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]

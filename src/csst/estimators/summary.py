@@ -25,7 +25,7 @@ def summary(
     expected, lowest = expect(objective, estimate), intervals["min_recall"]
     lines = [
         f"{about}, for '{objective}'",
-        f"objective {expected.value:.3f}, {estimate.basis}",
+        f"objective {objective.describe_value(expected.value)}, {estimate.basis}",
         f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]

@@ -92,6 +92,17 @@ class Objective(ABC):
         """
         return value
 
+    def describe_value(self, value: float) -> str:
+        """Return a value as the user states it, with its unit if it has one.
+
+        Args:
+            value: see `value`.
+
+        Returns:
+            The number to three digits after the point.
+        """
+        return f"{self.as_stated(value):.3f}"
+
     def slack(self, c: Confusion) -> Tensor:
         """Return by how much each constraint is met; negative if it is missed.
 

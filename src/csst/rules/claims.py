@@ -14,9 +14,11 @@ from csst.errors import InputError
 from csst.maths.language import Sentence
 from csst.maths.language.binding import Binding
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, render
+from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, Sum, render
 from csst.maths.objectives import Objective
 
+#: metrics that labels can prove a bound of
+PROVABLE = ("recall", "precision", "f1", "jaccard", "coverage", "accuracy")
 #: metrics of one class that are a ratio of rates: proved for one class at a time
 RATIOS = ("precision", "f1", "jaccard")
 
@@ -108,13 +110,34 @@ def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
     left, right, is_lower = constraint.left, constraint.right, constraint.sign == ">="
     if is_constant(left):
         left, right, is_lower = right, left, not is_lower
+    value = None
+    if is_constant(right):
+        value = float(evaluate(right, None, binding, text))
+        left, value, is_lower = _isolate(left, value, is_lower, binding, text)
     name, classes = _read_metric(left, binding, text)
-    if not name or not is_constant(right) or (name in RATIOS and len(classes) > 1):
+    if name not in PROVABLE or value is None or (name in RATIOS and len(classes) > 1):
         raise InputError(
             f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "
             "of a class, a mean of recalls, or accuracy, each against a number"
         )
-    return Claim(name, classes, is_lower, float(evaluate(right, None, binding, text)), render(constraint))
+    return Claim(name, classes, is_lower, value, render(constraint))
+
+
+def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: str) -> tuple[Node, float, bool]:
+    """Return the metric of a bound on number ± metric, its value and its side: 1 - recall <= 0.2 is recall >= 0.8."""
+    if not isinstance(node, Sum):
+        return node, value, is_lower
+    metrics = [(sign, term) for sign, term in node.terms if not is_constant(term)]
+    if len(metrics) != 1:
+        return node, value, is_lower
+    for sign, term in node.terms:
+        if is_constant(term):
+            amount = float(evaluate(term, None, binding, text))
+            value += amount if sign == "-" else -amount
+    sign, metric = metrics[0]
+    if sign == "-":
+        return _isolate(metric, -value, not is_lower, binding, text)
+    return _isolate(metric, value, is_lower, binding, text)
 
 
 def _read_metric(node: Node, binding: Binding, text: str) -> tuple[str, tuple[int, ...]]:

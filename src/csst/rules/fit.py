@@ -107,8 +107,8 @@ class FittedRule:
         if self.chosen == "pooled" and not self.estimate.unlabeled:
             changes = "adds class biases fitted on the labeled rows"
         return (
-            f"{self.objective}: the rule {changes}; expected {describe(self.expected)} instead of {describe(before)}, "
-            f"{self.estimate.basis}.{describe_bounds(self.bounds)}"
+            f"{self.objective}: the rule {changes}; expected {describe(self.objective, self.expected)} instead of "
+            f"{describe(self.objective, before)}, {self.estimate.basis}.{describe_bounds(self.bounds)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,8 +134,10 @@ def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
     return replace(score, value=expected_value(objective, estimate))
 
 
-def describe(score: ValidationScore) -> str:
-    return f"{score.value:.3f}" + (f" (a constraint missed by {score.violation:.3f})" if score.violation > 0 else "")
+def describe(objective: Objective, score: ValidationScore) -> str:
+    """Return the value as the objective states it, and the miss of its constraints, if any."""
+    miss = f" (a constraint missed by {score.violation:.3f})" if score.violation > 0 else ""
+    return f"{objective.describe_value(score.value)}{miss}"
 
 
 def fit_rule(

@@ -2,8 +2,8 @@
 
     [utility, payoff] = constant + sum over metrics m of  A_m m(r, q)
 
-m is recall, coverage, precision, F1 or Jaccard of every class; each is a function of that class's recall r and coverage
-q alone. Sentences with products of metrics or with gmean, hmean and qmean are no such form.
+m is recall, coverage, precision, F1, Jaccard or specificity of every class; each is a function of that class's recall r
+and coverage q alone. Sentences with products of metrics or with fbeta, mcc, gmean, hmean and qmean are no such form.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def _jaccard(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return prior * r / (prior + q - prior * r)
 
 
+def _specificity(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    return 1 - (q - prior * r) / (1 - prior)
+
+
 def _recall_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
     return np.ones_like(r), np.zeros_like(q)
 
@@ -65,6 +69,10 @@ def _jaccard_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
     return prior * (prior + q) / bottom**2, -prior * r / bottom**2
 
 
+def _specificity_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
+    return prior / (1 - prior) + 0 * r, -1 / (1 - prior) + 0 * q
+
+
 #: every metric as a function of recall, coverage and prior, (..., K), and its derivatives by recall and coverage
 METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., Slopes]]] = {
     "recall": (_recall, _recall_slopes),
@@ -72,6 +80,7 @@ METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., Slopes]]] = {
     "precision": (_precision, _precision_slopes),
     "f1": (_f1, _f1_slopes),
     "jaccard": (_jaccard, _jaccard_slopes),
+    "specificity": (_specificity, _specificity_slopes),
 }
 
 
@@ -143,7 +152,7 @@ class MetricForm:
 
 def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
     """Return a bound sentence as a linear form under a prior (K,); None for anything that is not one."""
-    if not isinstance(sentence, Sentence):
+    if not isinstance(sentence, Sentence) or not sentence.reads_margins:
         return None
     classes = len(prior)
     rng = np.random.default_rng(0)
@@ -154,6 +163,8 @@ def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
         for name, values in metrics.items():
             setattr(probe, name, torch.from_numpy(values))
         probe.accuracy = probe.recall @ torch.from_numpy(prior)
+        probe.mcc = probe.accuracy.square()  # not linear, as mcc is not
+        probe.fbeta = lambda beta: probe.f1.square()
         return torch.cat([sentence.utility(probe)[None], sentence.payoff(probe)]).numpy()
 
     def draw() -> dict[str, np.ndarray]:

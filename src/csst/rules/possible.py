@@ -22,7 +22,7 @@ from scipy.optimize import linprog
 
 from csst.errors import InputError
 from csst.maths.language import Sentence
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
+from csst.maths.language.meaning import NUMBERS, at_class, entries, evaluate, is_constant, members
 from csst.maths.language.tree import Call, Constraint, Metric, Negative, Node, Number, Sum, Term, render
 from csst.maths.objectives import Objective
 
@@ -100,6 +100,8 @@ class Reader:
     def _metric(self, node: Metric) -> Fraction | None:
         if node.name == "accuracy":
             return Fraction(self._vector(hits=np.arange(len(self.prior))))
+        if node.name in NUMBERS:
+            return None
         assert node.index is not None
         chosen = np.array(members(node.index, node, self.sentence.binding, self.sentence.text))
         if node.name == "recall":
@@ -109,7 +111,13 @@ class Reader:
         if len(chosen) > 1:  # a mean of ratios
             return None
         hits, coverage = self._vector(hits=chosen), self._vector(coverage=chosen)
-        union = coverage + self.number(float(self.prior[chosen[0]])).top
+        share = float(self.prior[chosen[0]])
+        if node.name == "specificity":
+            return Fraction(self.number(1.0).top - (coverage - hits) / (1 - share))
+        if node.beta is not None:
+            weight = node.beta**2
+            return Fraction((1 + weight) * hits, coverage + self.number(weight * share).top)
+        union = coverage + self.number(share).top
         tops = {"precision": hits, "f1": 2 * hits, "jaccard": hits}
         bottoms = {"precision": coverage, "f1": union, "jaccard": union - hits}
         return Fraction(tops[node.name], bottoms[node.name])

@@ -30,7 +30,15 @@ from csst.maths.language.tree import (
     Sum,
     Term,
 )
-from csst.maths.language.words import CLASS_MEANS, COMPLEMENTS, F_SCORES, FUNCTION_NAMES, GOALS, METRIC_NAMES, list_words
+from csst.maths.language.words import (
+    CLASS_MEANS,
+    COMPLEMENTS,
+    F_SCORES,
+    FUNCTION_NAMES,
+    GOALS,
+    METRIC_NAMES,
+    list_words,
+)
 
 FUNCTIONS = ("mean", "min", "gmean", "hmean", "qmean")
 METRICS = (*CLASS_METRICS, "fbeta", *NUMBERS)

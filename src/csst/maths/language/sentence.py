@@ -92,6 +92,13 @@ class Sentence(Objective):
     def as_stated(self, value: float) -> float:
         return -value if self.minimizes else value
 
+    def describe_value(self, value: float) -> str:
+        number = f"{self.as_stated(value):.3f}"
+        # Only a goal that is the cost itself has its unit.
+        is_cost = self.minimizes and self.expression == Negative(Metric("cost"))
+        unit = self.binding.costs.unit if is_cost and self.binding.costs is not None else ""
+        return f"{number} {unit} a row" if unit else number
+
     @cached_property
     def parts(self) -> tuple[tuple[tuple[Node, Node], ...], tuple[Worst, ...]]:
         """The objective as a sum: (factor, smooth term)s, and the worst cases."""
