@@ -46,11 +46,14 @@ class CostTable:
             )
 
     def matrix(self, class_names: Sequence[str] | None, classes: int) -> Tensor:
-        """Return cost_ij in the order of the classes, (K, K), float64.
+        """Return the costs in the order of the classes.
 
         Args:
             class_names: names of the classes in order; None if they have none.
             classes: K.
+
+        Returns:
+            cost_ij, (K, K), float64.
         """
         if len(self.rows) != classes:
             raise InputError(f"the costs are for {len(self.rows)} classes, and there are {classes}")
