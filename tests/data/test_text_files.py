@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from csst.data.tabular.number_tables import read_labeled_table
 from csst.data.text.files import class_names_of, column, labels_of, read_table, texts_of
 from csst.errors import InputError
 
@@ -138,12 +137,6 @@ def test_the_delimiter_of_a_csv_is_that_of_its_first_line(tmp_path, delimiter, n
 def test_a_single_column_has_no_delimiter(tmp_path):
     (tmp_path / "a.csv").write_text("text\na; b\n")
     assert read_table(str(tmp_path / "a.csv")) == {"text": ["a; b"]}
-
-
-def test_a_decimal_comma_gets_a_sentence(tmp_path):
-    (tmp_path / "a.csv").write_text("size;label\n1;x\n3,14;y\n")
-    with pytest.raises(InputError, match=r"row 1 has '3,14': write it with a decimal point, 3\.14"):
-        read_labeled_table(str(tmp_path / "a.csv"), "label")
 
 
 def test_two_parquet_columns_of_one_name_are_refused(tmp_path, arrow):

@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from csst import CSSTClassifier, InputError, Settings
-from csst.estimators.missing import MissingNumbers
+from csst.data.tabular.column_kinds import learn_columns
+from csst.data.tabular.tables import read_frame
 from csst.settings import TABULAR, Dual, Training
 from tests.helpers.estimators import blobs, hidden
 from tests.helpers.short_runs import SHORT_RUN
@@ -90,10 +91,11 @@ def test_missing_numbers_become_the_median_and_say_so():
     frame.loc[::5, "a"] = np.nan
     frame.loc[::7, "kind"] = None
     fitted = CSSTClassifier(learner="linear").fit(frame, hidden(y))
-    assert fitted.missing_.flagged == ("a",)
-    assert fitted.missing_.medians["a"] == pytest.approx(np.nanmedian(frame["a"]))
+    assert [column.name for column in fitted.columns_.parts if column.has_gaps] == ["a"]
+    median = fitted.columns_.parts[0].median
+    assert median == pytest.approx(np.nanmedian(frame["a"]))
     assert fitted.columns_.names == ("a", "b", "c", "kind", "a is missing")
-    filled = frame.assign(a=frame["a"].fillna(fitted.missing_.medians["a"]))
+    filled = frame.assign(a=frame["a"].fillna(median))
     filled["a is missing"] = frame["a"].isna().astype(float)
     plain = CSSTClassifier(learner="linear").fit(filled, hidden(y))
     np.testing.assert_allclose(plain.predict_proba(filled), fitted.predict_proba(frame), atol=1e-6)
@@ -124,18 +126,15 @@ def test_missing_numbers_of_other_kinds_of_columns():
     frame = pd.DataFrame(
         {"whole": pd.array([1, None, 3, 4], dtype="Int64"), "gone": [np.nan] * 4, "text": list("abca")}
     )
-    from csst.data.tabular.tables import learn_columns
-
-    missing = MissingNumbers.learn(frame, learn_columns(frame))
-    assert missing.medians == {"whole": 3.0, "gone": 0.0}
-    filled = missing.fill(frame)
-    assert filled["whole"].tolist() == [1.0, 3.0, 3.0, 4.0]
-    assert filled["gone"].tolist() == [0.0] * 4
-    assert filled["whole is missing"].tolist() == [0, 1, 0, 0]
+    columns = learn_columns(read_frame(frame))
+    assert {column.name: column.median for column in columns.parts} == {"whole": 3.0, "gone": 0.0, "text": 0.0}
+    rows = columns.encode(read_frame(frame))
+    assert rows[:, 0].tolist() == [1.0, 3.0, 3.0, 4.0]
+    assert rows[:, 1].tolist() == [0.0] * 4
+    assert rows[:, columns.names.index("whole is missing")].tolist() == [0, 1, 0, 0]
     polars = pytest.importorskip("polars")
-    other = missing.fill(polars.DataFrame({"whole": [1, None, 3, 4], "gone": [None] * 4, "text": list("abca")}))
-    assert other["whole"].to_list() == [1.0, 3.0, 3.0, 4.0]
-    assert other["whole is missing"].to_list() == [0, 1, 0, 0]
+    other = polars.DataFrame({"whole": [1, None, 3, 4], "gone": [None] * 4, "text": list("abca")})
+    assert columns.encode(read_frame(other)).tolist() == rows.tolist()
 
 
 def test_unlabeled_rows_are_routed_through_a_pipeline():

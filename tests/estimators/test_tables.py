@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -12,8 +11,10 @@ import torch
 from scipy.sparse import csr_array, csr_matrix
 
 import csst
+from csst.data.tabular.column_kinds import learn_columns
+from csst.data.tabular.columns import Columns
 from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
-from csst.data.tabular.tables import encode, learn_columns
+from csst.data.tabular.tables import find_categorical, read_frame
 from csst.models.table import TableInput
 from tests.helpers.estimators import blobs, hidden, quick
 
@@ -31,6 +32,14 @@ def table(rows: int = 120):
         }
     )
     return frame, y
+
+
+def learn(frame) -> Columns:
+    return learn_columns(read_frame(frame), find_categorical(frame))
+
+
+def encode(frame, columns: Columns):
+    return columns.encode(read_frame(frame))
 
 
 def test_categories_are_learned_from():
@@ -60,32 +69,27 @@ def test_frames_are_checked():
     with pytest.raises(csst.InputError, match="'size' of X held numbers in training"):
         fitted.predict(frame.assign(size="big"))
     pd = pytest.importorskip("pandas")
-    with pytest.raises(csst.InputError, match=r"'day' must hold numbers or categories"):
-        quick().fit(frame.assign(day=pd.Timestamp("2020-01-01")), y)
-    with pytest.raises(csst.InputError, match="has 1200 categories, more than 1000"):
-        learn_columns(pd.DataFrame({"name": [f"n{i}" for i in range(1200)]}))
     with pytest.raises(csst.InputError, match="mixes types"):
-        learn_columns(pd.DataFrame({"a": pd.Series([1, "1", "b"], dtype=object)}))
+        learn(pd.DataFrame({"a": pd.Series([1, "1", "b"], dtype=object)}))
     with pytest.raises(csst.InputError, match="lists or other objects"):
-        learn_columns(pd.DataFrame({"a": pd.Series([[1], [2]], dtype=object)}))
+        learn(pd.DataFrame({"a": pd.Series([[1], [2]], dtype=object)}))
 
 
-def test_missing_categories_are_a_category_and_missing_numbers_are_refused():
+def test_missing_categories_are_a_category_and_missing_numbers_become_the_median():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": pd.Series(["x", None, float("nan"), pd.NA, "y"], dtype=object)})
-    columns = learn_columns(frame)
+    columns = learn(frame)
     assert columns.categories == {0: (None, "x", "y")}
     assert encode(frame, columns)[:, 0].tolist() == [1, 0, 0, 0, 2]
     numbers = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")})
-    assert learn_columns(numbers).categories == {}
-    with pytest.raises(csst.InputError, match="NaN"):
-        encode(numbers, learn_columns(numbers))
+    assert learn(numbers).categories == {}
+    assert encode(numbers, learn(numbers)).tolist() == [[1, 0], [2, 1], [3, 0]]
 
 
 def test_numbers_that_were_declared_categories_are_categories():
     pd = pytest.importorskip("pandas")
     codes = pd.Categorical([30, 4, None, 30], categories=[4, 30, 5])
-    columns = learn_columns(pd.DataFrame({"code": codes, "size": [1, 2, 3, 4]}))
+    columns = learn(pd.DataFrame({"code": codes, "size": [1, 2, 3, 4]}))
     assert set(columns.categories) == {0}
     assert set(columns.categories[0]) == {None, 4, 30}
     encoded = encode(pd.DataFrame({"code": [4, 30, 5], "size": [1, 2, 3]}), columns)[:, 0].tolist()
@@ -100,15 +104,36 @@ def test_numbers_in_a_column_of_objects_are_numbers():
             "count": pd.Series([np.int64(3), np.float32(4), 5], dtype=object),
         }
     )
-    assert learn_columns(frame).categories == {}
-    assert encode(frame.iloc[[0, 2]], learn_columns(frame)).tolist() == [[1.5, 3], [2, 5]]
+    assert learn(frame).categories == {}
+    assert encode(frame.iloc[[0, 2]], learn(frame))[:, :2].tolist() == [[1.5, 3], [2, 5]]
 
 
-@pytest.mark.parametrize("value", [date(2020, 1, 2), timedelta(1), datetime(2020, 1, 2, tzinfo=timezone.utc)])
-def test_dates_in_a_column_of_objects_are_refused(value):
+@pytest.mark.parametrize("value", [date(2020, 1, 2), datetime(2020, 1, 2, tzinfo=timezone.utc), "2020-01-02"])
+def test_dates_become_days_month_and_weekday(value):
     pd = pytest.importorskip("pandas")
-    with pytest.raises(csst.InputError, match=r"'day' must hold numbers or categories; found .*: convert it first"):
-        learn_columns(pd.DataFrame({"day": pd.Series([value, None], dtype=object)}))
+    frame = pd.DataFrame({"day": pd.Series([value, None], dtype=object)})
+    columns = learn(frame)
+    assert columns.names == ("day", "day is missing", "month of day", "weekday of day")
+    assert columns.sizes == [0, 0, 12, 7]
+    assert encode(frame, columns).tolist() == [[18263, 0, 0, 3], [18263, 1, -1, -1]]
+    stamps = pd.DataFrame({"day": pd.to_datetime(["2020-01-02 13:30", None])})
+    assert encode(stamps, learn(stamps))[0].tolist() == [18263.5625, 0, 0, 3, 13]
+
+
+def test_durations_are_refused():
+    pd = pytest.importorskip("pandas")
+    for values in ([timedelta(1), None], pd.to_timedelta([1, 2], unit="D")):
+        with pytest.raises(csst.InputError, match=r"'day' must hold numbers or categories; found .*: convert it first"):
+            learn(pd.DataFrame({"day": values}))
+
+
+def test_a_column_of_too_many_texts_is_left_out_with_a_warning():
+    frame, y = table(1200)
+    frame["name"] = [f"n{i}" for i in range(1200)]
+    with pytest.warns(UserWarning, match=r"column 'name' is left out \(1200 different texts, more than 1000\)"):
+        fitted = csst.CSSTClassifier(learner="linear").fit(frame, hidden(y))
+    assert fitted.columns_.names == ("size", "color", "old", "count")
+    assert fitted.predict(frame[:5]).tolist() == y[:5].tolist()
 
 
 def test_columns_with_the_same_name_are_refused():
@@ -200,11 +225,10 @@ def test_table_input_by_hand():
 
 def test_a_column_with_a_category_per_row_is_warned_about():
     pd = pytest.importorskip("pandas")
+    y = np.arange(100) % 2
     names = [f"n{i}" for i in range(100)]
     for values in (names, [*names[:90], *["n0"] * 10]):
-        with pytest.warns(UserWarning, match=r"column 'who' has \d+ categories in 100 rows, so that nearly every row"):
-            learn_columns(pd.DataFrame({"size": range(100), "who": values}))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learn_columns(pd.DataFrame({"who": [*names[:80], *["n0"] * 20]}))
-        learn_columns(pd.DataFrame({"who": names[:10]}))  # too few rows to tell
+        with pytest.warns(UserWarning, match=r"column 'who' has \d+ categories in 100 rows: an ID or a name\?"):
+            csst.CSSTClassifier(learner="linear").fit(pd.DataFrame({"size": y, "who": values}), y)
+    assert learn(pd.DataFrame({"who": [*names[:80], *["n0"] * 20]})).parts[0].notes == ()
+    assert learn(pd.DataFrame({"who": names[:10]})).parts[0].notes == (), "too few rows to tell"

@@ -9,11 +9,12 @@ import numpy as np
 
 from csst.cli.predict import read_examples
 from csst.data.tabular.arrays import KEYS, read_npz
-from csst.data.tabular.number_tables import is_table
+from csst.data.tabular.files import is_table
 from csst.data.text.files import column, labels_of, read_table
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel, read_recipe
 from csst.recipes import Recipe
+from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     recipe = read_recipe(args.run)
-    inputs, _ = read_examples(model, recipe, [args.labeled], args.column)
+    inputs, _ = read_examples(model, recipe, Run(args.run).columns(), [args.labeled], args.column)
     labels = read_labels(model, recipe, args.labeled, args.label)
     if len(labels) != len(inputs):
         raise InputError(f"{args.labeled} must have one label per row; found {len(labels)} for {len(inputs)} rows")

@@ -13,7 +13,8 @@ from csst.data.images.files import ImageFolder
 from csst.data.images.listing import SUFFIXES, unlabeled_files
 from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
-from csst.data.tabular.number_tables import is_table, read_number_table
+from csst.data.tabular.columns import Columns
+from csst.data.tabular.files import is_table, read_arrays
 from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
@@ -21,6 +22,7 @@ from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel, read_recipe
 from csst.recipes import Recipe
 from csst.report.comparison_tables import quote_formula
+from csst.runs.folder import Run
 
 #: files that a run takes, by kind of inputs
 FILES = {
@@ -50,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     model = FittedModel.load(args.run)
     if args.objective:
         model = model.with_objective(args.run, args.objective)
-    inputs, names = read_examples(model, read_recipe(args.run), args.input, args.column)
+    inputs, names = read_examples(model, read_recipe(args.run), Run(args.run).columns(), args.input, args.column)
     probs = model.probs(inputs)
     if model.rule is None:
         labels = probs.argmax(1)
@@ -70,7 +72,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_examples(model: FittedModel, recipe: Recipe, paths: Sequence[str], column: str) -> tuple[Examples, list[str]]:
+def read_examples(
+    model: FittedModel, recipe: Recipe, columns: Columns | None, paths: Sequence[str], column: str
+) -> tuple[Examples, list[str]]:
     """Read new examples from a file or folder, or from image files; return them and their row numbers or file names."""
     kind = model.inputs.kind
     pictures = [path for path in paths if path.lower().endswith(SUFFIXES)]
@@ -84,10 +88,13 @@ def read_examples(model: FittedModel, recipe: Recipe, paths: Sequence[str], colu
     if kind == "text":
         texts = texts_of(read_table(path), column or getattr(recipe.data, "text", "text"), path)
         return Texts(texts), [str(row) for row in range(len(texts))]
-    columns = model.metrics.get("facts", {}).get("columns")
-    if is_table(path) and columns is None:
-        raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
-    inputs = as_inputs(read_number_table(path, columns) if is_table(path) else read_array(path), "x")
+    if is_table(path):
+        if columns is None:
+            raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
+        rows = columns.encode(read_arrays(path, columns.text_names), path)
+    else:
+        rows = read_array(path)
+    inputs = as_inputs(rows, "x")
     shape = tuple(inputs.shape[1:])
     # a frozen encoder takes images of any size
     is_valid = len(shape) == 3 if recipe.frozen else shape == model.inputs.shape

@@ -8,9 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from csst.data.tabular.column_words import tabulate_columns
+from csst.data.tabular.columns import Columns
 from csst.training.evaluation import constraints_met
 
 KEYS = ("mean_recall", "min_recall", "min_coverage", "objective_value")
+#: columns of a table that are shown
+MOST_COLUMNS = 60
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
@@ -23,6 +27,19 @@ def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
                 if part in results:
                     numbers = [f"{results[part][key]:.3f}" for key in KEYS]
                     table.add_row(name, part, *numbers, _describe_slack(results[part]["constraint_slack"]))
+    return table
+
+
+def columns_table(columns: Columns) -> Table:
+    """Return a table of what is done with each column of the training data; of many columns, those with notes first."""
+    head, *rows = tabulate_columns(columns)
+    title = f"{len(rows)} columns"
+    if len(rows) > MOST_COLUMNS:
+        rows = sorted(rows, key=lambda row: not row[-1])[:MOST_COLUMNS]
+        title += f", of which {MOST_COLUMNS} are shown; columns.json in the run has all"
+    table = Table(*head, title=title)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -12,13 +12,14 @@ from typing import Literal
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
-from csst.cli.terminal import metrics_table, show
+from csst.cli.terminal import columns_table, metrics_table, show
 from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
 from csst.rules.certified import certificate_from_dict
 from csst.runs.execute import execute
+from csst.runs.folder import Run
 from csst.training.interruption import is_main_process
 from csst.training.records import Record
 from csst.training.tracking import TensorBoard
@@ -64,6 +65,9 @@ def main(argv: Sequence[str]) -> int:
         metrics = execute(recipe, out, args.resume, watch, args.checkpoint_seconds)
     if not is_main_process():
         return 0
+    columns = Run(out).columns()
+    if columns is not None:
+        show(columns_table(columns))
     page = Path(out) / "report.html"
     write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from csst.data.splits import split_hash
+from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -78,6 +79,7 @@ class Task:
         certifying: examples that certify bounds and have no other use; None without a confidence.
         kept_apart: unlabeled examples that certify a coverage and have no other use.
         row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if unknown.
+        columns: the columns of a table with names; None for other examples.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Task:
     certifying: Labeled | None = None
     kept_apart: Examples | None = None
     row_hashes: np.ndarray | None = None
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
@@ -155,6 +158,7 @@ class RowTask:
     kind: Literal["array", "image", "text"]
     split_hash: str
     facts: dict[str, Any] = field(default_factory=dict)
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:

@@ -15,15 +15,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from csst.data.input_spec import InputSpec
+from csst.data.tabular.column_kinds import learn_columns
+from csst.data.tabular.columns import Columns
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import Columns, encode, is_frame, is_sparse, learn_columns
+from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.certifying import CertifyingMixin
 from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
-from csst.estimators.inputs import describe_columns, embed, note_markers, read_labels, split_rows
+from csst.estimators.inputs import (
+    describe_columns,
+    embed,
+    note_markers,
+    read_labels,
+    split_rows,
+    warn_about_columns,
+)
 from csst.estimators.log_proba import LogProbaMixin
-from csst.estimators.missing import MissingNumbers
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
     SETTINGS,
@@ -339,7 +347,7 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
             to,
             method=self.fit_.learner_name,
             data_hash=self.data_hash_,
-            preprocessing=describe_columns(self.encoder, self.columns_, self.missing_, self.image_shape_ is not None),
+            preprocessing=describe_columns(self.encoder, self.columns_, self.image_shape_ is not None),
             columns=self.columns_.names,
             measured={"labeled and unlabeled rows": {**self.intervals_, "basis": self.fit_.expected.basis}},
             notes=self.notes_,
@@ -359,32 +367,50 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
         return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
 
     def _rows(self, X: Any, reset: bool) -> Any:
+        """Return X as rows of numbers; with `reset`, learn its columns first."""
         if reset:
-            self.missing_ = MissingNumbers({}, ())
             self.image_shape_: tuple[int, int, int] | None = None
         if self.encoder is None and is_image_array(X):
             pixels, shape = read_image_rows(X, self.learner)
             if reset:
-                self.image_shape_, self.columns_, self.n_features_in_ = shape, learn_columns(pixels), pixels.shape[1]
+                self.image_shape_ = shape
+                self.n_features_in_ = pixels.shape[1]
+                self.columns_ = Columns(array_width=pixels.shape[1])
             refuse_other_shape(shape, self.image_shape_)
             return pixels
         refuse_other_shape(None, self.image_shape_)
         if self.encoder is not None:
-            rows: Any = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
+            vectors = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
             if reset:
-                self.n_features_in_, self.columns_ = rows.shape[1], learn_columns(rows)
-            return encode(rows, self.columns_, "the embedding of X")
-        if is_frame(X):
-            columns = learn_columns(X) if reset else None
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if columns is not None:
-                self.missing_ = MissingNumbers.learn(X, columns)
-                self.columns_ = learn_columns(self.missing_.fill(X))
-            return encode(self.missing_.fill(X), self.columns_)
+                self.n_features_in_ = vectors.shape[1]
+                self.columns_ = Columns(array_width=vectors.shape[1])
+            return self.columns_.refuse_infinite(vectors.astype(np.float32, copy=False), "the embedding of X")
+        return self._read_frame(X, reset) if is_frame(X) else self._read_array(X, reset)
+
+    def _read_frame(self, frame: Any, reset: bool) -> np.ndarray:
+        """Return the rows of a data frame."""
+        table = read_frame(frame)
+        columns = learn_columns(table, find_categorical(frame)) if reset else None
+        validate_data(self, frame, reset=reset, skip_check_array=True)
+        if columns is not None:
+            warn_about_columns(columns)
+            self.columns_ = columns
+        if not self.columns_.parts:  # the classifier was fitted on an array
+            numbers = learn_columns(table)
+            return self.columns_.refuse_infinite(numbers.encode(table), "X")
+        return self.columns_.encode(table)
+
+    def _read_array(self, X: Any, reset: bool) -> Any:
+        """Return the rows of an array or a sparse matrix."""
         rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
-            self.columns_ = Columns(None, {}, rows.shape[1])
-        return rows if is_sparse(rows) and not self.columns_.categories else encode(rows, self.columns_)
+            self.columns_ = Columns(array_width=rows.shape[1])
+        if self.columns_.categories:
+            raise InputError("the training data was a frame with categories; X must be a frame with its columns")
+        if is_sparse(rows) and self.columns_.width == rows.shape[1]:
+            return rows
+        with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
+            return self.columns_.refuse_infinite(rows.astype(np.float32), "X")
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -14,13 +14,14 @@ from torch import Tensor
 from csst.data.embeddings import Embedder, Embedding
 from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
+from csst.data.tabular.column_words import describe_encoding
+from csst.data.tabular.columns import Columns
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import Columns, is_missing, is_sparse
+from csst.data.tabular.tables import is_missing, is_sparse
 from csst.data.task import Examples
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.estimators.images import PREPROCESSING
-from csst.estimators.missing import MissingNumbers
 from csst.models.encoders import Function, encoder
 
 #: texts that most often stand for a label that is not known
@@ -204,22 +205,27 @@ def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     return index
 
 
-def describe_columns(encoder: Any, columns: Columns, missing: MissingNumbers, are_images: bool = False) -> str:
-    """What has to be done to raw examples before the exported graph, in words."""
+def warn_about_columns(columns: Columns) -> None:
+    """Warn of columns that are left out, and of categories that nearly every row has its own of."""
+    for column in columns.parts:
+        if column.kind == "left out":
+            warnings.warn(
+                f"column {column.name!r} is left out ({', '.join(column.notes)}): group its values, or give texts to "
+                "an encoder",
+                stacklevel=5,
+            )
+        elif column.kind == "category" and any("an ID" in note for note in column.notes):
+            warnings.warn(
+                f"column {column.name!r} has {column.notes[0]} Nothing can be learned from a value that nearly every "
+                "row has its own of: drop it, or group its values",
+                stacklevel=5,
+            )
+
+
+def describe_columns(encoder: Any, columns: Columns, are_images: bool = False) -> str:
+    """Return the preprocessing of raw examples before the exported graph, in words."""
     if are_images:
         return PREPROCESSING
     if encoder is not None:
         return f"each example is embedded by {encoder!r} first; the graph takes the vectors"
-    words = "none: standardization is part of the graph"
-    for place, categories in columns.categories.items():
-        words += f"; column {place} holds the place, from 0, in {_as_json(categories)}, and -1 for anything else"
-    for name in missing.flagged:
-        words += (
-            f"; a missing number of {json.dumps(name, ensure_ascii=False)} is replaced by {missing.medians[name]:.9g}, "
-            "and the column that says so is 1 there and 0 elsewhere"
-        )
-    return words
-
-
-def _as_json(values: Any) -> str:
-    return json.dumps(list(values), ensure_ascii=False, default=str)
+    return describe_encoding(columns)

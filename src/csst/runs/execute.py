@@ -218,6 +218,7 @@ def save_results(
         unlabeled_true_counts=count_truth(trainer.task),
         warnings=notes,
     )
+    run.write_columns(trainer.task.columns)
     if not _has_same_end(run, recipe):  # everything else is the same, or it would have been refused
         run.describe(recipe.as_dict())
     engine.barrier()

@@ -3,6 +3,7 @@
 recipe.yaml       the resolved settings            journal.jsonl    one line per multiplier update
 environment.json  versions, machine, command       checkpoint.pt    the whole game, to resume from
 model.safetensors the kept models' weights         metrics.json     the results; its presence means complete
+columns.json      the columns of a table, by name
 
 checkpoint.previous.pt is the second newest checkpoint. A checkpoint ends in the checksum of its content; the checksum
 of the model is in metrics.json.
@@ -27,11 +28,13 @@ import torch
 import yaml
 
 from csst import __version__
+from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 
 CHECKPOINT_VERSION = 5
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
+COLUMNS = "columns.json"
 CHECKSUM_MAGIC = b"csst sha256 "
 CHECKSUM_SIZE = len(CHECKSUM_MAGIC) + hashlib.sha256().digest_size
 
@@ -234,6 +237,20 @@ class Run:
                     neighbor.unlink()
                 raise
         self.unreadable.discard(name)
+
+    def write_columns(self, columns: Columns | None) -> None:
+        """Write what the columns of the training table hold, if it was one."""
+        if columns is not None:
+            self.write(COLUMNS, json.dumps(columns.as_dict(), indent=1, ensure_ascii=False))
+
+    def columns(self) -> Columns | None:
+        """Return what the columns of the training table hold; None if the run did not learn from a table."""
+        if not self.path(COLUMNS).is_file():
+            return None
+        try:
+            return Columns.from_dict(self._read(COLUMNS, json.loads, RecursionError))
+        except (TypeError, KeyError, AttributeError):
+            raise InputError(f"{self.path(COLUMNS)} does not describe columns: restore it, or train again") from None
 
     def write_checked(self, name: str, content: bytes) -> str:
         """Write a file and return its SHA-256, which `read_checked` compares."""

@@ -59,6 +59,7 @@ def execute_learners(recipe: Recipe, folder: str | Path, old_run: Run | None) ->
         facts=rows.facts,
     )
     run.describe(recipe.as_dict())
+    run.write_columns(rows.columns)
     return metrics
 
 
@@ -109,7 +110,7 @@ def as_parts(rows: RowTask) -> RowParts:
         as_rows(rows.unlabeled) if len(rows.unlabeled) else labeled[:0],
         None if rows.validation is None else pair(rows.validation),
         rows.class_names,
-        [0] * labeled.shape[1],
+        [0] * labeled.shape[1] if rows.columns is None else rows.columns.sizes,
         None if rows.test is None else pair(rows.test),
     )
     return parts.in_content_order()

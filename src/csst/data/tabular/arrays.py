@@ -13,7 +13,9 @@ from torch import Tensor
 from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.array_views import Corrupt, Noise
-from csst.data.tabular.number_tables import is_table, read_labeled_table
+from csst.data.tabular.columns import Columns
+from csst.data.tabular.files import is_table
+from csst.data.tabular.labeled_tables import read_labeled_table
 from csst.data.tabular.rows import RowParts, make_views
 from csst.data.tabular.tables import statistics
 from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, hash_parts
@@ -29,7 +31,7 @@ KEYS = ("x", "y", "x_unlabeled", "x_validation", "y_validation", "x_test", "y_te
 
 @dataclass(frozen=True)
 class Arrays:
-    """A task from an `.npz` file, or from a table of numbers with a column of labels (.csv, .tsv, .jsonl, .parquet).
+    """A task from an `.npz` file, or from a table with a column of labels (.csv, .tsv, .jsonl, .parquet).
 
     Keys of the .npz file: x and y (-1 means unlabeled); optional x_unlabeled, x_validation and y_validation, x_test and
     y_test, class_names. Without a validation set, a fraction of the labeled examples of each class is held out for a
@@ -39,32 +41,52 @@ class Arrays:
         path: the file.
         validation: fraction of the labeled examples held out for a network if the file has no validation set; other
             learners judge every label out of fold.
-        label: the column of labels in a table; a blank label means unlabeled, and all other columns hold numbers.
+        label: the column of labels in a table; a blank label means unlabeled.
+        drop: columns of a table to leave out, such as id,name.
+        test_path: a table of labeled rows on which the finished model is measured.
     """
 
     path: str = ""
     validation: float = 0.2
     label: str = "label"
+    drop: str = ""
+    test_path: str = ""
 
     def load_rows(self, seed: int) -> RowTask:
         """Load the rows of the file without holding out a validation set."""
-        arrays, facts = self._read()
-        return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=facts)
+        arrays, columns = self._read()
+        return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=name_columns(columns), columns=columns)
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays, and facts about them: the names of columns, if there are any."""
+    def _read(self) -> tuple[dict[str, Any], Columns | None]:
+        """Return the arrays, and what the columns of a table hold."""
         if not self.path:
             raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz or FILE.csv")
         if is_table(self.path):
-            arrays, columns = read_labeled_table(self.path, self.label)
-            return arrays, {"columns": columns}
-        return read_npz(self.path, KEYS, needed=("x", "y")), {}
+            names = [name.strip() for name in self.drop.split(",") if name.strip()]
+            return read_labeled_table(self.path, self.label, names, self.test_path)
+        if self.drop or self.test_path:
+            raise InputError(
+                f"--data.drop and --data.test_path are for tables with named columns; {self.path} is none: leave them "
+                "out, and put test rows into the .npz file as x_test and y_test"
+            )
+        return read_npz(self.path, KEYS, needed=("x", "y")), None
 
     def load(self, seed: int) -> Task:
         """Load the task of a network."""
-        arrays, facts = self._read()
+        arrays, columns = self._read()
+        if columns is not None and any(columns.sizes):
+            names = [name for name, size in columns.layout if size]
+            raise InputError(
+                f"on the command line a network takes columns of numbers, and {names[0]!r} holds categories: leave out "
+                "--learner network, or use CSSTClassifier(learner='network') in Python"
+            )
         task = from_arrays(arrays, Path(self.path).stem, self.validation, seed)
-        return replace(task, facts={**task.facts, **facts})
+        return replace(task, facts={**task.facts, **name_columns(columns)}, columns=columns)
+
+
+def name_columns(columns: Columns | None) -> dict[str, Any]:
+    """Return the names of the encoded columns as a fact about the data; nothing for an array."""
+    return {} if columns is None else {"columns": list(columns.names or ())}
 
 
 def explain_unreadable(error: Exception) -> str:

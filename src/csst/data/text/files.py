@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from csst.data.delimiters import find_delimiter
+from csst.data.tabular.files import read_chunks
 from csst.errors import InputError, nearest
-from csst.hub import first_line, import_extra, load_from_hub, read_datasets_folder
+from csst.hub import import_extra, load_from_hub, read_datasets_folder
 
 Columns = dict[str, list[Any]]
 HUGGING_FACE = "hf:"
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 UNLABELED = ("", "-1", "-1.0", "nan", "null")  # not "none", which is a class of many data sets
 
 
@@ -28,26 +25,22 @@ def read_table(path: str, split: str = "train") -> Columns:
     if path.startswith(HUGGING_FACE) or file.is_dir():
         columns = _read_datasets(path.removeprefix(HUGGING_FACE), split)
     else:
-        columns = _read_file(path, file)
+        columns = _read_file(path)
     if not columns or not len(next(iter(columns.values()))):
         raise InputError(f"{path} holds no rows")
     return columns
 
 
-def _read_file(path: str, file: Path) -> Columns:
-    if not file.is_file():
-        raise InputError(f"there is no file {path!r}")
-    ending = file.suffix.lower()
-    if ending not in _READERS:
-        raise InputError(f"{path}: a table of texts is a {', '.join(_READERS)} file; found the ending {ending!r}")
-    try:
-        return _READERS[ending](file)
-    except InputError:
-        raise
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from None
+def _read_file(path: str) -> Columns:
+    columns: Columns = {}
+    count = 0
+    for chunk in read_chunks(path):
+        size = len(next(iter(chunk.values()), ()))
+        for name in {**columns, **chunk}:
+            values = list(chunk.get(name, [None] * size))  # a line of a .jsonl file need not have every name
+            columns.setdefault(name, [None] * count).extend(values)
+        count += size
+    return columns
 
 
 def column(table: Columns, name: str, path: str) -> list[Any]:
@@ -108,61 +101,6 @@ def _is_number(word: str) -> bool:
         return False
 
 
-def _read_csv(path: Path) -> Columns:
-    csv.field_size_limit(2**31 - 1)
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        delimiter = find_delimiter(file.readline(), path.suffix)
-        file.seek(0)
-        rows = csv.reader(file, delimiter=delimiter, strict=True)
-        try:
-            head = next(rows, [])
-            duplicates = sorted({name for name in head if head.count(name) > 1})
-            if duplicates:
-                raise InputError(f"{path} has two columns named {duplicates[0]!r}")
-            columns: Columns = {name: [] for name in head}
-            for row in rows:
-                if not row:
-                    continue
-                if len(row) != len(head):
-                    raise InputError(
-                        f"line {rows.line_num} of {path} has {len(row)} fields, but the first line names {len(head)} "
-                        f"columns: a text with {SEPARATORS[delimiter]} needs quotes"
-                    )
-                for name, value in zip(head, row, strict=True):
-                    columns[name].append(value)
-        except csv.Error as error:
-            raise InputError(
-                f"line {rows.line_num} of {path} is not CSV ({error}): a quote inside quotes is written twice"
-            ) from None
-    return columns
-
-
-def _read_jsonl(path: Path) -> Columns:
-    columns: Columns = {}
-    count = 0
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"line {number} of {path} is not JSON: {error}") from None
-            if not isinstance(record, dict):
-                raise InputError(f"line {number} of {path} must be an object; found {type(record).__name__}")
-            for name, value in record.items():
-                columns.setdefault(name, [None] * count).append(value)
-            count += 1
-            for values in columns.values():
-                if len(values) < count:
-                    values.append(None)
-    return columns
-
-
-def _read_parquet(path: Path) -> Columns:
-    return import_extra("pyarrow.parquet", str(path)).read_table(path).to_pydict()
-
-
 def _read_datasets(name: str, split: str) -> Columns:
     datasets = import_extra("datasets", f"hf:{name}")
     folder = Path(name).expanduser()
@@ -193,6 +131,3 @@ def _read_folder(datasets: Any, folder: Path, split: str) -> Any:
             raise InputError(f"{folder} has no split {split!r}; it has {', '.join(dataset)}")
         return dataset[split]
     return dataset
-
-
-_READERS = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}

@@ -1,0 +1,261 @@
+"""The columns of a table, from a file or a data frame, as rows of numbers.
+
+A number stays a number; a missing one becomes the median, and where training had missing ones, a further column says
+where. A category becomes its index in the sorted list of categories of the training data, where missing is a category
+of its own; a new category becomes -1, which a model treats as none of them. A date becomes the number of its days
+since 1970, with its month, its weekday and, if there are times, its hour as categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from csst.data.tabular.dates import PARTS, encode_dates, parse_date
+from csst.data.tabular.files import GAPS
+from csst.data.tabular.tables import is_missing
+from csst.errors import InputError, nearest
+
+Kind = Literal["number", "category", "date", "left out"]
+#: words that mean a missing value in a column of numbers
+NUMBER_GAPS = frozenset({gap.lower() for gap in GAPS} | {"?", "-", "--", ".", "missing", "unknown"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, and what was learned about it.
+
+    Args:
+        name: its name.
+        kind: what is made of it.
+        categories: all values of a column of categories, in the order of their indices; None is a missing value.
+        median: the number that takes the place of a missing one.
+        has_gaps: whether training had missing numbers, so that a further column says where they are.
+        style: how a date is written (see `csst.data.tabular.dates`); "," for numbers with a decimal comma.
+        has_times: whether dates have times.
+        gaps: fraction of missing values.
+        notes: what a user should know about the column, as phrases.
+    """
+
+    name: str
+    kind: Kind = "number"
+    categories: tuple[Any, ...] = ()
+    median: float = 0.0
+    has_gaps: bool = False
+    style: str = ""
+    has_times: bool = False
+    gaps: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def further_sizes(self) -> dict[str, int]:
+        """Number of categories of each further column that is made of this one, by its name; 0 for numbers."""
+        sizes = {f"{self.name} is missing": 0} if self.has_gaps else {}
+        if self.kind == "date":
+            parts = PARTS if self.has_times else {part: PARTS[part] for part in ("month", "weekday")}
+            sizes |= {f"{part} of {self.name}": size for part, size in parts.items()}
+        return sizes
+
+    @cached_property
+    def codes(self) -> dict[str | None, int]:
+        """Index of each category, by its text."""
+        return {as_text(category): code for code, category in enumerate(self.categories)}
+
+    def encode(self, values: np.ndarray, what: str) -> list[np.ndarray]:
+        """Return the numbers of this column, then those of the further columns, (N,) each.
+
+        Args:
+            values: the values of new rows.
+            what: the table, in words, for the error.
+        """
+        if self.kind == "category":
+            codes = self.codes
+            return [np.array([codes.get(as_text(value), -1) for value in values.tolist()], dtype=np.float32)]
+        if self.kind == "date":
+            return self._encode_dates(values, what)
+        numbers = self.read_numbers(values, what)
+        return self._fill(numbers)
+
+    def read_numbers(self, values: np.ndarray, what: str) -> np.ndarray:
+        """Return values as float64, NaN for a missing one; raise an error for a value that is no number."""
+        if values.dtype.kind in "iufb":
+            return values.astype(np.float64)
+        numbers = np.empty(len(values))
+        for row, value in enumerate(values.tolist()):
+            number = parse_number(value, self.style)
+            if number is None:
+                raise InputError(
+                    f"column {self.name!r} of {what} held numbers in training, and now row {row} has {value!r}"
+                )
+            numbers[row] = number
+        return numbers
+
+    def _fill(self, numbers: np.ndarray) -> list[np.ndarray]:
+        is_gap = np.isnan(numbers)
+        filled = np.where(is_gap, self.median, numbers)
+        return [filled, is_gap] if self.has_gaps else [filled]
+
+    def _encode_dates(self, values: np.ndarray, what: str) -> list[np.ndarray]:
+        dates = []
+        for row, value in enumerate(as_moments(values)):
+            moment = None if is_missing(value) else parse_date(value, self.style)
+            if moment is None and not is_missing(value):
+                raise InputError(
+                    f"column {self.name!r} of {what} held dates ({self.style}) in training, and now row {row} has "
+                    f"{value!r}"
+                )
+            dates.append(moment)
+        parts = encode_dates(dates)
+        names = ["month", "weekday", "hour"] if self.has_times else ["month", "weekday"]
+        return [*self._fill(parts["days"]), *(parts[name] for name in names)]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a training table.
+
+    Args:
+        parts: the columns in their order; empty for an array, whose columns have no names.
+        array_width: the number of columns of an array.
+    """
+
+    parts: tuple[Column, ...] = ()
+    array_width: int = 0
+
+    @cached_property
+    def inputs(self) -> tuple[Column, ...]:
+        """The columns that are not left out."""
+        return tuple(column for column in self.parts if column.kind != "left out")
+
+    @cached_property
+    def layout(self) -> tuple[tuple[str, int], ...]:
+        """Name and number of categories of each encoded column: first the columns themselves, then the further ones."""
+        own = [(column.name, len(column.categories)) for column in self.inputs]
+        return (*own, *(entry for column in self.inputs for entry in column.further_sizes.items()))
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the encoded columns; None for an array."""
+        return tuple(name for name, _ in self.layout) if self.parts else None
+
+    @property
+    def width(self) -> int:
+        """The number of encoded columns."""
+        return len(self.layout) if self.parts else self.array_width
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of categories of each encoded column, 0 for numbers."""
+        return [size for _, size in self.layout] if self.parts else [0] * self.array_width
+
+    @property
+    def categories(self) -> dict[int, tuple[Any, ...]]:
+        """Categories by the index of the encoded column, without the parts of dates."""
+        return {index: column.categories for index, column in enumerate(self.inputs) if column.kind == "category"}
+
+    @property
+    def text_names(self) -> frozenset[str]:
+        """Columns that must not be read from a file as numbers."""
+        return frozenset(column.name for column in self.inputs if column.kind != "number")
+
+    def encode(self, table: Mapping[str, np.ndarray], what: str = "X") -> np.ndarray:
+        """Return a table as float32 rows, (N, width); columns are found by name and others are ignored.
+
+        Args:
+            table: values by column name, N each.
+            what: the table, in words, for errors.
+        """
+        self.refuse_missing(table, what)
+        count = len(table[self.inputs[0].name]) if self.inputs else 0
+        rows = np.empty((count, self.width), dtype=np.float32)
+        further = len(self.inputs)
+        with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
+            for index, column in enumerate(self.inputs):
+                first, *others = column.encode(table[column.name], what)
+                rows[:, index] = first
+                for values in others:
+                    rows[:, further] = values
+                    further += 1
+        return self.refuse_infinite(rows, what)
+
+    def refuse_missing(self, names: Mapping[str, Any], what: str) -> None:
+        """Raise an error if a column of training is not in a table."""
+        lost = [column.name for column in self.inputs if column.name not in names]
+        if lost:
+            hint = nearest(lost[0], names) or f"; its columns: {', '.join(map(str, list(names)[:20]))}"
+            count = f" and {len(lost) - 1} more columns" if len(lost) > 1 else ""
+            raise InputError(f"{what} has no column {lost[0]!r}{count} of the training data{hint}")
+
+    def refuse_infinite(self, rows: np.ndarray, what: str) -> np.ndarray:
+        """Return rows unchanged; raise an error for another width and for NaN or infinity."""
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise InputError(f"{what} must have {self.width} features; found shape {rows.shape}")
+        with np.errstate(invalid="ignore"):
+            total = rows.sum(dtype=np.float64)
+        if not np.isfinite(total):  # the sum needs less memory than a mask, which is made only for the error
+            is_bad = ~np.isfinite(rows)
+            row, column = (int(indices[0]) for indices in is_bad.nonzero())
+            name = self.names[column] if self.names is not None else column
+            raise InputError(
+                f"{what} contains NaN or infinity in {int(is_bad.any(1).sum())} rows, the first in row {row}, column "
+                f"{name}: drop or impute them (numbers beyond 3.4e38 are infinite here)"
+            )
+        return rows
+
+    def as_dict(self) -> list[dict[str, Any]]:
+        """Return the columns as plain values, for columns.json."""
+        plain = [asdict(column) for column in self.parts]
+        for column in plain:
+            column["categories"] = [as_text(category) for category in column["categories"]]
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: Sequence[Mapping[str, Any]]) -> Columns:
+        """Return the columns that `as_dict` describes."""
+        known = {field.name for field in fields(Column)}
+        columns = []
+        for value in values:
+            entries = {name: entry for name, entry in value.items() if name in known}
+            columns.append(
+                Column(**{**entries, "categories": tuple(entries["categories"]), "notes": tuple(entries["notes"])})
+            )
+        return cls(tuple(columns))
+
+
+def as_text(value: Any) -> str | None:
+    """Return the text of a category, the same in a file and in a frame; None for a missing value."""
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return None
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)  # integers with gaps are floats in a frame
+    return str(value)
+
+
+def as_moments(values: np.ndarray) -> list[Any]:
+    """Return dates of any type as Python objects; those of NumPy become datetimes."""
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]").tolist()
+    return [value.to_pydatetime() if hasattr(value, "to_pydatetime") else value for value in values.tolist()]
+
+
+def parse_number(value: Any, style: str = "") -> float | None:
+    """Return a value as a number, NaN for a missing one; None if it is no number.
+
+    Args:
+        value: a number or a text.
+        style: "," if texts have a decimal comma.
+    """
+    if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NUMBER_GAPS):
+        return float("nan")
+    if isinstance(value, str) and style == ",":
+        value = value.replace(".", "").replace(",", ".")
+    try:
+        return None if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,276 @@
+"""Read table files in chunks of rows: CSV, TSV and JSON Lines, also gzipped, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from csst.data.delimiters import DELIMITERS, find_delimiter
+from csst.errors import InputError
+from csst.hub import first_line, import_extra
+
+#: rows that are read at a time
+CHUNK_ROWS = 20_000
+#: characters at the beginning of a file by which its delimiter is found
+HEAD = 65_536
+#: cells that mean a missing value, as in pandas.read_csv
+GAPS = frozenset(
+    [
+        *("", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A", "NULL", "null", "None"),
+        *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    ]
+)
+#: the name of a column without one, as in pandas.read_csv
+UNNAMED = "Unnamed: {}"
+
+#: values by column name: a list of cells, or an array of numbers
+Chunk = dict[str, Any]
+
+
+def find_ending(path: str | Path) -> str:
+    """Return the ending of a file's name without .gz, in small letters: ".csv" for "mine.CSV.gz"."""
+    name = Path(path)
+    return Path(name.stem).suffix.lower() if name.suffix.lower() == ".gz" else name.suffix.lower()
+
+
+def is_table(path: str | Path) -> bool:
+    """Return whether a path belongs to a file with named columns, by its ending."""
+    return find_ending(path) in READERS
+
+
+def read_chunks(path: str | Path, rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    """Read a table file chunk by chunk, in bounded memory.
+
+    Args:
+        path: a .csv, .tsv, .jsonl or .parquet file; the first three may be gzipped.
+        rows: the number of rows in a chunk.
+
+    Yields:
+        Cells by column name. Every chunk of a .jsonl file has only the names that occur in it.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise InputError(f"there is no file {str(path)!r}")
+    ending = find_ending(file)
+    if ending not in READERS:
+        raise InputError(f"{path}: a table is a {', '.join(READERS)} file; found the ending {ending!r}")
+    try:
+        yield from READERS[ending](file, rows)
+    except InputError:
+        raise
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    except (OSError, ValueError, RuntimeError, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from None
+
+
+@contextmanager
+def _open_text(path: Path) -> Iterator[TextIO]:
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path, "rt", newline="", encoding="utf-8-sig") as file:
+            yield file
+    else:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield file
+
+
+def _read_csv(path: Path, size: int) -> Iterator[Chunk]:
+    csv.field_size_limit(2**31 - 1)
+    with _open_text(path) as file:
+        delimiter = find_delimiter(file.read(HEAD), find_ending(path))
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            head = [name or UNNAMED.format(n) for n, name in enumerate(next(reader, []))]
+            duplicates = sorted({name for name in head if head.count(name) > 1}) if len(set(head)) < len(head) else []
+            if duplicates:
+                raise InputError(f"{path} has two columns named {duplicates[0]!r}")
+            while True:
+                rows = list(islice(filter(None, reader), size))
+                if set(map(len, rows)) - {len(head)}:
+                    _refuse_ragged(path, delimiter, head)
+                if not rows:
+                    return
+                yield dict(zip(head, map(list, zip(*rows, strict=True)), strict=True))
+        except csv.Error as error:
+            raise InputError(
+                f"line {reader.line_num} of {path} is not CSV ({error}): a quote inside quotes is written twice"
+            ) from None
+
+
+def _refuse_ragged(path: Path, delimiter: str, head: Sequence[str]) -> None:
+    """Raise an error that names the first line with another number of fields than the first line."""
+    with _open_text(path) as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        for row in reader:
+            if row and len(row) != len(head):
+                raise InputError(
+                    f"line {reader.line_num} of {path} has {len(row)} fields, but the first line names {len(head)} "
+                    f"columns: a text with {DELIMITERS[delimiter]} needs quotes"
+                )
+
+
+def _read_jsonl(path: Path, size: int) -> Iterator[Chunk]:
+    with _open_text(path) as file:
+        lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        while True:
+            records = [_read_record(path, *numbered) for numbered in islice(lines, size)]
+            if not records:
+                return
+            names = dict.fromkeys(name for record in records for name in record)
+            yield {name: [record.get(name) for record in records] for name in names}
+
+
+def _read_record(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"line {number} of {path} is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"line {number} of {path} must be an object; found {type(record).__name__}")
+    return record
+
+
+def _read_parquet(path: Path, size: int) -> Iterator[Chunk]:
+    file = import_extra("pyarrow.parquet", str(path)).ParquetFile(path)
+    names = file.schema_arrow.names
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise InputError(f"{path} cannot be read: two columns are named {duplicates[0]!r}")
+    for batch in file.iter_batches(size):
+        yield {name: _read_arrow(column) for name, column in zip(names, batch.columns, strict=True)}
+
+
+def _read_arrow(column: Any) -> Any:
+    """Return an Arrow column as an array of floats if it holds floats, else as a list of cells."""
+    if str(column.type) in ("float", "double", "halffloat"):
+        return column.to_numpy(zero_copy_only=False)
+    return column.to_pylist()
+
+
+#: readers by the ending of the file's name
+READERS: dict[str, Callable[[Path, int], Iterator[Chunk]]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}
+
+
+def read_arrays(path: str | Path, texts: Collection[str] = (), without: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Read all rows of a table file, one array per column.
+
+    A column is read as numbers until a cell is found that is no number; the file is then read once more.
+
+    Args:
+        path: the file.
+        texts: columns that are never read as numbers.
+        without: columns to leave out.
+
+    Returns:
+        Columns of numbers as float64 with NaN for gaps, others as objects with None for gaps.
+    """
+    text_names = set(texts)
+    while True:
+        columns = ColumnPieces(text_names)
+        for chunk in read_chunks(path):
+            columns.add({name: values for name, values in chunk.items() if name not in without})
+        if not columns.rows:
+            raise InputError(f"{path} holds no rows")
+        if not columns.mistaken:
+            return columns.join()
+        text_names |= columns.mistaken
+
+
+class ColumnPieces:
+    """The columns of a file while its chunks are read.
+
+    Args:
+        texts: columns that are not read as numbers; columns whose first chunk has other cells are added.
+    """
+
+    def __init__(self, texts: set[str]) -> None:
+        self.texts = texts
+        #: columns read as numbers in which other cells were found later
+        self.mistaken: set[str] = set()
+        self.pieces: dict[str, list[np.ndarray]] = {}
+        self.rows = 0
+        self.pool: dict[Any, Any] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the rows of a chunk."""
+        count = len(next(iter(chunk.values()), ()))
+        for name in self.pieces.keys() - chunk.keys():  # a .jsonl file need not have every name in every row
+            chunk[name] = [None] * count
+        for name, values in chunk.items():
+            if name not in self.pieces:
+                self.pieces[name] = [_make_gaps(self.rows)] if self.rows else []
+            if name not in self.mistaken:
+                self._add_column(name, values)
+        self.rows += count
+
+    def _add_column(self, name: str, values: Any) -> None:
+        numbers = None if name in self.texts else read_numbers(values)
+        if numbers is not None:
+            self.pieces[name].append(numbers)
+        elif name in self.texts or not self.pieces[name]:
+            self.texts.add(name)
+            self.pieces[name].append(read_cells(values, self.pool))
+        else:
+            self.mistaken.add(name)
+
+    def join(self) -> dict[str, np.ndarray]:
+        """Return the whole columns."""
+        return {name: np.concatenate(pieces) for name, pieces in self.pieces.items()}
+
+
+def _make_gaps(count: int) -> np.ndarray:
+    return np.full(count, np.nan)
+
+
+def read_numbers(values: Any) -> np.ndarray | None:
+    """Return cells as float64 with NaN for gaps; None if some are no numbers.
+
+    Args:
+        values: texts, as in a CSV file; or numbers and None; or an array of floats.
+    """
+    if isinstance(values, np.ndarray):
+        return values.astype(np.float64) if values.dtype.kind in "iuf" else None
+    types = set(map(type, values))
+    if types <= {int, float, type(None)}:
+        return np.array([np.nan if value is None else float(value) for value in values])
+    if types != {str} or "_" in "".join(values):  # Python reads "1_000" as a number
+        return None
+    try:
+        return np.fromiter(map(float, values), np.float64, len(values))
+    except ValueError:
+        pass
+    try:
+        return np.array([np.nan if value.strip() in GAPS else float(value) for value in values])
+    except ValueError:
+        return None
+
+
+def read_cells(values: Any, pool: dict[Any, Any] | None = None) -> np.ndarray:
+    """Return cells as an array of objects with None for gaps.
+
+    Args:
+        values: cells as they are in the file.
+        pool: texts seen before, so that equal texts share their memory.
+    """
+    shared = {} if pool is None else pool
+    cells = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values.tolist() if isinstance(values, np.ndarray) else values):
+        if isinstance(value, str):
+            cells[row] = None if value.strip() in GAPS else shared.setdefault(value, value)
+        else:
+            cells[row] = value
+    return cells

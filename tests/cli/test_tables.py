@@ -1,0 +1,101 @@
+"""Tables on the command line as they are: the same predictions as the estimator's, and a sentence for bad ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from csst import CSSTClassifier
+from csst.cli import main
+
+
+def write_table(path, rows: int, seed: int, is_labeled: bool = True) -> None:
+    """A table with gaps, categories, dates, an ID and a label that is blank in half of the rows."""
+    random = np.random.default_rng(seed)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "size", "color", "day", "old", *(["kind"] if is_labeled else [])])
+        for row in range(rows):
+            kind = "rare" if row % 5 == 0 else "usual"
+            size = "" if random.random() < 0.1 else f"{random.normal() + 2 * (kind == 'rare'):.4f}"
+            color = random.choice(["red", "green", "", "blue"] if kind == "usual" else ["red", "black"])
+            day = f"2024-{random.integers(1, 13):02d}-{random.integers(1, 29):02d}"
+            label = [kind if random.random() < 0.5 else ""] if is_labeled else []
+            table.writerow([row + 1, size, color, day, bool(random.random() < 0.5), *label])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a run on a messy table, and new rows."""
+    folder = tmp_path_factory.mktemp("tables")
+    write_table(folder / "mine.csv", 200, seed=0)
+    write_table(folder / "new.csv", 30, seed=1, is_labeled=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("csst.cli.train.report_page", lambda runs: "")
+        words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id", "--out", "run"]
+        assert main(["train", "array", *words, "--objective", "max min(recall)"]) == 0
+    return folder
+
+
+def read_predictions(path) -> list[str]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return [row["label"] for row in csv.DictReader(file)]
+
+
+def test_the_command_line_predicts_what_the_estimator_predicts(folder, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    monkeypatch.chdir(folder)
+    assert main(["predict", "run", "new.csv", "-o", "out.csv"]) == 0
+    frame = pd.read_csv("mine.csv")
+    fitted = CSSTClassifier("max min(recall)").fit(frame.drop(columns=["id", "kind"]), frame["kind"])
+    new = pd.read_csv("new.csv").drop(columns="id")
+    assert read_predictions("out.csv") == fitted.predict(new).tolist()
+    assert len(set(read_predictions("out.csv"))) == 2
+    columns = json.loads((folder / "run" / "columns.json").read_text(encoding="utf-8"))
+    assert [column["kind"] for column in columns] == ["number", "category", "date", "category"]
+
+
+def test_other_order_new_category_and_more_columns_just_work(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "one.csv").write_text("more,old,day,color,size\n1,True,2024-05-01,violet,\n")
+    assert main(["predict", "run", "one.csv", "-o", "one-out.csv"]) == 0
+    assert len(read_predictions("one-out.csv")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("size,color,old\n1,red,True\n", "new2.csv has no column 'day' of the training data"),
+        ("size,color,day,old\nbig,red,2024-01-01,True\n", "'size' of new2.csv held numbers in training, and now row 0"),
+        ("size,color,day,old\n1,red,tomorrow,True\n", "'day' of new2.csv held dates (year-month-day) in training"),
+        ("", "new2.csv holds no rows"),
+        ("size color day old\n1 red 2024-01-01 True\n", "new2.csv has no column 'size'"),
+    ],
+)
+def test_new_rows_that_differ_get_a_sentence(folder, monkeypatch, capsys, text, sentence):
+    monkeypatch.chdir(folder)
+    (folder / "new2.csv").write_text(text)
+    assert main(["predict", "run", "new2.csv", "-o", "out2.csv"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_test_table_is_measured(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
+    lines = (folder / "mine.csv").read_text(encoding="utf-8").splitlines()
+    labeled = [line for line in lines[1:] if not line.endswith(",")]
+    (folder / "test.csv").write_text("\n".join([lines[0], *labeled]))
+    words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id", "--learner", "linear"]
+    assert main(["train", "array", *words, "--data.test_path", "test.csv", "--out", "tested"]) == 0
+    metrics = json.loads((folder / "tested" / "metrics.json").read_text())
+    assert sum(map(sum, metrics["test"]["confusion"])) == len(labeled)
+    shown = capsys.readouterr().out
+    assert "2 categories: False, True" in shown
+    assert main(["train", "array", *words, "--data.test_path", "mine.csv", "--out", "bad"]) == 2
+    assert "every test row needs a label" in capsys.readouterr().err
+    assert main(["train", "array", *words, "--learner", "network", "--out", "bad"]) == 2
+    assert "a network takes columns of numbers, and 'color' holds categories" in capsys.readouterr().err
