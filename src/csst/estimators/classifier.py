@@ -12,25 +12,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from csst.data.input_spec import InputSpec
-from csst.data.tabular.column_kinds import learn_columns
-from csst.data.tabular.columns import Columns
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.certifying import CertifyingMixin
-from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
-from csst.estimators.inputs import (
-    describe_columns,
-    embed,
-    note_markers,
-    read_labels,
-    split_rows,
-    warn_about_columns,
-)
+from csst.estimators.images import is_image_array
+from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
@@ -40,6 +30,7 @@ from csst.estimators.parameters import (
     read_settings,
     refuse_network_settings,
 )
+from csst.estimators.reading import ReadingMixin
 from csst.estimators.scoring import score_predictions
 from csst.estimators.suggesting import suggest_rows
 from csst.estimators.summary import show_progress, summary
@@ -55,7 +46,7 @@ from csst.selftraining import method as read_method
 from csst.settings import IMAGES, TABULAR, Settings
 
 
-class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstimator):  # type: ignore[misc]
+class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier for an objective, from few labeled and many unlabeled rows.
 
         clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
@@ -365,52 +356,6 @@ class CSSTClassifier(CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstima
         if self.fit_.rule is None:
             return self.fit_.logits(rows).numpy()
         return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        """Return X as rows of numbers; with `reset`, learn its columns first."""
-        if reset:
-            self.image_shape_: tuple[int, int, int] | None = None
-        if self.encoder is None and is_image_array(X):
-            pixels, shape = read_image_rows(X, self.learner)
-            if reset:
-                self.image_shape_ = shape
-                self.n_features_in_ = pixels.shape[1]
-                self.columns_ = Columns(array_width=pixels.shape[1])
-            refuse_other_shape(shape, self.image_shape_)
-            return pixels
-        refuse_other_shape(None, self.image_shape_)
-        if self.encoder is not None:
-            vectors = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
-            if reset:
-                self.n_features_in_ = vectors.shape[1]
-                self.columns_ = Columns(array_width=vectors.shape[1])
-            return self.columns_.refuse_infinite(vectors.astype(np.float32, copy=False), "the embedding of X")
-        return self._read_frame(X, reset) if is_frame(X) else self._read_array(X, reset)
-
-    def _read_frame(self, frame: Any, reset: bool) -> np.ndarray:
-        """Return the rows of a data frame."""
-        table = read_frame(frame)
-        columns = learn_columns(table, find_categorical(frame)) if reset else None
-        validate_data(self, frame, reset=reset, skip_check_array=True)
-        if columns is not None:
-            warn_about_columns(columns)
-            self.columns_ = columns
-        if not self.columns_.parts:  # the classifier was fitted on an array
-            numbers = learn_columns(table)
-            return self.columns_.refuse_infinite(numbers.encode(table), "X")
-        return self.columns_.encode(table)
-
-    def _read_array(self, X: Any, reset: bool) -> Any:
-        """Return the rows of an array or a sparse matrix."""
-        rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-        if reset:
-            self.columns_ = Columns(array_width=rows.shape[1])
-        if self.columns_.categories:
-            raise InputError("the training data was a frame with categories; X must be a frame with its columns")
-        if is_sparse(rows) and self.columns_.width == rows.shape[1]:
-            return rows
-        with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
-            return self.columns_.refuse_infinite(rows.astype(np.float32), "X")
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):
