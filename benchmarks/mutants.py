@@ -58,7 +58,7 @@ class Room:
 
 ROOMS: dict[str, Room] = {
     "training": Room(
-        tuple(f"training/{name}.py" for name in ("trainer", "schedules", "selection", "measuring", "reach")),
+        tuple(f"training/{name}.py" for name in ("trainer", "schedules", "selection", "measurement", "warnings")),
         ("tests/training", "tests/equivalences", "tests/equations/test_algorithms.py"),
     ),
     "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
@@ -162,12 +162,12 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "self.last_weights, gain.entries",
         "self.last_weights, self.multipliers.gain.entries",
     ),
-    ("selftraining", "selftraining/core.py", "(used * cost_sensitive_loss", "(cost_sensitive_loss"),
+    ("selftraining", "selftraining/step.py", "(used * cost_sensitive_loss", "(cost_sensitive_loss"),
     ("selftraining", "selftraining/selectors.py", "<= most", "> most"),
-    ("training", "training/reach.py", "or step < self.first_step:", "or step <= self.first_step:"),
-    ("training", "training/reach.py", "        self.is_pending = False\n", ""),
-    ("training", "training/reach.py", "and runner.step < self.first_step", ""),
-    ("training", "training/reach.py", "runner.folds if isinstance(runner, CrossFit) else [kept]", "[kept]"),
+    ("training", "training/warnings.py", "or step < self.first_step:", "or step <= self.first_step:"),
+    ("training", "training/warnings.py", "        self.is_pending = False\n", ""),
+    ("training", "training/warnings.py", "and runner.step < self.first_step", ""),
+    ("training", "training/warnings.py", "runner.folds if isinstance(runner, CrossFit) else [trainer]", "[trainer]"),
     (
         "maths",
         "maths/multipliers.py",

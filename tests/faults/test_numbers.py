@@ -13,10 +13,10 @@ import csst
 from csst.runs.execute import assemble, execute
 from csst.runs.folder import Run
 from csst.settings import Hardware
-from csst.training.diagnostics import CollapseDetector
 from csst.training.engine import Engine
 from csst.training.records import RunningMeans
 from csst.training.trainer import Trainer
+from csst.training.warnings import CollapseDetector
 from tests.helpers.runs import QUICK
 from tests.helpers.short_runs import SHORT_RUN
 

@@ -10,7 +10,7 @@ import torch
 
 import csst
 from csst.selftraining import Confidence, Curriculum, KLThreshold, Setup, Sharpened
-from csst.selftraining.memory import put
+from csst.selftraining.stateful import put
 
 CLASSES, EXAMPLES = 4, 23
 

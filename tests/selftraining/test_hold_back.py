@@ -22,8 +22,8 @@ from csst.selftraining.hold_back import (
 )
 from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
-from csst.training.diagnostics import IN_A_ROW, CollapseDetector
 from csst.training.trainer import Trainer
+from csst.training.warnings import IN_A_ROW, CollapseDetector
 from tests.helpers.estimators import blobs
 from tests.helpers.trainers import lines, weights
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from csst.selftraining.memory import gather_rows
+from csst.selftraining.stateful import gather_rows
 from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go
 from tests.helpers.short_runs import SHORT_RUN
 

@@ -67,7 +67,7 @@ def test_a_settled_run_has_no_warning():
     ("lam", "words"),
     [
         ([[0.5 + 0.3 * math.cos(t), 0.5 - 0.3 * math.cos(t)] for t in range(40)], "oscillate"),
-        ([[1 - 0.5**t * 0.5, 0.5**t * 0.5] for t in range(30)], "collapsed on recall['a']: only 1.0 of 2"),
+        ([[1 - 0.5**t * 0.5, 0.5**t * 0.5] for t in range(30)], "multiplier of recall['a'] has held 100.0%"),
         ([[0.2 + 0.02 * t, 0.8 - 0.02 * t] for t in range(31)], "away from their average"),
         ([[0.2 + 0.03 * t, 0.8 - 0.03 * t] for t in range(20)], "still moving"),
     ],
@@ -95,7 +95,7 @@ def test_constraints_have_no_entropy():
     assert two["regret"] is None  # two worst cases: the best fixed choice is not one payoff
     mixed = dual_diagnostics(journal([[0.999, 0.001, 3.0]] * 6), ["a", "b", "c"], [True, True, False])
     assert mixed["effective"] == pytest.approx(1.008, abs=1e-3)
-    assert "collapsed on a: only 1.0 of 2" in mixed["warnings"][0]
+    assert "the multiplier of a has held 99.9%" in mixed["warnings"][0]
 
 
 def test_journals_without_a_game():

@@ -16,7 +16,7 @@ from csst.settings import Dual, Settings, Training
 from csst.training.crossfit import CrossFit, learn_validation, split_folds
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import Interrupted
-from csst.training.measuring import estimate_from_logits, join
+from csst.training.measurement import estimate_from_logits, join
 from tests.helpers.estimators import blobs
 from tests.helpers.short_runs import SHORT_RUN
 

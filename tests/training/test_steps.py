@@ -11,7 +11,7 @@ import torch
 
 from csst.maths.confusion import Confusion
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
-from csst.training.measuring import WATCHED_PART, choose_watched
+from csst.training.measurement import WATCHED_PART, choose_watched
 from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
 from tests.helpers.trainers import SMALL, lines, trainer, weights
 

@@ -36,10 +36,10 @@ from csst.rules.promise import FreshLabels, promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
-from csst.training.measuring import estimate_from_logits
-from csst.training.reach import ReachCheck
+from csst.training.measurement import estimate_from_logits
 from csst.training.records import Record
 from csst.training.trainer import Trainer
+from csst.training.warnings import ReachCheck
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
 UNLABELED_ROWS = 5000

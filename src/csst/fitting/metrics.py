@@ -26,7 +26,7 @@ from csst.rules import FittedRule, Frontier, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
 from csst.runs.folder import Run
 from csst.training.evaluation import summarize_counts
-from csst.training.measuring import evidence_from_logits
+from csst.training.measurement import evidence_from_logits
 
 #: total variation between labeled and estimated unlabeled class fractions above which a run warns
 PRIOR_GAP = 0.15

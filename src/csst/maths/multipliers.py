@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,9 @@ Initial = Literal["uniform", "prior", "zero"]
 CHANCE_UPDATES = 3
 #: how far above chance, as a part of the way to 1, the recall of a class is once the network has begun to learn it
 BEGUN = 0.1
+#: weight of one entry above which a worst case has collapsed on it, and the updates in a row that must show it
+COLLAPSE_WEIGHT = 0.99
+COLLAPSE_UPDATES = 5
 
 
 class Multipliers(nn.Module):
@@ -247,6 +251,29 @@ class Multipliers(nn.Module):
 
         slopes = torch.autograd.functional.jacobian(payoff_at, torch.zeros_like(start.prior)).abs()
         return (slopes > 1e-12 * slopes.max()).to(slopes) if slopes.numel() else slopes
+
+
+def find_collapse(history: Sequence[Sequence[float]], shared: Sequence[bool], labels: Sequence[str]) -> str:
+    """Return a sentence about a worst case that has collapsed on a single entry; "" if none has.
+
+    Args:
+        history: multipliers after each update, m numbers each; the last `COLLAPSE_UPDATES` count.
+        shared: whether each multiplier weighs an entry of a worst case (`domain.simplex_mask`), m of them.
+        labels: names of the multipliers, m of them.
+
+    Returns:
+        The sentence, with advice.
+    """
+    entries = [index for index, is_shared in enumerate(shared) if is_shared]
+    if len(entries) < 2 or len(history) < COLLAPSE_UPDATES:
+        return ""
+    if min(max(multipliers[k] for k in entries) for multipliers in history[-COLLAPSE_UPDATES:]) <= COLLAPSE_WEIGHT:
+        return ""
+    weight, index = max((history[-1][k], k) for k in entries)
+    return (
+        f"the multiplier of {labels[index]} has held {weight:.1%} of the weight for {COLLAPSE_UPDATES} updates, so the "
+        "other classes are hardly trained for: lower dual.step_size, or let it decay with dual.schedule linear"
+    )
 
 
 def _check_step_size(step_size: float) -> None:

@@ -32,12 +32,11 @@ from csst.runs.learners import execute_learners, hash_parts
 from csst.setting_checks import override
 from csst.settings import Settings
 from csst.training.crossfit import CrossFit, learn_validation
-from csst.training.diagnostics import CollapseDetector
 from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, defer_signals, pending_signal
-from csst.training.reach import ReachCheck
 from csst.training.records import Diverged, Record
 from csst.training.trainer import Trainer
+from csst.training.warnings import CollapseDetector, ReachCheck
 
 #: settings that apply after training and may be changed later
 AFTER_TRAINING = ("rule", "deployment_prior")

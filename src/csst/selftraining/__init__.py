@@ -1,14 +1,14 @@
 """Self-training on unlabeled examples, for any gain matrix."""
 
 from csst.selftraining.balance import UnlabeledBalance
-from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, GenerationSchedule
 from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
-from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.methods import METHODS, Method, method
 from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
+from csst.selftraining.stateful import Setup, StatefulPart
+from csst.selftraining.step import Refiner, SelfTraining
 
 __all__ = [
     "METHODS",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Setup, StatefulPart
+from csst.selftraining.stateful import Setup, StatefulPart
 
 RECENT = 128  # batches behind the running mean of predictions
 SMALLEST = 1e-6  # added to both distributions, so that a class never predicted does not divide by 0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Setup, StatefulPart, put
+from csst.selftraining.stateful import Setup, StatefulPart, put
 
 ROUNDS = 10  # of the coordinate ascent, as in DARP's experiments
 SMALLEST = 1e-6  # what a removed entry is left with, so that an example that loses all becomes uniform

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from csst.maths.gain import Gain
-from csst.selftraining.memory import Setup, StatefulPart, put
 from csst.selftraining.selectors import Threshold
+from csst.selftraining.stateful import Setup, StatefulPart, put
 
 
 class Curriculum(StatefulPart):

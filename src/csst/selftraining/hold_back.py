@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.selftraining.memory import Setup, StatefulPart
+from csst.selftraining.stateful import Setup, StatefulPart
 
 #: accuracy from which pseudo-labels count fully, and up to which they do not count at all
 ENOUGH, WORTHLESS = 0.9, 0.5

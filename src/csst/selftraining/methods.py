@@ -13,14 +13,14 @@ from csst.errors import InputError, nearest
 from csst.maths.objectives import Objective
 from csst.plugins import load
 from csst.selftraining.balance import UnlabeledBalance
-from csst.selftraining.core import Refiner, SelfTraining
 from csst.selftraining.crest import Alignment, GenerationSchedule
 from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.hold_back import HoldBack
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
-from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
+from csst.selftraining.stateful import Setup, StatefulPart
+from csst.selftraining.step import Refiner, SelfTraining
 from csst.settings import SelfTrainingSettings
 
 

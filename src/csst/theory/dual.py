@@ -19,14 +19,13 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
 from csst.maths.gain import gain_matrix
+from csst.maths.multipliers import find_collapse
 from csst.maths.objectives import Objective, lagrangian
 
-#: A run warns if, over its last half, more than this fraction of the multipliers' movement was undone, and one of them
-#: ranged over more than SWING of their sum;
+#: A run warns if its multipliers have collapsed (`find_collapse`); if, over its last half, more than this fraction of
+#: their movement was undone, and one of them ranged over more than SWING of their sum;
 TURNING = 0.8
 SWING = 0.1
-#: if the entropy of the multipliers of a worst case is below this fraction of its maximum;
-ENTROPY = 0.25
 #: if average and last multipliers differ by more than this in total variation;
 AVERAGE_TO_LAST = 0.2
 #: if the last update moved more than this fraction of the multipliers' sum.
@@ -95,7 +94,8 @@ def dual_diagnostics(
         diagnostics["effective"] = float(np.exp(entropy))
     if labels is None or len(labels) != lam.shape[1]:
         labels = [f"payoff {k}" for k in range(lam.shape[1])]
-    diagnostics["warnings"] = _warnings(diagnostics, labels, swing / scale, np.where(mask, last, 0), scale)
+    collapse = find_collapse(lam.tolist(), mask.tolist(), labels)
+    diagnostics["warnings"] = _warnings(diagnostics, labels, swing / scale, collapse, scale)
     return diagnostics
 
 
@@ -188,7 +188,7 @@ def _average_weights(step_sizes: np.ndarray) -> np.ndarray:
 
 
 def _warnings(
-    numbers: dict[str, Any], names: Sequence[str], swing: np.ndarray, worst_case: np.ndarray, scale: float
+    numbers: dict[str, Any], names: Sequence[str], swing: np.ndarray, collapse: str, scale: float
 ) -> list[str]:
     has_history = numbers["updates"] >= FEWEST_UPDATES
     warnings = []
@@ -199,13 +199,8 @@ def _warnings(
             f"was undone, and the one of {names[index]} swung by {swing[index]:.0%} of their sum: "
             "lower dual.step_size, or let it decay (dual.schedule linear)"
         )
-    if numbers["entropy"] is not None and numbers["entropy"] < ENTROPY:
-        index = int(worst_case.argmax())
-        warnings.append(
-            f"the multipliers have collapsed on {names[index]}: only {numbers['effective']:.1f} of {numbers['shared']} "
-            "payoffs count for the classifier now, and the others need many updates to come back: lower "
-            "dual.step_size, or update less often (dual.steps_per_update)"
-        )
+    if collapse:
+        warnings.append(collapse)
     if has_history and numbers["average_to_last"] > AVERAGE_TO_LAST:
         warnings.append(
             f"the last multipliers are {numbers['average_to_last']:.0%} away from their average over the run; theory "

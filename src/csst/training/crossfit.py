@@ -31,7 +31,7 @@ from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.generations import join_examples
 from csst.training.interruption import step_boundary
-from csst.training.measuring import join
+from csst.training.measurement import join
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer

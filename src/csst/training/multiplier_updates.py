@@ -12,7 +12,7 @@ from csst.maths.gain import Gain
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.settings import Dual, Settings
-from csst.training.measuring import Measurement, measured_evidence
+from csst.training.measurement import Measurement, measured_evidence
 from csst.training.schedules import dual_step
 from csst.training.solved_multipliers import AveragedGain, Solution, Solver
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from csst.maths.gain import Gain
-from csst.selftraining.core import SelfTraining
-from csst.training.measuring import Measurement, measured_balance
+from csst.selftraining.step import SelfTraining
+from csst.training.measurement import Measurement, measured_balance
 
 
 @dataclass(frozen=True, eq=False)

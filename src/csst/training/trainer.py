@@ -26,17 +26,23 @@ from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
-from csst.selftraining.core import as_classes
+from csst.selftraining.step import as_classes
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
-from csst.training.measuring import Measurement, choose_rows, choose_watched, measured_confusion
+from csst.training.measurement import Measurement, choose_rows, choose_watched, measured_confusion
 from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
-from csst.training.optimizers import make_optimizer
 from csst.training.records import Record, RunningMeans
-from csst.training.schedules import describe_long_memory, learning_rate, moving_average, training_signal, warmup_factor
+from csst.training.schedules import (
+    describe_long_memory,
+    learning_rate,
+    make_optimizer,
+    moving_average,
+    training_signal,
+    warmup_factor,
+)
 from csst.training.selection import Best
 from csst.training.solved_multipliers import Solution
 from csst.training.teacher import Teacher, Teaching
@@ -208,7 +214,7 @@ class Trainer:
         """What the averaged model does on validation, over all processes: counts, and logits where they are needed."""
         validation, classes = self.task.validation, self.task.classes
         if self.updates.pools_rates or self.balance_rows is not None:
-            scores = self.all_logits(validation.inputs, torch.arange(len(validation)))
+            scores = self.validation_logits()
             counted = confusion_counts(validation.labels, scores.argmax(1), classes)
             return Measurement(counted, scores, validation.labels)
         batch = self.settings.training.evaluation_batch
@@ -216,6 +222,11 @@ class Trainer:
         scores = compute_logits(self.ema.module, validation.inputs, batch, self.engine.device, shard, rounds)
         counted = confusion_counts(validation.labels[shard], scores.argmax(1), classes)
         return Measurement(self.engine.total(counted))
+
+    def validation_logits(self) -> Tensor:
+        """Return the averaged model's logits of all validation rows, (n, K), the same on all processes."""
+        validation = self.task.validation
+        return self.all_logits(validation.inputs, torch.arange(len(validation)))
 
     def all_logits(self, inputs: Examples, index: Tensor) -> Tensor:
         """The averaged model's logits of some examples, the same on all processes.

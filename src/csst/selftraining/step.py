@@ -13,8 +13,8 @@ from csst.maths.losses import cost_sensitive_loss
 from csst.selftraining.balance import UnlabeledBalance
 from csst.selftraining.hold_back import HoldBack, estimate_accuracy
 from csst.selftraining.labelers import Labeler
-from csst.selftraining.memory import Setup, StatefulPart
 from csst.selftraining.selectors import Selector
+from csst.selftraining.stateful import Setup, StatefulPart
 
 
 class Refiner(Protocol):

@@ -10,7 +10,7 @@ from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.models import mlp
 from csst.settings import Dual, Hardware, Selection, Settings, Training
-from csst.training import reach
+from csst.training import warnings as training_warnings
 from csst.training.trainer import Trainer
 
 #: the classes of the toy overlap, so that no rule has a precision and a recall of .97 in the middle
@@ -50,7 +50,7 @@ def test_constraints_in_reach_are_not(sentence):
 
 def test_asking_changes_nothing(monkeypatch):
     asked = train(OUT_OF_REACH)[0]
-    monkeypatch.setattr(reach, "EARLY", 2.0)
+    monkeypatch.setattr(training_warnings, "EARLY", 2.0)
     silent, notes = train(OUT_OF_REACH)
     assert notes == []
     for record, other in zip(asked.details.history, silent.details.history, strict=True):
@@ -72,7 +72,7 @@ def test_folds_are_judged_by_the_trainer_that_did_not_see_them(monkeypatch):
         return real(self, inputs, index)
 
     monkeypatch.setattr(Trainer, "all_logits", spy)
-    reach.ReachCheck(runner).describe(0)
+    training_warnings.ReachCheck(runner).describe(0)
     expected = [(fold, fold.task.validation.inputs) for fold in runner.folds]
     expected.append((runner.trainer, runner.trainer.task.unlabeled))
     assert len(asked) == 3
@@ -82,6 +82,6 @@ def test_folds_are_judged_by_the_trainer_that_did_not_see_them(monkeypatch):
 def test_a_training_that_is_resumed_later_does_not_ask_again():
     runner = start()
     runner.trainer.step = 20
-    assert not reach.ReachCheck(runner).is_pending
+    assert not training_warnings.ReachCheck(runner).is_pending
     runner.trainer.step = 0
-    assert reach.ReachCheck(runner).is_pending
+    assert training_warnings.ReachCheck(runner).is_pending
