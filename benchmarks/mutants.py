@@ -143,14 +143,14 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     (
         "training",
         "training/trainer.py",
-        "return labeled + self.settings.selftraining.unlabeled_weight * unlabeled",
-        "return labeled + unlabeled",
+        "return labeled_loss + self.settings.selftraining.unlabeled_weight * unlabeled_loss",
+        "return labeled_loss + unlabeled_loss",
     ),
     (
         "training",
         "training/trainer.py",
-        "return labeled + self.settings.selftraining.unlabeled_weight * unlabeled",
-        "return labeled + self.settings.selftraining.unlabeled_weight ** 2 * unlabeled",
+        "return labeled_loss + self.settings.selftraining.unlabeled_weight * unlabeled_loss",
+        "return labeled_loss + self.settings.selftraining.unlabeled_weight ** 2 * unlabeled_loss",
     ),
     ("training", "training/trainer.py", "moving_average(self.settings.ema)", "moving_average(0.5)"),
     ("training", "training/multiplier_updates.py", "if progress < 1 and step", "if step"),

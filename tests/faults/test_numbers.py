@@ -76,7 +76,7 @@ def test_the_sums_between_two_updates_survive_a_checkpoint():
     state = two.state_dict(lambda values: 2 * values)  # two processes that saw the same
     assert state["examples"] == 8
     two.load_state_dict(state)
-    other.load_state_dict(state, first=False)
+    other.load_state_dict(state, is_main=False)
     assert list(two.sums) == list(other.sums) == list(one.sums)
     assert two.sums["labeled_loss"] + other.sums["labeled_loss"] == 1.0
     assert (two.examples, other.examples) == (8, 0)

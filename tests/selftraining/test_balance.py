@@ -206,7 +206,7 @@ def test_resuming_between_two_estimates_is_bit_identical():
 
 def test_the_multipliers_follow_counts_unless_told_otherwise():
     trainer = Trainer(reversed_task(), build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", "csst-balanced")
-    measurement = trainer.measure()
+    measurement = trainer.measurer.measure(trainer.watched, trainer.balance_rows)
     confusion = trainer.estimate_confusion(measurement)
     assert torch.equal(confusion.rates, csst.Confusion.from_counts(measurement.counts).rates)
 

@@ -209,7 +209,10 @@ def test_rates_are_judged_under_the_class_balance_of_the_validation_examples():
     task = replace(task, validation=Labeled(task.labeled.inputs[:10], labels))
     game = crossed(task, objective="max mean(recall) s.t. coverage >= 0.2")
     last = list(game.run())[-1]  # at the end the multipliers do not move, so that all is still as it was measured
-    measurement = join([fold.measure_validation() for fold in game.folds], game.trainer.watched_logits())
+    measurement = join(
+        [fold.measurer.measure_validation() for fold in game.folds],
+        game.trainer.measurer.score_unlabeled(game.trainer.watched),
+    )
     rates = game.trainer.estimate_confusion(measurement).rates
     covered = [sum(share * float(rates[i, j]) for i, share in enumerate((0.8, 0.1, 0.1))) for j in range(3)]
     assert last.coverage == pytest.approx(covered, abs=1e-6)

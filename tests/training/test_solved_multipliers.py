@@ -342,7 +342,7 @@ def test_the_first_move_is_the_share_of_the_solution_from_where_lambda_starts():
     for _ in range(25):
         made.train_step()
     before = parameters_of_gain(made.multipliers.gain, made.multipliers.train_prior)
-    solution = made.solve_multipliers(made.measure())
+    solution = made.solve_multipliers(made.measurer.measure(made.watched, made.balance_rows))
     made.update_multipliers()
     after = parameters_of_gain(made.multipliers.gain, made.multipliers.train_prior)
     np.testing.assert_allclose(after, before + 0.4 * (solution.parameters - before), atol=1e-9)

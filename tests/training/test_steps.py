@@ -139,10 +139,10 @@ def test_watched_rows_are_measured_in_order_and_never_drawn():
     made = trainer("csst", "min-recall", settings)
     with torch.no_grad():
         expected = made.ema.module.eval()(made.task.unlabeled[made.watched])
-    torch.testing.assert_close(made.measure().unlabeled, expected)
+    torch.testing.assert_close(made.measurer.measure(made.watched, made.balance_rows).unlabeled, expected)
     drawn = torch.cat([made.batches.draw(step, made.engine.device).index for step in range(20)])
     assert not set(drawn.tolist()) & set(made.watched.tolist())
-    assert trainer("csst").watched_logits() is None
+    assert trainer("csst").watched is None
 
 
 def test_a_state_may_be_taken_on_with_another_order_of_examples():
@@ -174,7 +174,7 @@ def test_unlabeled_rows_drive_the_multipliers_only_where_rates_are_pooled():
         made = trainer("csst", "min-recall", settings)
         for _ in range(5):
             made.train_step()
-        measurement = made.measure()
+        measurement = made.measurer.measure(made.watched, made.balance_rows)
         estimated, plain = made.estimate_confusion(measurement), Confusion.from_counts(measurement.counts)
         assert torch.allclose(estimated.rates, plain.rates) == follows_counts
 

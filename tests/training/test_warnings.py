@@ -11,7 +11,7 @@ from csst.learners.network import Network
 from csst.models import mlp
 from csst.settings import Dual, Hardware, Selection, Settings, Training
 from csst.training import warnings as training_warnings
-from csst.training.trainer import Trainer
+from csst.training.measurement import Measurer
 
 #: the classes of the toy overlap, so that no rule has a precision and a recall of .97 in the middle
 OUT_OF_REACH = "max accuracy s.t. recall[1] >= 0.97, precision[1] >= 0.97"
@@ -49,34 +49,37 @@ def test_constraints_in_reach_are_not(sentence):
 
 
 def test_asking_changes_nothing(monkeypatch):
-    asked = train(OUT_OF_REACH)[0]
+    warned = train(OUT_OF_REACH)[0]
     monkeypatch.setattr(training_warnings, "EARLY", 2.0)
     silent, notes = train(OUT_OF_REACH)
     assert notes == []
-    for record, other in zip(asked.details.history, silent.details.history, strict=True):
+    for record, other in zip(warned.details.history, silent.details.history, strict=True):
         assert (record["multipliers"], record["labeled_loss"]) == (other["multipliers"], other["labeled_loss"])
-    for name, value in asked.details.weights.items():
+    for name, value in warned.details.weights.items():
         assert torch.equal(value, silent.details.weights[name])
 
 
 def start(folds=0):
-    task, settings = Toy().load(0), Settings(Training(steps=40, ema=0.8), hardware=Hardware(threads=1))
+    task = Toy().load(0)
+    settings = Settings(Training(steps=40, ema=0.8), hardware=Hardware(threads=1))
     return Network(lambda: mlp(task.input_shape, task.classes), "csst", settings, folds).start(task, OUT_OF_REACH, 0)
 
 
 def test_folds_are_judged_by_the_trainer_that_did_not_see_them(monkeypatch):
-    runner, asked, real = start(folds=2), [], Trainer.all_logits
+    runner = start(folds=2)
+    questions = []
+    score = Measurer.score
 
     def spy(self, inputs, index):
-        asked.append((self, inputs))
-        return real(self, inputs, index)
+        questions.append((self, inputs))
+        return score(self, inputs, index)
 
-    monkeypatch.setattr(Trainer, "all_logits", spy)
+    monkeypatch.setattr(Measurer, "score", spy)
     training_warnings.ReachCheck(runner).describe(0)
-    expected = [(fold, fold.task.validation.inputs) for fold in runner.folds]
-    expected.append((runner.trainer, runner.trainer.task.unlabeled))
-    assert len(asked) == 3
-    assert all(a[0] is b[0] and a[1] is b[1] for a, b in zip(asked, expected, strict=True))
+    expected = [(fold.measurer, fold.task.validation.inputs) for fold in runner.folds]
+    expected.append((runner.trainer.measurer, runner.trainer.task.unlabeled))
+    assert len(questions) == 3
+    assert all(a[0] is b[0] and a[1] is b[1] for a, b in zip(questions, expected, strict=True))
 
 
 def test_a_training_that_is_resumed_later_does_not_ask_again():

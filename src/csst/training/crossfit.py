@@ -1,12 +1,12 @@
 """Multipliers without a validation set: driven by out-of-fold predictions of the labeled examples.
 
-The labeled examples are cut into folds. One trainer per fold learns from the others, and one more from all of them;
-they take their steps together. At every multiplier update each fold's trainer predicts its own fold, the counts are
-added up, and all trainers take the same dual step: every labeled example has steered, none was predicted by a model
-that had learned from it. The trainer of all examples is the one that is kept.
+The labeled examples are cut into folds. One trainer per fold learns from the other folds, and one more trainer learns
+from all examples; they take their steps together. At every multiplier update each fold's trainer predicts its own fold,
+the counts are added up, and all trainers take the same dual step: every labeled example drives the multipliers, and
+none is predicted by a model that learned from it. The model of the trainer of all examples is kept.
 
-Rates are judged under the class balance of the task's validation examples, of which nothing else is looked at: where
-there are none, the labeled ones take their place; where there are, `learn_validation` makes them labeled ones, too.
+Rates are judged under the class prior of the task's validation examples, which are not used otherwise: if there are
+none, the labeled ones take their place; if there are, `learn_validation` makes them labeled ones, too.
 """
 
 from __future__ import annotations
@@ -22,43 +22,49 @@ from torch import Tensor, nn
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import Confusion
-from csst.maths.gain import Gain
-from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
 from csst.settings import MOST_FOLDS, Settings
-from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.generations import join_examples
 from csst.training.interruption import step_boundary
 from csst.training.measurement import join
 from csst.training.records import Record
-from csst.training.selection import Best
 from csst.training.trainer import Trainer
+from csst.training.training_run import TrainingRun
 
 
 def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
-    """Disjoint folds with the same fraction of every class; a class needs an example in each."""
+    """Return disjoint folds with the same fraction of every class; each class needs an example in every fold."""
     counts = torch.bincount(labels, minlength=len(class_names))
-    rarest = int(counts.argmin())
-    if int(counts[rarest]) < 2:
+    rarest_class = int(counts.argmin())
+    smallest_count = int(counts[rarest_class])
+    if smallest_count < 2:
         raise InputError(
             f"cross-fitting predicts each labeled example by a model that did not see it, so every class needs 2; "
-            f"class {class_names[rarest]!r} has {int(counts[rarest])}: label more, or give a validation set"
+            f"class {class_names[rarest_class]!r} has {smallest_count}: label more, or give a validation set"
         )
-    folds = min(folds, int(counts[rarest]))
-    rng, parts = np.random.default_rng(seed), [[] for _ in range(folds)]  # type: tuple[np.random.Generator, list[list]]
+    folds = min(folds, smallest_count)
+    rng = np.random.default_rng(seed)
+    parts: list[list[np.ndarray]] = [[] for _ in range(folds)]
     for c in range(len(class_names)):
         members = rng.permutation(np.flatnonzero(labels.numpy() == c))
-        for at, part in enumerate(np.array_split(members, folds)):
-            parts[at].append(part)
+        for part, rows in zip(parts, np.array_split(members, folds), strict=True):
+            part.append(rows)
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-class CrossFit:
-    """Trainers in lockstep, steered by each other's out-of-fold predictions; see the module.
+class CrossFit(TrainingRun):
+    """Trainers in lockstep, driven by each other's out-of-fold predictions; see the module.
 
-    task: of its validation part only the class balance is looked at. model: makes an untrained model.
+    Args:
+        task: the examples; of the validation part only the class prior is used.
+        model: makes an untrained model.
+        objective: a sentence, a short name or an `Objective`.
+        method: a name of `csst.selftraining.METHODS`, package.module:name, or a `Method`.
+        settings: settings of every trainer.
+        seed: seed of the folds, the order of examples and the views.
+        folds: number of folds; a class with fewer labeled examples lowers it.
     """
 
     def __init__(
@@ -77,8 +83,13 @@ class CrossFit:
         self.task = task
         self.trainer = Trainer(task, model(), objective, method, settings, seed)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
-        bound, parts = self.trainer.objective, [_fold(task, index) for index in self.index]
-        self.folds = [Trainer(part, model(), bound, method, settings, seed) for part in parts]
+        self.objective = self.trainer.objective
+        fold_tasks = [_leave_out(task, index) for index in self.index]
+        self.folds = [Trainer(part, model(), self.objective, method, settings, seed) for part in fold_tasks]
+        self.settings = self.trainer.settings
+        self.engine = self.trainer.engine
+        self.method = self.trainer.method
+        self.best = self.trainer.best
 
     @property
     def trainers(self) -> list[Trainer]:
@@ -86,56 +97,37 @@ class CrossFit:
         return [*self.folds, self.trainer]
 
     def run(self) -> Iterator[Record]:
-        """Train all to the end; the records are those of the trainer that is kept."""
-        every, kept = self.trainer.settings.steps_per_update, self.trainer
+        """Train all to the end; the records are of the trainer of all examples."""
+        interval = self.settings.steps_per_update
+        trainer = self.trainer
         while True:
-            # The trainer that is kept moves last, so that wherever this is stopped it knows how far all must go.
-            if kept.updated_at != kept.step and (kept.step % every == 0 or kept.is_complete):
-                parts = [fold.measure_validation() for fold in self.folds]
-                measurement = join(parts, kept.watched_logits(), kept.balance_logits())
-                teaching = kept.measure_teacher(measurement)
-                confusion = Confusion(kept.estimate_confusion(measurement).rates, self.task.validation_prior)
-                solution = kept.solve_multipliers(measurement)
-                for trainer in self.trainers:
-                    trainer.teacher.learn(teaching, trainer.task.train_prior)
-                yield [trainer.update_multipliers(confusion, solution) for trainer in self.trainers][-1]
-            if kept.is_complete:
+            # The trainer of all examples moves last, so that a stopped run knows how far the others must go.
+            if trainer.updated_at != trainer.step and (trainer.step % interval == 0 or trainer.is_complete):
+                yield self._update_multipliers()
+            if trainer.is_complete:
                 return
-            until = min(kept.step - kept.step % every + every, self.settings.training.steps)
-            for trainer in self.trainers:
-                while trainer.step < until:
-                    trainer.train_step()
+            end = min(trainer.step - trainer.step % interval + interval, self.settings.training.steps)
+            for member in self.trainers:
+                while member.step < end:
+                    member.train_step()
                     if self.engine.processes == 1:
                         step_boundary()
 
-    @property
-    def settings(self) -> Settings:
-        return self.trainer.settings
-
-    @property
-    def engine(self) -> Engine:
-        return self.trainer.engine
-
-    @property
-    def objective(self) -> Objective:
-        return self.trainer.objective
-
-    @property
-    def method(self) -> Method:
-        return self.trainer.method
-
-    @property
-    def multipliers(self) -> Multipliers:
-        return self.trainer.multipliers
-
-    @property
-    def measured_gain(self) -> Gain:
-        """The gain in the softmax of the averaged model of all examples."""
-        return self.trainer.measured_gain
-
-    @property
-    def best(self) -> Best:
-        return self.trainer.best
+    def _update_multipliers(self) -> Record:
+        """Let all trainers take the same dual step, driven by the out-of-fold predictions."""
+        trainer = self.trainer
+        measurement = join(
+            [fold.measurer.measure_validation() for fold in self.folds],
+            trainer.measurer.score_unlabeled(trainer.watched),
+            trainer.measurer.score_unlabeled(trainer.balance_rows),
+        )
+        teaching = trainer.measure_teacher(measurement)
+        confusion = Confusion(trainer.estimate_confusion(measurement).rates, self.task.validation_prior)
+        solution = trainer.solve_multipliers(measurement)
+        for member in self.trainers:
+            member.teacher.learn(teaching, member.task.train_prior)
+        records = [member.update_multipliers(confusion, solution) for member in self.trainers]
+        return records[-1]
 
     @property
     def step(self) -> int:
@@ -154,47 +146,36 @@ class CrossFit:
         """Pseudo-labels that joined the labeled set: none."""
         return torch.zeros(0, dtype=torch.int64)
 
-    def best_model(self) -> nn.Module:
-        """A copy of the averaged model of all examples that was selected, in evaluation mode."""
-        return self.trainer.best_model()
-
-    def selected_weights(self) -> dict[str, Tensor]:
-        """Those of `best_model`."""
-        return self.trainer.selected_weights()
-
-    def last_weights(self) -> dict[str, Tensor]:
-        """The averaged model of all examples as it is now."""
-        return self.trainer.last_weights()
-
     def state_dict(self) -> dict[str, Any]:
-        """The states of all trainers."""
+        """Return the states of all trainers."""
         return {"trainers": [trainer.state_dict() for trainer in self.trainers]}
 
     def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
-        for trainer, saved in zip(self.trainers, state["trainers"], strict=True):
-            trainer.load_state_dict(saved, keeps_order)
+        for trainer, trainer_state in zip(self.trainers, state["trainers"], strict=True):
+            trainer.load_state_dict(trainer_state, keeps_order)
 
     def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the labeled examples, each by the model of the trainer that did not see it."""
-        batch = self.trainer.settings.training.evaluation_batch
-        scored = [
-            compute_logits(model(fold), fold.task.validation.inputs, batch, fold.engine.device) for fold in self.folds
+        """Return logits and labels of the labeled examples, each scored by a model that did not learn from it."""
+        batch_size = self.settings.training.evaluation_batch
+        logits = [
+            compute_logits(model(fold), fold.task.validation.inputs, batch_size, fold.engine.device)
+            for fold in self.folds
         ]
-        return torch.cat(scored), torch.cat([fold.task.validation.labels for fold in self.folds])
+        return torch.cat(logits), torch.cat([fold.task.validation.labels for fold in self.folds])
 
 
 def learn_validation(task: Task) -> Task:
-    """The task whose validation examples are labeled ones, too: to be cross-fitted, so that none judges itself."""
-    held, every = task.validation, torch.arange(len(task.validation))
-    inputs = join_examples(task.labeled.inputs, held.inputs, every)
-    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, held.labels])))
+    """Return the task with its validation examples among the labeled ones, for cross-fitting."""
+    validation = task.validation
+    inputs = join_examples(task.labeled.inputs, validation.inputs, torch.arange(len(validation)))
+    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, validation.labels])))
 
 
-def _fold(task: Task, index: np.ndarray) -> Task:
-    keep = np.setdiff1d(np.arange(len(task.labeled)), index)
+def _leave_out(task: Task, fold: np.ndarray) -> Task:
+    """Return the task that learns from all labeled examples but a fold, which validates."""
 
-    def part(chosen: np.ndarray) -> Labeled:
-        at = torch.from_numpy(chosen)
-        return Labeled(task.labeled.inputs[at], task.labeled.labels[at])
+    def part(index: np.ndarray) -> Labeled:
+        rows = torch.from_numpy(index)
+        return Labeled(task.labeled.inputs[rows], task.labeled.labels[rows])
 
-    return replace(task, labeled=part(keep), validation=part(index))
+    return replace(task, labeled=part(np.setdiff1d(np.arange(len(task.labeled)), fold)), validation=part(fold))

@@ -20,16 +20,19 @@ from torch.optim.swa_utils import AveragedModel
 from csst.errors import InputError
 from csst.settings import Hardware
 
-#: what one process sends to the others
+#: values that one process sends to the others
 Values = TypeVar("Values")
 
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
 class Engine:
-    """Where a model trains: one CPU, several devices, or several processes that hold the same λ and G.
+    """Trains a model on one CPU, several devices, or several processes that hold the same λ and G.
 
-    Under `torchrun` the number of processes comes from there; else from `hardware.devices` and `hardware.nodes`.
+    Under `torchrun`, torchrun sets the number of processes; otherwise `hardware.devices` and `hardware.nodes` do.
+
+    Args:
+        hardware: settings of devices, precision and processes.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -85,7 +88,7 @@ class Engine:
         return self.rank == 0
 
     def place(self, model: nn.Module) -> nn.Module:
-        """The model on the device, in the layout that is fastest there."""
+        """Return the model on the device, in the memory layout that is fastest there."""
         if self.hardware.sync_batchnorm and self.processes > 1:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = model.to(self.device)
@@ -98,12 +101,12 @@ class Engine:
         return self.hardware.strategy == "fsdp" and self.processes > 1
 
     def make_average(self, model: nn.Module, average: Any) -> AveragedModel:
-        """The moving average of a model, to be made before `shard`; `average` combines lists of tensors in place."""
-        # Sharded weights and whole buffers cannot be averaged in one call: there the buffers are copied.
+        """Return the moving average of a model, made before `shard`; `average` combines lists of tensors in place."""
+        # Sharded weights and whole buffers cannot be averaged in one call: then the buffers are copied.
         return AveragedModel(model, multi_avg_fn=average, use_buffers=not self.is_sharded)
 
     def make_template(self, averaged: nn.Module) -> nn.Module:
-        """A whole model to copy and load weights into: the averaged one, or a copy of it made before `shard`."""
+        """Return a whole model to load weights into: the averaged one, or a copy of it made before `shard`."""
         return copy.deepcopy(averaged) if self.is_sharded else averaged
 
     def shard(self, *models: nn.Module) -> None:
@@ -120,20 +123,20 @@ class Engine:
                 fully_shard(model, mesh=mesh)
 
     def prepare(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
-        """The model to call and the optimizer to step, wrapped for precision and processes."""
-        compiled: Any = torch.compile(model) if self.hardware.compile else model
+        """Return the model to call and the optimizer to step, wrapped for precision and processes."""
+        network: Any = torch.compile(model) if self.hardware.compile else model
         if self.is_sharded:  # the model talks to the other processes by itself
 
             def forward(x: Tensor) -> Tensor:
                 with self.fabric.autocast():
-                    return compiled(x)
+                    return network(x)
 
             return forward, optimizer
-        return self.fabric.setup(compiled, optimizer, move_to_device=False)
+        return self.fabric.setup(network, optimizer, move_to_device=False)
 
     @contextlib.contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
-        """Torch's global generators seeded inside, and afterwards as the caller had them."""
+        """Seed torch's global generators inside the block, and restore them afterwards."""
         if self.device.type != "cpu":
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
@@ -148,7 +151,7 @@ class Engine:
         self.fabric.backward(loss)
 
     def without_sync(self, model: Any, enabled: bool) -> AbstractContextManager[Any]:
-        """Gradients stay local; used for all but the last part of an accumulated batch."""
+        """Keep gradients local inside the block; used for all but the last part of an accumulated batch."""
         if self.processes == 1 or self.is_sharded:
             return contextlib.nullcontext()
         return self.fabric.no_backward_sync(model, enabled=enabled)
@@ -161,36 +164,36 @@ class Engine:
             self.fabric.clip_gradients(model, optimizer, max_norm=self.hardware.clip)
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all processes, on the CPU."""
+        """Return the sum over all processes, on the CPU."""
         if self.processes == 1:
             return values.cpu()
-        summed = self.fabric.all_reduce(values.to(self.device), reduce_op="sum")
-        assert isinstance(summed, Tensor)
-        return summed.cpu()
+        sums = self.fabric.all_reduce(values.to(self.device), reduce_op="sum")
+        assert isinstance(sums, Tensor)
+        return sums.cpu()
 
     def require_same(self, values: Tensor, what: str) -> None:
-        """Stop if the processes disagree: then they would train different games."""
+        """Raise an error if the processes hold different values: they would train different games."""
         if self.processes == 1:
             return
-        gathered = self.fabric.all_gather(values.to(self.device))
-        assert isinstance(gathered, Tensor)
-        if not all(torch.equal(gathered[0], other) for other in gathered[1:]):
-            raise RuntimeError(f"the processes hold different {what}: {gathered.tolist()}")
+        copies = self.fabric.all_gather(values.to(self.device))
+        assert isinstance(copies, Tensor)
+        if not all(torch.equal(copies[0], copy) for copy in copies[1:]):
+            raise RuntimeError(f"the processes hold different {what}: {copies.tolist()}")
 
     def broadcast(self, values: Values) -> Values:
-        """The first process's values, on all of them."""
+        """Return the first process's values on all processes."""
         return self.fabric.broadcast(values) if self.processes > 1 else values
 
     def broadcast_choice(self, choice: bool) -> bool:
-        """The first process's choice, on all of them."""
+        """Return the first process's choice on all processes."""
         return bool(self.fabric.broadcast(choice)) if self.processes > 1 else choice
 
     def barrier(self) -> None:
         self.fabric.barrier()
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """A copy of the model's whole state on the CPU; where it is sharded, all processes must ask together."""
-        # A sharded weight is put together on every process, one after the other: all of them keep the best model.
+        """Return a copy of the model's whole state on the CPU; if sharded, all processes must call this together."""
+        # Every process assembles every sharded weight, because all of them store the best model.
         return {
             name: (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
             for name, value in model.state_dict().items()
@@ -205,7 +208,7 @@ class Engine:
             model.load_state_dict(state)
 
     def optimizer_state(self, model: nn.Module, optimizer: Any) -> dict[str, Any]:
-        """The optimizer's whole state; where it is sharded, all processes must ask together."""
+        """Return the optimizer's whole state; if it is sharded, all processes must call this together."""
         if self.is_sharded:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
@@ -222,7 +225,7 @@ class Engine:
             optimizer.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """The gradient scaler of fp16; empty otherwise."""
+        """Return the state of the gradient scaler of fp16; empty otherwise."""
         return dict(self.fabric.strategy.precision.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -233,7 +236,7 @@ class Engine:
 def keep_freed_memory() -> None:
     """Tell glibc to keep large freed blocks: by default it maps and unmaps every activation at every step.
 
-    mallopt(M_MMAP_THRESHOLD = -3, M_TRIM_THRESHOLD = -1, M_MMAP_MAX = -4); Linux only, nothing elsewhere.
+    mallopt(M_MMAP_THRESHOLD = -3, M_TRIM_THRESHOLD = -1, M_MMAP_MAX = -4); does nothing outside of Linux.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -241,27 +244,25 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # a Linux without glibc
         return
-    largest = 2**31 - 1
-    for parameter, value in ((-3, largest), (-1, largest), (-4, 0)):
+    maximum = 2**31 - 1
+    for parameter, value in ((-3, maximum), (-1, maximum), (-4, 0)):
         mallopt(ctypes.c_int(parameter), ctypes.c_int(value))
 
 
 def rejoin_after_restart(accelerator: str) -> None:
-    """After a restart by torchrun on one machine: let the processes find each other under keys of this attempt.
+    """Let processes that torchrun has restarted on one machine find each other under keys of this attempt.
 
-    torchrun keeps one store over all restarts (pytorch issue 135712). The addresses of the killed processes are still
-    in it, and new processes would wait for those. Several machines count their restarts apart, so nothing can be done
-    here: there torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 (docs/how-to/devices.md).
+    torchrun keeps one store over all restarts (pytorch issue 135712). It still holds the addresses of the killed
+    processes, for which new ones would wait. Several machines count their restarts separately, so this cannot help
+    them: they need TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 (docs/how-to/devices.md).
     """
     import torch.distributed as dist
 
     environment = os.environ
-    attempt, shared = (
-        environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
-        environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-    )
-    alone = int(environment.get("WORLD_SIZE", 1)) < 2 or environment.get("GROUP_WORLD_SIZE") != "1"
-    if attempt == "0" or not shared or alone or dist.is_initialized():
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_shared = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_one_machine = int(environment.get("WORLD_SIZE", 1)) > 1 and environment.get("GROUP_WORLD_SIZE") == "1"
+    if attempt == "0" or not is_shared or not is_one_machine or dist.is_initialized():
         return
     store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), is_master=False)  # type: ignore[attr-defined]
     dist.init_process_group(
@@ -273,10 +274,10 @@ def rejoin_after_restart(accelerator: str) -> None:
 
 
 def destroy_group() -> None:
-    """Leave the other processes while Python is still whole.
+    """Leave the process group before the interpreter shuts down.
 
-    gloo's threads let go of tensors; if one does so while the interpreter is taken down, the process is aborted after
-    its work is done (seen under load; pytorch pull request 179291). Fabric does this for nccl only.
+    gloo's threads release tensors; if that happens while the interpreter shuts down, the process is aborted after its
+    work is done (seen under load; pytorch pull request 179291). Fabric does this for nccl only.
     """
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""What a model does on examples: logits, confusion, the numbers that are reported."""
+"""Logits of a model on examples, and the numbers that are reported from its confusion."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 from csst.models.huggingface.text import EncodesTexts
 
+#: violation of a constraint that is only rounding: 38 of 400 is a fraction of 0.095
 ROUNDING = 1e-9
 
 
@@ -26,43 +27,53 @@ def compute_logits(
     index: Tensor | None = None,
     rounds: int = 0,
 ) -> Tensor:
-    """The model's raw scores (N, K) in float32 on the CPU, in evaluation mode, examples as they are.
+    """Return the logits of examples in evaluation mode, (N, K), float32 on the CPU.
 
-    `index` chooses examples, None takes all. Examples that can be prefetched are fetched one batch ahead; examples of
-    different lengths are put into batches of similar ones. A sharded model must be called equally often by all
-    processes: `rounds` times at least.
+    Examples that can be prefetched are fetched one batch ahead; examples of different lengths are batched with similar
+    ones.
+
+    Args:
+        model: the network.
+        inputs: examples, used without views.
+        batch: examples per forward pass.
+        device: where the model is.
+        index: positions of the examples to score, (N,); None scores all.
+        rounds: smallest number of forward passes; all processes must call a sharded model equally often.
+
+    Returns:
+        Logits in the order of the index.
     """
     index = torch.arange(len(inputs)) if index is None else index
     lengths = inputs.lengths if isinstance(inputs, HasLengths) else None
     order = torch.arange(len(index)) if lengths is None else lengths[index].argsort(stable=True)
-    chosen = index[order].split(batch)
+    parts = index[order].split(batch)
     prefetch = getattr(inputs, "prefetch", None)
     encode = model.encode if isinstance(model, EncodesTexts) else None
 
     def batch_of(part: Tensor) -> Tensor:
         return (inputs[part] if encode is None else encode(inputs[part])).to(device)
 
-    training = model.training
+    was_training = model.training
     model.eval()
-    pieces = []
-    for at, part in enumerate(chosen):
-        if prefetch is not None and at + 1 < len(chosen):
-            prefetch(chosen[at + 1])
-        pieces.append(model(batch_of(part)).float().cpu())
-    for _ in range(len(chosen), rounds):
-        model(batch_of(chosen[-1]))
-    model.train(training)
-    return torch.cat(pieces)[order.argsort()]
+    logits = []
+    for number, part in enumerate(parts):
+        if prefetch is not None and number + 1 < len(parts):
+            prefetch(parts[number + 1])
+        logits.append(model(batch_of(part)).float().cpu())
+    for _ in range(len(parts), rounds):
+        model(batch_of(parts[-1]))
+    model.train(was_training)
+    return torch.cat(logits)[order.argsort()]
 
 
 def constraints_met(slack: Sequence[float]) -> bool | None:
-    """Whether constraints of these slacks hold, up to rounding: 38 of 400 is a fraction of 0.095. None without any."""
+    """Return whether all constraints hold, up to rounding; None without constraints."""
     return min(slack) >= -ROUNDING if slack else None
 
 
-def summarize_counts(counted: Tensor, objective: Objective) -> dict[str, Any]:
-    """The numbers of `metrics.json`, from counts."""
-    c = Confusion.from_counts(counted)
+def summarize_counts(counts: Tensor, objective: Objective) -> dict[str, Any]:
+    """Return the numbers of `metrics.json` from confusion counts, (K, K)."""
+    c = Confusion.from_counts(counts)
     return {
         "accuracy": float(c.accuracy),
         "mean_recall": float(c.recall.mean()),
@@ -73,5 +84,5 @@ def summarize_counts(counted: Tensor, objective: Objective) -> dict[str, Any]:
         "recall": c.recall.tolist(),
         "precision": c.precision.tolist(),
         "coverage": c.coverage.tolist(),
-        "confusion": counted.tolist(),
+        "confusion": counts.tolist(),
     }

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the step in progress is finished and saved first, and only then does the program end."""
+"""SIGINT and SIGTERM: the current step is finished and saved before the program ends."""
 
 from __future__ import annotations
 
@@ -11,82 +11,88 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Signals come to the process, not to an object, so whether one came is known once per process.
-_pending: int | None = None
+# A module variable, because signals are sent to the process and not to an object.
+_pending_number: int | None = None
 
 
 def is_main_process() -> bool:
-    """Whether this process writes and speaks: the first, where torchrun or Lightning Fabric has started several."""
-    known = os.environ
-    return known.get("RANK", "0") == known.get("NODE_RANK", "0") == known.get("LOCAL_RANK", "0") == "0"
+    """Return whether this process writes files and messages: the first of those that torchrun or Fabric started."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK"))
 
 
 class Interrupted(KeyboardInterrupt):
-    """The program was asked to stop by this signal. `sentence` tells the user how far it came."""
+    """A signal asked the program to stop.
+
+    Args:
+        number: the signal.
+        sentence: progress so far, for the user.
+    """
 
     def __init__(self, number: int = signal.SIGINT, sentence: str = "interrupted") -> None:
         super().__init__(number, sentence)
-        self.number, self.sentence = number, sentence
+        self.number = number
+        self.sentence = sentence
 
     @property
     def name(self) -> str:
+        """The signal's name, such as SIGINT."""
         return signal.Signals(self.number).name
 
 
 def pending_signal() -> int | None:
-    """The signal that waits for a step boundary, if one does."""
-    return _pending
+    """Return the signal that waits for a step boundary; None if there is none."""
+    return _pending_number
 
 
 def step_boundary() -> None:
-    """To be called where everything can be saved: stops here if a signal came since `defer_signals` began."""
-    if _pending is not None:
-        raise Interrupted(_pending)
+    """Raise `Interrupted` if a signal came since `defer_signals` began; call this when everything can be saved."""
+    if _pending_number is not None:
+        raise Interrupted(_pending_number)
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Until the block ends, signals wait for `step_boundary`; the same signal a second time does not wait.
+    """Let signals wait for `step_boundary` until the block ends; the same signal a second time does not wait.
 
-    Only the main thread of a program hears signals; elsewhere nothing changes.
+    Only the main thread of a program receives signals; in other threads nothing changes.
     """
-    global _pending
-    _pending = None
-    with _handlers(_ask):
+    global _pending_number
+    _pending_number = None
+    with _handlers(_remember):
         yield
         step_boundary()
 
 
 @contextmanager
 def forward_signals() -> Iterator[None]:
-    """Until the block ends, either signal ends the program as Ctrl-C does, after telling its child processes."""
+    """Let either signal end the program as Ctrl-C does, after its child processes, until the block ends."""
     with _handlers(_pass_on):
         yield
 
 
 @contextmanager
 def _handlers(handler: object) -> Iterator[None]:
-    global _pending
+    global _pending_number
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in SIGNALS}  # type: ignore[arg-type]
+    previous_handlers = {number: signal.signal(number, handler) for number in SIGNALS}  # type: ignore[arg-type]
     try:
         yield
     finally:
-        for number, old in before.items():
-            signal.signal(number, signal.SIG_DFL if old is None else old)
-        _pending = None
+        for number, previous_handler in previous_handlers.items():
+            signal.signal(number, signal.SIG_DFL if previous_handler is None else previous_handler)
+        _pending_number = None
 
 
-def _ask(number: int, frame: FrameType | None) -> None:
-    global _pending
-    if _pending == number:
+def _remember(number: int, frame: FrameType | None) -> None:
+    global _pending_number
+    if _pending_number == number:
         raise KeyboardInterrupt
-    _pending = number
+    _pending_number = number
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:
     for child in multiprocessing.active_children():
-        child.terminate()  # SIGTERM: a terminal has told the children of a SIGINT itself, and twice would hurry them
+        child.terminate()  # SIGTERM: a terminal sends SIGINT to children itself, and a second one would not wait
     raise Interrupted(number)

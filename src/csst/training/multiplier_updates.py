@@ -18,17 +18,18 @@ from csst.training.solved_multipliers import AveragedGain, Solution, Solver
 
 
 class MultiplierUpdates:
-    """Moves multipliers as `settings.dual` says.
+    """Moves multipliers according to `settings.dual`.
 
     Args:
-        multipliers: changed in place.
-        settings: of the training.
-        is_solvable: whether the gain follows the run's objective, so that there is something to solve for.
+        multipliers: multipliers, changed in place.
+        settings: settings of the training.
+        is_solvable: whether the gain follows the run's objective, so that it can be solved for.
         prior: class fractions under which the objective is judged, (K,).
     """
 
     def __init__(self, multipliers: Multipliers, settings: Settings, is_solvable: bool, prior: Tensor) -> None:
-        self.multipliers, self.settings = multipliers, settings
+        self.multipliers = multipliers
+        self.settings = settings
         self.solver: Solver | None = None
         self.averaged_gain: AveragedGain | None = None
         if settings.dual.update == "solve" and is_solvable and multipliers.objective.constant_gain is None:
@@ -42,43 +43,44 @@ class MultiplierUpdates:
 
     @property
     def measured_gain(self) -> Gain:
-        """The gain behind the averaged model: averaged as its weights are where it is solved for, else the present."""
+        """The gain behind the averaged model: averaged like the weights if it is solved for, else the current gain."""
         return self.multipliers.gain if self.averaged_gain is None else self.averaged_gain.gain
 
     def end_step(self) -> None:
-        """Take in one optimizer step under the present gain."""
+        """Add the current gain to the averaged gain after an optimizer step."""
         if self.averaged_gain is not None:
             self.averaged_gain.update(self.multipliers.gain)
 
     def solve(
         self, measurement: Measurement, train_prior: Tensor, class_names: Sequence[str] | None
     ) -> Solution | None:
-        """The gain that the present scores ask for; None where it is not solved for.
+        """Solve for the gain that the current scores ask for.
 
         Args:
-            measurement: of the averaged model.
+            measurement: measurement of the averaged model.
             train_prior: class fractions of the labeled examples, (K,).
-            class_names: for messages.
+            class_names: names of the K classes, for messages.
 
         Returns:
-            The solution.
+            The solution; None if the gain is not solved for.
         """
         if self.solver is None:
             return None
         return self.solver.solve(measured_evidence(measurement, self.measured_gain, train_prior, class_names))
 
     def move(self, confusion: Confusion, solution: Solution | None, step: int) -> float:
-        """Let lambda and the gain follow a measurement; after the last step nothing moves.
+        """Move lambda and the gain; after the last step nothing moves.
 
         Args:
-            confusion: of the averaged model.
-            solution: what `solve` gave.
+            confusion: confusion of the averaged model.
+            solution: result of `solve`.
             step: optimizer steps taken.
 
         Returns:
             The size of the step: omega, or the part of the way to the solution; 0 for fixed multipliers.
         """
-        dual, progress = self.settings.dual, step / self.settings.training.steps
+        dual = self.settings.dual
+        progress = step / self.settings.training.steps
         if dual.update == "fixed":
             return 0.0
         size = dual_step(dual.schedule, dual.step_size if self.solver is None else dual.share, progress)
@@ -90,7 +92,7 @@ class MultiplierUpdates:
         return size
 
     def state_dict(self) -> dict[str, Any]:
-        """The averaged gain, where there is one."""
+        """Return the state of the averaged gain; empty if the gain is not solved for."""
         return {} if self.averaged_gain is None else self.averaged_gain.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -104,7 +106,7 @@ class MultiplierUpdates:
 
 
 def make_multipliers(objective: Objective, train_prior: Tensor, dual: Dual) -> Multipliers:
-    """The multipliers of an objective as they start."""
+    """Return the initial multipliers of an objective."""
     metric_prior = None if dual.metric_prior == "default" else dual.metric_prior
     waits = dual.update == "gradient" and dual.windup == "wait"
     return Multipliers(objective, train_prior, dual.step_size, dual.initial, metric_prior, waits)

@@ -1,4 +1,4 @@
-"""What a multiplier update saw and did: a line of the journal, and the sums behind it."""
+"""The record of a multiplier update, a line of the journal, and the sums behind it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from csst.errors import InputError
 from csst.maths.gain import Gain
 from csst.maths.losses import BrokenLoss
 
-#: fields of a record that depend on the machine and the moment, not on the run
+#: fields of a record that differ between two identical runs
 TIMINGS = ("examples_per_second",)
 
 
 class Diverged(InputError):
-    """A loss that is not a finite number any more."""
+    """The loss is no longer a finite number."""
 
 
 @dataclass(frozen=True)
@@ -31,26 +31,25 @@ class Record:
         step: optimizer steps taken.
         labeled_loss: L_s.
         unlabeled_loss: L_u.
-        used: fraction of unlabeled examples whose pseudo-label was trusted.
-        pseudo_accuracy: fraction of those that were right, where the truth is known.
-        recall: of every class on validation, K of them.
-        coverage: of every class on validation, K of them.
-        value: of the run's objective on validation.
-        slack: of its constraints.
-        score: by which models are compared: the value less the misses of constraints.
+        used: fraction of unlabeled examples whose pseudo-label was used.
+        pseudo_accuracy: fraction of used pseudo-labels that were right, if the true labels are known.
+        recall: recall of every class on validation, K numbers.
+        coverage: coverage of every class on validation, K numbers.
+        value: value of the run's objective on validation.
+        slack: slack of every constraint on validation.
+        score: the value less the misses of constraints; models are compared by it.
         selected: whether this model is the best so far.
-        multipliers: lambda of the objective that the method's gain follows, m of them.
-        payoff: phi of that objective, m of them.
-        step_size: omega of this update, or the part of the way to the solved gain; 0 where the multipliers are fixed.
+        multipliers: lambda of the objective that the method's gain follows, m numbers.
+        payoff: phi of the same objective, m numbers.
+        step_size: omega of this update, or the part of the way to the solved gain; 0 for fixed multipliers.
         lr: the learning rate.
-        examples_per_second: labeled and unlabeled.
-        unlabeled_prior: the class balance of unlabeled examples that is believed from now on, K of them; None where it
-            is not estimated.
-        trust: how much of the solved rule its error leaves, 0 to 1; None where the gain is not solved for.
-        hold: why a solved gain stood still, as a phrase; "" where it moved.
-        teacher_accuracy: how often the used pseudo-labels of each class are right on validation, K of them; None where
-            no pseudo-label is held back by it.
-        teacher_weights: how much the pseudo-labels of each class count from now on, 0 to 1, K of them; None likewise.
+        examples_per_second: labeled and unlabeled examples.
+        unlabeled_prior: estimated class prior of the unlabeled examples, K numbers; None if it is not estimated.
+        trust: weight of the solved rule against the first multipliers, 0 to 1; None if the gain is not solved for.
+        hold: reason why a solved gain did not move, as a phrase; "" if it moved.
+        teacher_accuracy: accuracy of the used pseudo-labels of each class on validation, K numbers; None if
+            pseudo-labels are not held back.
+        teacher_weights: weight of the pseudo-labels of each class, 0 to 1, K numbers; None if they are not held back.
     """
 
     step: int
@@ -76,14 +75,15 @@ class Record:
     teacher_weights: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, a line of journal.jsonl."""
+        """Return plain values for JSON, a line of journal.jsonl."""
         return asdict(self)
 
 
 class RunningMeans:
-    """Sums since the last multiplier update, kept on the device so that no step waits for them.
+    """Sums since the last multiplier update, on the device so that no step waits for them.
 
-    class_names: for the sentence about a gain that pays mistakes more than hits.
+    Args:
+        class_names: names of the K classes, for messages.
     """
 
     def __init__(self, class_names: Sequence[str] = ()) -> None:
@@ -91,58 +91,68 @@ class RunningMeans:
         self.restart()
 
     def restart(self) -> None:
-        self.start, self.examples = time.perf_counter(), 0
+        """Drop all sums."""
+        self.start = time.perf_counter()
+        self.examples = 0
         self.sums: dict[str, Tensor] = {}
-        self.drawn: list[Drawn] = []
-        self.watched: list[tuple[int, Tensor]] = []
+        self.sources: list[BatchSource] = []
+        self.losses: list[tuple[BatchSource, Tensor]] = []
 
     def add(self, examples: int, **values: Tensor) -> None:
+        """Add scalars to the sums of their names, and to the number of examples."""
         self.examples += examples
         for name, value in values.items():
-            before = self.sums.get(name)
-            before = torch.zeros((), device=value.device) if before is None else before.to(value.device)
-            self.sums[name] = before + value.detach()
+            total = self.sums.get(name)
+            total = torch.zeros((), device=value.device) if total is None else total.to(value.device)
+            self.sums[name] = total + value.detach()
 
     @contextmanager
     def track_batch(
         self, step: int, labeled: Tensor, unlabeled: Tensor | None, gain: Gain | None = None
     ) -> Iterator[None]:
-        """A step on these examples under this gain, which are named if its loss turns out not to be a number."""
-        self.drawn.append(Drawn(step, labeled, unlabeled, gain))
+        """Remember the examples and the gain of a step, for the error message if its loss is not finite."""
+        source = BatchSource(step, labeled, unlabeled, gain)
+        self.sources.append(source)
         try:
             yield
         except BrokenLoss as error:
-            raise Diverged(self._explain(self.drawn[-1], error.what)) from None
+            raise Diverged(self._explain(source, error.what)) from None
         except InputError as error:
-            raise Diverged(f"training failed {self.drawn[-1].place}: {error}") from None
+            raise Diverged(f"training failed {source.place}: {error}") from None
 
     def track_loss(self, loss: Tensor) -> None:
-        """Remember a loss of the present batch; looking at it now would make the device wait."""
-        self.watched.append((len(self.drawn) - 1, loss.detach()))
+        """Store a loss of the current batch for a later check: checking it now would make the device wait."""
+        self.losses.append((self.sources[-1], loss.detach()))
 
     def read_and_restart(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, float | None]:
-        """The record's fields, and a fresh start. A loss that stopped being a number is an error here at the latest.
+        """Return the means as fields of a record, and restart; raises `Diverged` if a loss was not finite.
 
-        total: adds up a tensor over processes.
+        Args:
+            total: adds up a tensor over processes.
         """
         state = self.state_dict(total)
-        sums, self.examples = dict(zip(state["names"], state["sums"].tolist(), strict=True)), state["examples"]
-        steps, unlabeled, used = sums.get("steps"), sums.get("unlabeled"), sums.get("used")
-        summary: dict[str, float | None] = {
-            "labeled_loss": sums["labeled_loss"] / steps if steps else None,
-            "unlabeled_loss": sums["unlabeled_loss"] / steps if steps and unlabeled else None,
-            "used": used / unlabeled if unlabeled and used is not None else None,
-            "pseudo_accuracy": sums["right"] / used if used and "right" in sums else None,
-            "examples_per_second": self.examples / (time.perf_counter() - self.start) if self.examples else None,
+        sums = dict(zip(state["names"], state["sums"].tolist(), strict=True))
+
+        def divide(name: str, count_name: str) -> float | None:
+            count = sums.get(count_name)
+            return sums[name] / count if count and name in sums else None
+
+        examples = state["examples"]
+        summary = {
+            "labeled_loss": divide("labeled_loss", "steps"),
+            "unlabeled_loss": divide("unlabeled_loss", "steps"),
+            "used": divide("used", "unlabeled"),
+            "pseudo_accuracy": divide("right", "used"),
+            "examples_per_second": examples / (time.perf_counter() - self.start) if examples else None,
         }
         self.restart()
         return summary
 
     def state_dict(self, total: Callable[[Tensor], Tensor] = lambda values: values) -> dict[str, Any]:
-        """The sums over all processes, for a checkpoint between two updates. One with a broken loss is not made."""
+        """Return the sums over all processes, for a checkpoint; raises `Diverged` if a loss was not finite."""
         sums = total(torch.stack([v.float() for v in self.sums.values()])) if self.sums else torch.zeros(0)
         if not torch.isfinite(sums).all():
-            raise Diverged(self._diverged(dict(zip(self.sums, sums.tolist(), strict=True))))
+            raise Diverged(self._describe_divergence(dict(zip(self.sums, sums.tolist(), strict=True))))
         return {
             "names": list(self.sums),
             "sums": sums,
@@ -150,38 +160,38 @@ class RunningMeans:
             "seconds": time.perf_counter() - self.start if self.sums else 0.0,
         }
 
-    def load_state_dict(self, state: dict[str, Any], first: bool = True) -> None:
-        """Take up the sums again; of several processes only the first holds them, the others go on from zero."""
+    def load_state_dict(self, state: dict[str, Any], is_main: bool = True) -> None:
+        """Continue from stored sums; of several processes only the first takes them, the others begin at zero."""
         self.restart()
-        share = state["sums"] if first else torch.zeros_like(state["sums"])
-        self.sums = dict(zip(state["names"], share.unbind(), strict=True))
-        self.examples = state["examples"] if first else 0
+        sums = state["sums"] if is_main else torch.zeros_like(state["sums"])
+        self.sums = dict(zip(state["names"], sums.unbind(), strict=True))
+        self.examples = state["examples"] if is_main else 0
         self.start -= state["seconds"]
 
-    def _diverged(self, sums: dict[str, float]) -> str:
-        for number, loss in self.watched:
+    def _describe_divergence(self, sums: dict[str, float]) -> str:
+        for source, loss in self.losses:
             if not torch.isfinite(loss):
-                return self._explain(self.drawn[number], f"the loss became {float(loss)}")
+                return self._explain(source, f"the loss became {float(loss)}")
         return f"training diverged: {sums}; lower training.lr or selftraining.unlabeled_weight"
 
-    def _explain(self, drawn: Drawn, what: str) -> str:
-        """Return why training ends at a step, and what to do; examples are named only where they may be the cause."""
-        reversed_rows = "" if drawn.gain is None else drawn.gain.describe_reversed(self.class_names)
+    def _explain(self, source: BatchSource, what: str) -> str:
+        """Return why training ends at a step, and what to do; lists the examples only if they may be the cause."""
+        reversed_rows = "" if source.gain is None else source.gain.describe_reversed(self.class_names)
         if reversed_rows:
             return (
-                f"training failed at step {drawn.step}: {what}. The metric's gain pays mistakes more than hits "
+                f"training failed at step {source.step}: {what}. The metric's gain pays mistakes more than hits "
                 f"({reversed_rows}), which makes steps long: limit them with --hardware.clip 1, or change the metric "
                 "so that no class is worth more when it is missed"
             )
         return (
-            f"training failed {drawn.place}: {what}; lower training.lr or selftraining.unlabeled_weight, limit the "
+            f"training failed {source.place}: {what}; lower training.lr or selftraining.unlabeled_weight, limit the "
             "steps with --hardware.clip 1, or look at these examples"
         )
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What a step learned from: labeled and unlabeled examples by their indices, under which gain."""
+class BatchSource:
+    """The examples of a step by their indices, and the gain of the step."""
 
     step: int
     labeled: Tensor
@@ -191,10 +201,10 @@ class Drawn:
     @property
     def place(self) -> str:
         """The step and its examples, in words."""
-        rest = "" if self.unlabeled is None else f" and unlabeled {_shown(self.unlabeled)}"
-        return f"at step {self.step}, on labeled examples {_shown(self.labeled)}{rest}"
+        unlabeled = "" if self.unlabeled is None else f" and unlabeled {_list_rows(self.unlabeled)}"
+        return f"at step {self.step}, on labeled examples {_list_rows(self.labeled)}{unlabeled}"
 
 
-def _shown(indices: Tensor) -> str:
+def _list_rows(indices: Tensor) -> str:
     rows = indices.flatten().tolist()
     return str(rows[:64])[:-1] + (f", ... {len(rows)} in all]" if len(rows) > 64 else "]")

@@ -1,4 +1,4 @@
-"""Which model is kept: the best on the objective itself, measured on validation, constraints first; or the last."""
+"""Selection of a model: the best value of the objective on validation, constraints first; or the last model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from csst.maths.ranking import ValidationScore
 
 @dataclass
 class Best:
-    """The model that is kept so far, with its weights and the gain that was in force when they were trained."""
+    """The selected model so far: its validation score, its weights, and the gain they were trained under."""
 
     step: int = -1
     violation: float = float("inf")
@@ -31,35 +31,39 @@ class Best:
         gain: Tensor,
         always: bool = False,
     ) -> bool:
-        """Keep the model's weights if it is at least as good as the best so far.
+        """Select the model if it is at least as good as the best so far.
 
-        Of equals the one trained longer is kept (a worst recall of 0 is a common tie), but only a better one
-        counts against early stopping. The untrained model is never a candidate.
+        Of two equal models the one trained longer is selected (a worst recall of 0 is a common tie), but only a better
+        one resets early stopping. The untrained model is never selected.
 
         Args:
-            score: of the model on validation.
-            step: at which it was measured.
-            weights: returns the weights, asked only if they are kept.
-            gain: under which it was trained.
-            always: keep it however good it is.
+            score: score of the model on validation.
+            step: step at which it was measured.
+            weights: returns the weights; called only if the model is selected.
+            gain: gain under which it was trained.
+            always: select the model whatever its score.
 
         Returns:
-            Whether the model was kept.
+            Whether the model was selected.
         """
         self.updates_since_improvement = 0 if score.rank > self.rank else self.updates_since_improvement + 1
         if step == 0 or not (always or score.rank >= self.rank):
             return False
-        self.step, self.gain = step, gain.detach().cpu().clone()
-        self.violation, self.value, self.score = score.violation, score.value, score.score
+        self.step = step
+        self.violation = score.violation
+        self.value = score.value
+        self.score = score.score
         self.state = weights()
+        self.gain = gain.detach().cpu().clone()
         return True
 
     @property
     def rank(self) -> tuple[float, float]:
-        """As `ValidationScore.rank`."""
+        """The order of models, as in `ValidationScore.rank`."""
         return -self.violation, self.value
 
     def copy_weights(self) -> dict[str, Tensor]:
+        """Return a copy of the selected weights."""
         return {name: value.clone() for name, value in self.state.items()}
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""Multipliers that are solved for: train under the gain to which the present decision rule is the best response.
+"""Multipliers that are solved for: train under the gain to which the current decision rule is the best response.
 
-Algorithms 1 and 2 pile up payoffs in lambda. A class that the network has not learned yet has a recall of 0 whatever
-lambda is, so that the sum grows, and once the class arrives lambda needs many updates to come back. Here the cheap
-player answers at once instead: at every update the decision rule of the objective is fitted to the averaged network's
-scores (milliseconds), and the gain moves a part of the way to the one whose best response is this rule. A rule is known
-by its weights w_ij = pi_i G_ij, those of the rates R_ij in the objective:
+Algorithms 1 and 2 sum up payoffs in lambda. A class that the network has not learned yet has a recall of 0 for any
+lambda, so that the sum grows, and once the class is learned lambda needs many updates to come back. Here the min-player
+answers at once instead: at every update the decision rule of the objective is fitted to the averaged network's scores
+(milliseconds), and the gain moves part of the way to the gain whose best response is this rule. A rule is described by
+the weights w_ij = pi_i G_ij of the rates R_ij in the objective:
 
     argmax_j z_j + b_j          w = diag(exp b)                                    z = log p - log pi
     argmax_j m_j q_j + c_j      w_ij = (delta_ij m_j + c_j) rho_i exp(a_i)         q = softmax(T z + a + log rho), T = 1
 
-Rules are compared and mixed by parameters in which this is linear: b where w is diagonal, else w itself, whose mixture
-has the mixture of the scores that rules maximize. With few labels a rule is known badly, so it is drawn to that of the
-first multipliers, b0, by how much it changes when a fold of the labels is left out:
+Rules are compared and mixed by parameters in which this is linear: b if w is diagonal, otherwise w itself, because a
+mixture of w mixes the scores that rules maximize. With few labels the fitted rule has a large error, so it is shrunk
+toward the rule of the first multipliers, b0, by how much it changes when a fold of the labels is left out:
 
     s^2 = (F - 1)/F sum_f |b_(-f) - mean|^2,     trust = max(0, 1 - s^2 / |b - b0|^2),     b <- b0 + trust (b - b0).
 """
@@ -37,25 +37,25 @@ from csst.rules.fit import CONTRADICTED
 from csst.rules.search import WeightedRows, search_bias
 from csst.rules.smooth import SmoothObjective
 
-#: folds of the labels by which a rule's error is measured
+#: folds of the labels that measure a rule's error
 FOLDS = 5
 #: unlabeled rows that a rule is fitted to, at most
 ROWS = 1000
-#: a class whose weight is a smaller part of the largest is ignored
+#: a class counts as ignored if its weight is a smaller part of the largest weight
 LEAST_WEIGHT = 0.1
-#: entries of a gain that differ by less than this part of the largest are the same
+#: entries of a gain that differ by less than this part of the largest are equal
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the present scores ask of the gain.
+    """The gain that the current scores ask for.
 
     Args:
-        parameters: of the rule's weights, drawn to the first multipliers' by its error: b, (K,), or w, (K, K).
-        prices: of the constraints, (m,); 0 for entries of a worst case.
-        trust: how much of the way from the first multipliers to the fitted rule was kept, 0 to 1.
-        hold: why the multipliers stand still, as a phrase; "" where they move.
+        parameters: parameters of the rule, shrunk toward the first multipliers: b, (K,), or w, (K, K).
+        prices: prices of the constraints, (m,); 0 for entries of a worst case.
+        trust: weight of the fitted rule against the first multipliers, 0 to 1.
+        hold: reason why the multipliers do not move, as a phrase; "" if they move.
     """
 
     parameters: np.ndarray
@@ -67,11 +67,11 @@ class Solution:
 class AveragedGain(nn.Module):
     """The gain behind an averaged network: log G averaged with the decay of the weights, step by step.
 
-    Gains that are not diagonal are divided by their mean entry and averaged as they are.
+    Gains that are not diagonal are divided by their mean entry and averaged without the logarithm.
 
     Args:
-        gain: that of the first step.
-        decay: that of the averaged weights.
+        gain: gain of the first step.
+        decay: decay of the averaged weights.
     """
 
     entries: Tensor
@@ -85,7 +85,7 @@ class AveragedGain(nn.Module):
 
     @torch.no_grad()
     def update(self, gain: Gain) -> None:
-        """Take in one step under a gain; the first is copied, as the first weights are.
+        """Add the gain of a step to the average; the first is copied, as the first weights are.
 
         Args:
             gain: G of the step.
@@ -96,10 +96,10 @@ class AveragedGain(nn.Module):
             self.entries = entries.clone()
         elif entries.ndim == self.entries.ndim == 1:
             # Logarithms less their mean: a common factor changes no gain.
-            logs = [each.log() - each.log().mean() for each in (self.entries, entries)]
+            logs = [values.log() - values.log().mean() for values in (self.entries, entries)]
             self.entries = (self.decay * logs[0] + (1 - self.decay) * logs[1]).exp()
         else:
-            matrices = [torch.diag(each) if each.ndim == 1 else each for each in (self.entries, entries)]
+            matrices = [torch.diag(values) if values.ndim == 1 else values for values in (self.entries, entries)]
             matrices = [matrix / matrix.mean() for matrix in matrices]
             self.entries = self.decay * matrices[0] + (1 - self.decay) * matrices[1]
 
@@ -120,31 +120,34 @@ class Solver:
     """Solves for the gain of an objective.
 
     Args:
-        multipliers: those of the first step, whose gain is kept where evidence is weak. A gain that all but ignores a
-            class, as for a goal on one class alone, is replaced by that of accuracy: no network learns scores under it.
+        multipliers: the first multipliers, whose gain stays in force while evidence is weak. A gain that all but
+            ignores a class, as for a goal on one class alone, is replaced by the gain of accuracy: no network learns
+            scores under it.
         prior: class fractions under which the objective is judged, (K,).
-        farthest: how far log G of a class may be from that of the first multipliers.
+        farthest: largest distance of log G of a class from its value at the first multipliers.
     """
 
     def __init__(self, multipliers: Multipliers, prior: Tensor, farthest: float) -> None:
-        self.objective, self.prior, self.farthest = multipliers.objective, prior.cpu().double().numpy(), farthest
+        self.objective = multipliers.objective
+        self.prior = prior.cpu().double().numpy()
+        self.farthest = farthest
         train_prior = multipliers.train_prior
         weights = np.diag(as_matrix(parameters_of_gain(multipliers.gain, train_prior)))
-        # Accuracy itself, where it is where lambda starts (dual.initial = "prior"), ignores no class.
-        lowest = min(LEAST_WEIGHT, float(train_prior.min() / train_prior.max()) / 2)
-        if weights.min() < lowest * weights.max():
+        # The gain of accuracy (dual.initial = "prior") weighs classes by their fractions: that ignores no class.
+        least_weight = min(LEAST_WEIGHT, float(train_prior.min() / train_prior.max()) / 2)
+        if weights.min() < least_weight * weights.max():
             multipliers.adopt(train_prior, multipliers.value)
         self.start = parameters_of_gain(multipliers.gain, train_prior)
-        SmoothObjective(self.objective, self.prior, 1.0)  # an objective that has no rule is refused before training
+        SmoothObjective(self.objective, self.prior, 1.0)  # raises before training if the objective has no rule
 
     def solve(self, evidence: HeldOutScores) -> Solution:
-        """The rule that the present scores ask for, as far as they are known.
+        """Return the rule that is best for the current scores, shrunk by its error.
 
         Args:
-            evidence: scores with the averaged gain taken out.
+            evidence: scores without the averaged gain.
 
         Returns:
-            The rule's parameters and prices, or the reason to stand still.
+            The rule's parameters and prices, or the reason not to move.
         """
         reason = find_reason_to_hold(evidence)
         if reason:
@@ -159,37 +162,36 @@ class Solver:
         for rows, part_rule in zip(parts, part_rules, strict=True):
             fold_rows = np.setdiff1d(np.arange(len(decisions)), rows)
             decisions[fold_rows] = part_rule.decide(evidence.scores[fold_rows])
-        # Of equals the start: a class that no rule can tell from another must not pull.
+        # Ties go to the start: a class that no rule can tell from another must not move the gain.
         if self._judge(evidence, decisions, rule.decide(evidence.soft_scores)) <= self._judge_start(evidence):
             return Solution(self.start, prices)
         target = parameters_of_rule(rule)
-        trust = measure_trust(target, [parameters_of_rule(each) for each in part_rules], self.start)
+        trust = measure_trust(target, [parameters_of_rule(part_rule) for part_rule in part_rules], self.start)
         return Solution(limit_distance(mix(self.start, target, trust), self.start, self.farthest), prices, trust)
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
-        """Move the gain a part of the way to a solution, and let lambda say so.
+        """Move the gain part of the way to a solution, and set lambda to match.
 
         Args:
-            multipliers: changed in place.
-            solution: what `solve` gave.
+            multipliers: multipliers, changed in place.
+            solution: result of `solve`.
             share: eta, the part of the way, 0 to 1.
         """
         if solution.hold:
             return
-        present_parameters = parameters_of_gain(multipliers.gain, multipliers.train_prior)
-        parameters = mix(present_parameters, solution.parameters, share)
-        weights = weights_of(parameters)
+        parameters = parameters_of_gain(multipliers.gain, multipliers.train_prior)
+        weights = weights_of(mix(parameters, solution.parameters, share))
         prices = (1 - share) * multipliers.value.cpu().numpy() + share * solution.prices
         multipliers.adopt(torch.from_numpy(weights), torch.from_numpy(prices))
 
     def _judge(self, evidence: HeldOutScores, decisions: np.ndarray, soft_decisions: np.ndarray) -> tuple[float, float]:
-        """Constraints first, then the value, of decisions on labeled and soft rows."""
+        """Return the rank of decisions on labeled and soft rows: constraints first, then the value."""
         counts = count_labels(evidence.labels, decisions, evidence.classes)
-        soft = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-        return score_on(self.objective, combine_rates(evidence, counts, soft, self.prior).confusion, 0.0).rank
+        soft_rates = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+        return score_on(self.objective, combine_rates(evidence, counts, soft_rates, self.prior).confusion, 0.0).rank
 
     def _judge_start(self, evidence: HeldOutScores) -> tuple[float, float]:
-        """The same of the rule of the first multipliers."""
+        """Return the rank of the rule of the first multipliers."""
         return self._judge(evidence, *(decide(self.start, z) for z in (evidence.scores, evidence.soft_scores)))
 
 
@@ -198,30 +200,30 @@ def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.nd
 
     Args:
         evidence: scores of labeled and unlabeled rows.
-        objective: bound to the classes.
+        objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
     return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margin=0.0)
 
 
 def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> np.ndarray:
-    """Return the prices of the constraints near a rule, (m,), by a soft search that begins there.
+    """Return the prices of the constraints near a rule, (m,), by a soft search that begins at the rule.
 
     Args:
-        rule: of the objective on the evidence.
+        rule: rule of the objective on the evidence.
         evidence: scores of labeled and unlabeled rows.
-        objective: bound to the classes.
+        objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
-    smooth = SmoothObjective(objective, prior, sharpness(evidence))
-    if smooth.has_constraints and rule.bias is not None:
+    soft_objective = SmoothObjective(objective, prior, sharpness(evidence))
+    if soft_objective.has_constraints and rule.bias is not None:
         rows = WeightedRows.pool(evidence)
-        search_bias(smooth, rows, rule.bias, rule.bias, softness(smooth, evidence))
-    return smooth.prices
+        search_bias(soft_objective, rows, rule.bias, rule.bias, softness(soft_objective, evidence))
+    return soft_objective.prices
 
 
 def find_reason_to_hold(evidence: HeldOutScores) -> str:
-    """Why the scores say nothing about a rule, as a phrase; "" where they do."""
+    """Return why the scores do not determine a rule, as a phrase; "" if they do."""
     if (evidence.counts == 0).any():
         return "a class has no judged label"
     if evidence.is_constant:
@@ -232,12 +234,12 @@ def find_reason_to_hold(evidence: HeldOutScores) -> str:
 
 
 def parameters_of_rule(rule: Candidate) -> np.ndarray:
-    """b, (K,), or w, (K, K), of a rule (see the top of this file)."""
+    """Return b, (K,), or w, (K, K), of a rule (see the top of this file)."""
     if rule.bias is not None:
         return rule.bias - rule.bias.mean()
     assert rule.scale is not None
     assert rule.offset is not None
-    # With a temperature T the diagonal rule is exact, and an offset counts as it does at T = 1.
+    # With a temperature T the diagonal rule is exact, and an offset is treated as at T = 1.
     power = 1 / rule.calibration.temperature
     likelihood = (rule.prior * np.exp(rule.calibration.bias)) ** power
     if rule.scale.ndim == 2:
@@ -247,7 +249,7 @@ def parameters_of_rule(rule: Candidate) -> np.ndarray:
 
 
 def parameters_of_gain(gain: Gain, train_prior: Tensor) -> np.ndarray:
-    """b, (K,), or w, (K, K), of the rule that is the best response to a gain."""
+    """Return b, (K,), or w, (K, K), of the rule that is the best response to a gain."""
     prior = train_prior.cpu().double().numpy()
     entries = gain.entries.detach().cpu().double().numpy()
     if gain.is_diagonal:
@@ -257,9 +259,9 @@ def parameters_of_gain(gain: Gain, train_prior: Tensor) -> np.ndarray:
 
 
 def simplify(weights: np.ndarray) -> np.ndarray:
-    """Weights (K, K) of any sign by b, (K,), where the same rule has a diagonal w; else with a mean entry of 1.
+    """Return b, (K,), if a diagonal w gives the same rule as the weights (K, K); otherwise w with a mean entry of 1.
 
-    A constant added to a row changes no rule: rows are shifted until their smallest wrong prediction is worth nothing.
+    A constant added to a row changes no rule: rows are shifted until their smallest off-diagonal entry is 0.
     """
     off_diagonal = weights + np.where(np.eye(len(weights), dtype=bool), np.inf, 0.0)
     weights = weights - off_diagonal.min(1, keepdims=True)
@@ -273,19 +275,19 @@ def simplify(weights: np.ndarray) -> np.ndarray:
 
 
 def weights_of(parameters: np.ndarray) -> np.ndarray:
-    """w, (K,) where it is diagonal, else (K, K)."""
+    """Return w: (K,) if it is diagonal, otherwise (K, K)."""
     return np.exp(parameters) if parameters.ndim == 1 else parameters
 
 
 def as_matrix(parameters: np.ndarray) -> np.ndarray:
-    """w, (K, K), with a mean entry of 1."""
+    """Return w as a matrix, (K, K), with a mean entry of 1."""
     weights = weights_of(parameters)
     matrix = np.diag(weights) if weights.ndim == 1 else weights
     return matrix / matrix.mean()
 
 
 def mix(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
-    """The parameters a part of the way from the first to the second."""
+    """Return the parameters part of the way from the first to the second."""
     if not first.ndim == second.ndim == 1:
         first = as_matrix(first)
         second = as_matrix(second)
@@ -293,17 +295,17 @@ def mix(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
 
 
 def measure_trust(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray) -> float:
-    """max(0, 1 - s^2 / |b - b0|^2), s^2 = (F - 1)/F sum_f |b_(-f) - mean|^2.
+    """Return max(0, 1 - s^2 / |b - b0|^2), s^2 = (F - 1)/F sum_f |b_(-f) - mean|^2.
 
     Args:
         target: b of all labels.
         parts: b without each fold.
         start: b0.
     """
-    if not all(each.ndim == 1 for each in (target, start, *parts)):
+    if not all(parameters.ndim == 1 for parameters in (target, start, *parts)):
         target = as_matrix(target)
         start = as_matrix(start)
-        parts = [as_matrix(each) for each in parts]
+        parts = [as_matrix(part) for part in parts]
     deviations = np.stack(parts) - np.mean(parts, axis=0)
     spread = (len(parts) - 1) / len(parts) * float((deviations**2).sum())
     distance = float(((target - start) ** 2).sum())
@@ -311,7 +313,7 @@ def measure_trust(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray
 
 
 def limit_distance(parameters: np.ndarray, start: np.ndarray, farthest: float) -> np.ndarray:
-    """The parameters with no class's log weight farther from the start's; matrices as a whole, by their diagonal."""
+    """Return parameters whose log weights are at most `farthest` from the start's; matrices are mixed as a whole."""
     if parameters.ndim == start.ndim == 1:
         return start + np.clip(parameters - start, -farthest, farthest)
     logs = np.log(np.diag(as_matrix(parameters))) - np.log(np.diag(as_matrix(start)))
@@ -320,7 +322,7 @@ def limit_distance(parameters: np.ndarray, start: np.ndarray, farthest: float) -
 
 
 def decide(parameters: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The classes (N,) of the rule with these parameters, on scores z (N, K)."""
+    """Return the classes (N,) that the rule with these parameters chooses for scores z, (N, K)."""
     if parameters.ndim == 1:
         return (scores + parameters).argmax(1)
     likelihood = np.exp(scores - scores.max(1, keepdims=True))

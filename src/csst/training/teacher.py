@@ -1,4 +1,4 @@
-"""What pseudo-labels follow beside the gain: the balance of unlabeled examples, and how often the teacher is right."""
+"""Estimates that pseudo-labels follow beside the gain: the unlabeled class prior, and the teacher's accuracy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from csst.training.measurement import Measurement, measured_balance
 
 @dataclass(frozen=True, eq=False)
 class Teaching:
-    """What a measurement says about pseudo-labels.
+    """Estimates about pseudo-labels from one measurement.
 
     Args:
-        prior: class fractions of the unlabeled examples, (K,); None where they are not estimated.
-        accuracy: how often the used pseudo-labels of each class are right, (K,); None where none is held back by it.
+        prior: class prior of the unlabeled examples, (K,); None if it is not estimated.
+        accuracy: accuracy of the used pseudo-labels of each class, (K,); None if pseudo-labels are not held back.
     """
 
     prior: Tensor | None = None
@@ -26,7 +26,7 @@ class Teaching:
 
 
 class Teacher:
-    """Lets the consistency loss of a method follow measurements; a method without one has nothing to follow.
+    """Lets the consistency loss of a method follow measurements.
 
     Args:
         selftraining: the consistency loss, changed in place; None for a method that learns from labels only.
@@ -40,16 +40,16 @@ class Teacher:
     def measure(
         self, measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
     ) -> Teaching:
-        """Return what the averaged model's scores say about pseudo-labels.
+        """Estimate the unlabeled class prior and the accuracy of pseudo-labels.
 
         Args:
-            measurement: of the averaged model.
-            gain: that behind it.
+            measurement: measurement of the averaged model.
+            gain: gain behind the averaged model.
             train_prior: class fractions of the labeled examples, (K,).
-            class_names: for messages.
+            class_names: names of the K classes, for messages.
 
         Returns:
-            The teaching; empty where nothing is estimated.
+            The estimates that the method uses; None for the others.
         """
         if self.balance is None:
             return Teaching()
@@ -61,10 +61,10 @@ class Teacher:
         return Teaching(prior, self.selftraining.measure_accuracy(measurement.logits, measurement.labels, gain))
 
     def learn(self, teaching: Teaching, train_prior: Tensor) -> None:
-        """Let pseudo-labels and their weights follow a teaching from now on.
+        """Let pseudo-labels and their weights follow these estimates from now on.
 
         Args:
-            teaching: what `measure` gave.
+            teaching: result of `measure`.
             train_prior: class fractions of the labeled examples, (K,).
         """
         if self.balance is not None and teaching.prior is not None:
@@ -74,15 +74,15 @@ class Teacher:
 
     @property
     def prior(self) -> list[float] | None:
-        """The class fractions of the unlabeled examples that are believed; None where they are not estimated."""
+        """Estimated class prior of the unlabeled examples; None if it is not estimated."""
         return None if self.balance is None else self.balance.prior.tolist()
 
     @property
     def accuracy(self) -> list[float] | None:
-        """How often the used pseudo-labels of each class are right; None where none is held back by it."""
+        """Accuracy of the used pseudo-labels of each class; None if pseudo-labels are not held back."""
         return None if self.hold_back is None else self.hold_back.accuracy.tolist()
 
     @property
     def weights(self) -> list[float] | None:
-        """How much the pseudo-labels of each class count, 0 to 1; None where none is held back."""
+        """Weight of the pseudo-labels of each class, 0 to 1; None if pseudo-labels are not held back."""
         return None if self.hold_back is None else self.hold_back.weights.tolist()

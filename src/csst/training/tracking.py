@@ -1,4 +1,4 @@
-"""Records where people look: an event file for TensorBoard. Anything else is a function given as `on_record`."""
+"""Records in an event file for TensorBoard. Any other logger is a function passed as `on_record`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from csst.errors import InputError
 from csst.training.records import Record
 
-#: entries of a record that are single numbers, and how they are grouped
+#: tags of the entries of a record that are single numbers
 SCALARS = {
     "labeled_loss": "loss/labeled",
     "unlabeled_loss": "loss/unlabeled",
@@ -28,7 +28,7 @@ class TensorBoard:
         csst.execute(csst.recipe("toy"), "runs/mine", on_record=log)
 
     Args:
-        folder: where the event files go.
+        folder: folder of the event files.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -50,12 +50,14 @@ class TensorBoard:
             self.writer.close()
 
     def __call__(self, trainer: Any, record: Record) -> None:
-        """Write one record; what an earlier, interrupted training wrote from this step on is dropped."""
+        """Write one record; events that an interrupted training wrote from this step on are dropped."""
         if self.writer is None:
             self.writer = self.make(str(self.folder), purge_step=record.step)
-        names, labels = trainer.task.class_names, trainer.multipliers.labels
+        names = trainer.task.class_names
+        labels = trainer.multipliers.labels
         values = {tag: getattr(record, name) for name, tag in SCALARS.items()}
-        values["recall/lowest"], values["coverage/lowest"] = min(record.recall), min(record.coverage)
+        values["recall/lowest"] = min(record.recall)
+        values["coverage/lowest"] = min(record.coverage)
         values |= {f"recall/{name}": value for name, value in zip(names, record.recall, strict=True)}
         values |= {f"coverage/{name}": value for name, value in zip(names, record.coverage, strict=True)}
         values |= {f"multipliers/{label}": value for label, value in zip(labels, record.multipliers, strict=True)}

@@ -170,9 +170,10 @@ class ReachCheck:
         # With folds, each validation row is scored by the trainer that did not learn from it.
         judges = runner.folds if isinstance(runner, CrossFit) else [trainer]
         parts = [judge.task.validation for judge in judges]
-        logits = torch.cat([judge.validation_logits() for judge in judges])
+        logits = torch.cat([judge.measurer.score_validation() for judge in judges])
         labels = torch.cat([part.labels for part in parts])
-        unlabeled = trainer.all_logits(task.unlabeled, choose_rows(len(task.unlabeled), trainer.seed)[:ROWS])
+        index = choose_rows(len(task.unlabeled), trainer.seed)[:ROWS]
+        unlabeled = trainer.measurer.score_unlabeled(index)
         evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
         prior = task.validation_prior.numpy()
         fit = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)

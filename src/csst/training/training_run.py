@@ -1,0 +1,73 @@
+"""What generations of trainers and trainers of several folds have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from csst.maths.gain import Gain
+from csst.maths.multipliers import Multipliers
+from csst.training.records import Record
+from csst.training.selection import Best
+from csst.training.trainer import Trainer
+
+
+class TrainingRun(ABC):
+    """A training that can be run, saved, resumed, and asked for its models.
+
+    If the model is sharded over processes, all of them must call `state_dict` and `last_weights` together.
+
+    Args:
+        trainer: the trainer whose model is kept.
+        best: the selected model.
+    """
+
+    trainer: Trainer
+    best: Best
+
+    @abstractmethod
+    def run(self) -> Iterator[Record]:
+        """Train to the end, yielding a record at every multiplier update; continues from a loaded state."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole training, for a checkpoint."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any], keeps_order: bool = True) -> None:
+        """Continue from what `state_dict` returned.
+
+        Args:
+            state: the whole training.
+            keeps_order: whether the stored order of examples goes on; otherwise a new one begins.
+        """
+
+    @property
+    @abstractmethod
+    def is_complete(self) -> bool:
+        """Whether all steps are taken, or patience has run out."""
+
+    @property
+    def multipliers(self) -> Multipliers:
+        """The multipliers that the method's gain follows."""
+        return self.trainer.multipliers
+
+    @property
+    def measured_gain(self) -> Gain:
+        """The gain behind the averaged model."""
+        return self.trainer.measured_gain
+
+    def best_model(self) -> nn.Module:
+        """Return a new model with the selected averaged weights, in evaluation mode."""
+        return self.trainer.copy_model(self.best.state)
+
+    def selected_weights(self) -> dict[str, Tensor]:
+        """Return a copy of the selected averaged weights, on the CPU."""
+        return self.best.copy_weights()
+
+    def last_weights(self) -> dict[str, Tensor]:
+        """Return a copy of the current averaged weights, on the CPU."""
+        return self.trainer.last_weights()
