@@ -85,7 +85,7 @@ def test_the_same_signal_twice_does_not_wait():
             os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(Interrupted):
             step_boundary()
-        interruption._pending = None
+        interruption._pending_number = None
     assert not isinstance(stop.value, Interrupted)
     assert pending_signal() is None
     step_boundary()

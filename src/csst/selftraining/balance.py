@@ -1,4 +1,4 @@
-"""Unlabeled examples of another class balance than the labeled ones: what their gain and their pseudo-labels become.
+"""Unlabeled examples with another class prior than the labeled ones: their gain and their pseudo-labels.
 
 A network trained under a gain G on labels of prior pi_L has softmax(s) = norm(G^T p), with p the class probabilities
 under pi_L. Under the prior pi_u of the unlabeled examples these are q, and the gain is G_u:
@@ -6,9 +6,9 @@ under pi_L. Under the prior pi_u of the unlabeled examples these are q, and the 
     q    proportional to  p * pi_u / pi_L                (Saerens, Latinne and Decaestecker, 2002)
     G_u  =  diag(pi_L / pi_u) G,      so that  norm(G_u^T q) = norm(G^T p) = softmax(s)
 
-Pseudo-labels and what selects them are of q and G_u, so that the threshold asks whether the softmax fits the label at
-the balance of these examples. The loss keeps G: under G_u a label of a class that is rare among unlabeled examples
-would get a margin of log pi_L / pi_u, and wrong labels are of just these classes (docs/explanation/choices.md).
+Pseudo-labels and their selection use q and G_u, so that the threshold compares the softmax with the label under the
+prior of these examples. The loss keeps G: under G_u a label of a class that is rare among unlabeled examples would get
+a margin of log pi_L / pi_u, and wrong labels are mostly of these classes (docs/explanation/choices.md).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from csst.maths.gain import Gain
 
 
 class UnlabeledBalance(nn.Module):
-    """pi_u as it is believed now, beside pi_L; the same until something else is learned.
+    """The current estimate of pi_u, beside pi_L; both are equal until the first estimate.
 
     Args:
         labeled: pi_L, (K,).
-        is_estimated: whether something else is to be learned; if not, only the gain is taken out of pseudo-labels.
+        is_estimated: whether pi_u is estimated; if not, only the gain is removed from pseudo-labels.
     """
 
     prior: Tensor
@@ -38,7 +38,7 @@ class UnlabeledBalance(nn.Module):
         self._cached: tuple[Gain, int, Gain] | None = None
 
     def learn(self, prior: Tensor, labeled: Tensor) -> None:
-        """Believe these class fractions from now on.
+        """Use these class fractions from now on.
 
         Args:
             prior: pi_u of the unlabeled examples, (K,).
@@ -48,10 +48,10 @@ class UnlabeledBalance(nn.Module):
         self.labeled.copy_(labeled)
 
     def gain(self, gain: Gain) -> Gain:
-        """The gain of unlabeled examples: G_u = diag(pi_L / pi_u) G.
+        """Return the gain of unlabeled examples, G_u = diag(pi_L / pi_u) G.
 
         Args:
-            gain: G, that of labeled examples.
+            gain: G, the gain of labeled examples.
 
         Returns:
             G_u.

@@ -11,29 +11,31 @@ from csst.errors import InputError
 from csst.maths.gain import Gain
 from csst.selftraining.stateful import Setup, StatefulPart
 
-RECENT = 128  # batches behind the running mean of predictions
-SMALLEST = 1e-6  # added to both distributions, so that a class never predicted does not divide by 0
+#: batches in the running mean of predictions
+RECENT = 128
+#: added to both distributions, so that a class that is never predicted does not divide by 0
+SMALLEST = 1e-6
 
 
 def sampling_rates(prior: Tensor, alpha: float) -> Tensor:
-    """The fraction of each class's pseudo-labels that joins the labeled set: mu_l = (N_(L+1-l) / N_1)^alpha.
+    """Return the fraction of each class's pseudo-labels that joins the labeled set, mu_l = (N_(L+1-l) / N_1)^alpha.
 
     l counts classes from frequent to rare (ties by index), so the rarest class keeps all, and the most frequent one the
     share (N_L / N_1)^alpha. alpha = 0 keeps everything.
     """
     order = prior.argsort(descending=True, stable=True)
-    ranked = prior[order].double()
-    rates = torch.empty_like(ranked)
-    rates[order] = (ranked.flip(0) / ranked[0]) ** alpha
+    fractions = prior[order].double()
+    rates = torch.empty_like(fractions)
+    rates[order] = (fractions.flip(0) / fractions[0]) ** alpha
     return rates
 
 
 @dataclass(frozen=True)
 class GenerationSchedule:
-    """The outer loop: trainings from scratch, each on the labels and on chosen pseudo-labels of the one before.
+    """The outer loop: trainings from scratch, each on the labels and on pseudo-labels of the training before.
 
     Args:
-        generations: trainings in all; the steps of the recipe are split among them.
+        generations: number of trainings; the steps of the recipe are split among them.
         alpha: exponent of the sampling rates.
     """
 
@@ -47,36 +49,39 @@ class GenerationSchedule:
             )
 
     def steps(self, total: int, generation: int) -> int:
-        """This generation's part of the steps: equal parts, the first ones one longer where it does not divide."""
+        """Return a generation's part of the steps: equal parts, of which the first take the remainder."""
         if total < self.generations:
             raise InputError(f"{self.generations} generations need at least as many steps; found {total}")
         return total // self.generations + (generation < total % self.generations)
 
     def choose(self, probs: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
-        """Which unlabeled examples join the labeled set, and as which class.
+        """Return the unlabeled examples that join the labeled set, and their classes.
 
-        Of the n_l examples predicted as class l, the floor(mu_l n_l) most confident ones; of equals the first.
+        Of the n_l examples predicted as class l, the floor(mu_l n_l) most confident ones join; ties go to the first.
         """
-        confidence, predicted = probs.max(1)
-        chosen = []
+        confidence, predictions = probs.max(1)
+        parts = []
         for label, rate in enumerate(sampling_rates(prior, self.alpha).tolist()):
-            members = (predicted == label).nonzero().flatten()
-            ranked = members[confidence[members].argsort(descending=True, stable=True)]
-            chosen.append(ranked[: int(rate * len(members))])
-        index = torch.cat(chosen)
-        return index, predicted[index]
+            members = (predictions == label).nonzero().flatten()
+            ranking = members[confidence[members].argsort(descending=True, stable=True)]
+            parts.append(ranking[: int(rate * len(members))])
+        index = torch.cat(parts)
+        return index, predictions[index]
 
 
 class Alignment(StatefulPart):
-    """Progressive distribution alignment, what CReST+ adds.
+    """Progressive distribution alignment, CReST+'s addition.
 
         aligned ∝ p * q_t / mean(p),    q_t ∝ prior^t,    t = 1 - generation * (1 - temperature)
 
-    The prior is that of the unlabeled examples: of the labeled ones, or as estimated (`Setup.unlabeled_prior`).
+    The prior of the unlabeled examples is the labeled one, or an estimate (`Setup.unlabeled_prior`).
 
-    mean(p) is over the last `RECENT` batches of weak views, of fewer at the start; nothing is aligned before the first.
-    t falls from 1 in the first generation to `temperature` in the last, so q_t goes from the labeled prior towards a
-    flatter one. Under a gain G a softmax is norm(G^T p): p is what is aligned.
+    mean(p) is over the last `RECENT` batches of weak views, fewer at the start; nothing is aligned before the first. t
+    falls from 1 in the first generation to `temperature` in the last, so that q_t goes from the labeled prior toward a
+    flatter one. Under a gain G a softmax is norm(G^T p), and p is aligned.
+
+    Args:
+        temperature: t of the last generation, in [0, 1].
     """
 
     recent: Tensor
@@ -100,14 +105,15 @@ class Alignment(StatefulPart):
         return flat / flat.sum()
 
     def forward(self, probs: Tensor, index: Tensor, gain: Gain) -> Tensor:
-        known = gain.posterior(probs)
-        self.record(known)
-        seen = min(int(self.seen), RECENT)
-        if seen == 0:
+        posterior = gain.posterior(probs)
+        self.record(posterior)
+        batches = min(int(self.seen), RECENT)
+        if batches == 0:
             return probs
-        expected = self.expected.to(probs.dtype).to(probs.device)
-        moved = known * (expected + SMALLEST) / (self.recent[:seen].mean(0).to(probs.dtype) + SMALLEST)
-        return gain.optimal(moved / moved.sum(1, keepdim=True), probs)
+        goal = self.expected.to(probs.dtype).to(probs.device)
+        mean = self.recent[:batches].mean(0).to(probs.dtype)
+        weights = posterior * (goal + SMALLEST) / (mean + SMALLEST)
+        return gain.optimal(weights / weights.sum(1, keepdim=True), probs)
 
     def update(self, *rows: Tensor) -> None:
         (probs,) = rows

@@ -1,4 +1,4 @@
-"""FlexMatch's curriculum: classes that are learned slowly are asked for less confidence (Zhang et al., 2021)."""
+"""FlexMatch's curriculum: classes that are learned slowly need less confidence (Zhang et al., 2021)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ class Curriculum(StatefulPart):
         M(c)     = beta(c) / (2 - beta(c))                                      the convex mapping
 
     Over `Confidence(t)` this is FlexMatch: an example with pseudo-label c is used if max p >= t * M(c).
-    Over `KLThreshold(tau)`, as csst-flexmatch does, KL <= tau stands for confidence >= exp(-tau), so that is what is
-    lowered: exp(-KL) >= exp(-tau) * M(c), which is KL <= tau - log M(c). For a diagonal gain and hard labels it is
-    FlexMatch at threshold exp(-tau). A class nothing is known of yet (M = 0) has all its pseudo-labels used.
+    Over `KLThreshold(tau)`, as in csst-flexmatch, KL <= tau corresponds to confidence >= exp(-tau), which is lowered:
+    exp(-KL) >= exp(-tau) * M(c), which is KL <= tau - log M(c). For a diagonal gain and hard labels it is FlexMatch at
+    threshold exp(-tau). All pseudo-labels of a class without any trusted one (M = 0) are used.
 
     An example counts as learned by the rule itself, not by the lowered threshold, until it is trusted again.
+
+    Args:
+        rule: the selector whose threshold is lowered.
     """
 
     selected: Tensor
@@ -37,13 +40,13 @@ class Curriculum(StatefulPart):
 
     def forward(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor) -> Tensor:
         label = target.argmax(1) if target.is_floating_point() else target
-        trusted = self.rule(target, probs, gain, index) > 0
-        self.record(index, torch.where(trusted, label, -1))
+        is_trusted = self.rule(target, probs, gain, index) > 0
+        self.record(index, torch.where(is_trusted, label, -1))
         return self.rule(target, probs, gain, index, self.class_thresholds().to(probs.dtype)[label])
 
     def class_thresholds(self) -> Tensor:
-        """M(c), the factor on each class's threshold, (K,): 1 for the class learned best, 0 where nothing is known."""
-        counts = torch.bincount(self.selected + 1, minlength=self.classes + 1)  # the unused come first
+        """Return M(c), the factor on each class's threshold, (K,): 1 for the class learned best, 0 if never trusted."""
+        counts = torch.bincount(self.selected + 1, minlength=self.classes + 1)  # examples never trusted come first
         beta = counts[1:] / counts.max()
         return beta / (2 - beta)
 

@@ -1,17 +1,17 @@
-"""Classes whose pseudo-labels turn out wrong teach less.
+"""Pseudo-labels of classes in which they are often wrong count less.
 
-Rows with labels that the network has not learned from are labeled and selected as unlabeled examples are. Of those that
-would be used with pseudo-label j, right_j of n_j are right:
+Rows with labels that the network has not learned from are labeled and selected like unlabeled examples. Of the rows
+that would be used with pseudo-label j, right_j of n_j are right:
 
     a_j = (right_j + PRIOR_LABELS PROMISE) / (n_j + PRIOR_LABELS)
     w_j = (a_j - WORTHLESS) / (ENOUGH - WORTHLESS),  not below 0 and not above 1
 
-The rows are weighed as the objective weighs them, not as unlabeled examples are: a frequent class that is right nearly
-always among unlabeled examples still teaches wrongly if it takes in most examples of a rare one.
+The rows have the class prior of the objective, not of the unlabeled examples: pseudo-labels of a frequent class that
+are right for nearly all unlabeled examples still do harm if they cover most examples of a rare class.
 
-The averaged network may be right while the one that teaches is not, which sees other batches and a gain that moves. Let
-u_j be the part of the latest unlabeled examples that are used with pseudo-label j. These labels cannot be right if that
-is many times what the class has, so the weight of a pseudo-label j is
+The averaged network may be right while the network that makes the pseudo-labels is not: its weights and its gain change
+at every step. Let u_j be the fraction of the latest unlabeled examples that are used with pseudo-label j. These labels
+cannot be right if u_j is many times the fraction of the class, so the weight of a pseudo-label j is
 
     w_j min(1, MOST_SHARE max(pi_u,j, pi_L,j) / u_j).
 """
@@ -26,15 +26,18 @@ from torch import Tensor
 from csst.selftraining.stateful import Setup, StatefulPart
 
 #: accuracy from which pseudo-labels count fully, and up to which they do not count at all
-ENOUGH, WORTHLESS = 0.9, 0.5
-#: accuracy that the thresholds promise (exp(-tau) of the default), believed as if seen on so many rows
-PROMISE, PRIOR_LABELS = 0.95, 2.0
-#: how many times its examples a class may have in pseudo-labels, and the steps over which these are counted
-MOST_SHARE, MEMORY = 3.0, 100
+ENOUGH = 0.9
+WORTHLESS = 0.5
+#: accuracy that the thresholds promise (exp(-tau) of the default), and the number of rows that this prior counts as
+PROMISE = 0.95
+PRIOR_LABELS = 2.0
+#: largest ratio of a class's pseudo-labels to its examples, and the steps over which pseudo-labels are counted
+MOST_SHARE = 3.0
+MEMORY = 100
 
 
 class HoldBack(StatefulPart):
-    """How much the pseudo-labels of each class count, by their accuracy and their number.
+    """Weights of the pseudo-labels of each class, by their accuracy and their number.
 
     Args:
         classes: K.
@@ -49,10 +52,10 @@ class HoldBack(StatefulPart):
         self.register_buffer("share", torch.zeros(classes))
 
     def bind(self, setup: Setup) -> None:
-        """Remember where the class fractions of the examples are found.
+        """Store the setup, which holds the class priors.
 
         Args:
-            setup: what is known of the data.
+            setup: facts about the data.
         """
         self.setup = setup
 
@@ -65,54 +68,54 @@ class HoldBack(StatefulPart):
         return by_accuracy * torch.where(self.share > limit, limit / self.share, 1.0)
 
     def learn(self, accuracy: Tensor) -> None:
-        """Believe these accuracies from now on.
+        """Use these accuracies from now on.
 
         Args:
             accuracy: a, (K,).
         """
         self.accuracy.copy_(accuracy)
 
-    def forward(self, labels: Tensor, used: Tensor) -> Tensor:
-        """Return the weights of pseudo-labels, held back.
+    def forward(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """Return the lowered weights of pseudo-labels.
 
         Args:
-            labels: the class of every pseudo-label, (B,).
-            used: its weight so far, (B,).
+            labels: class of every pseudo-label, (B,).
+            weights: weight of every pseudo-label from its selection, (B,).
 
         Returns:
-            The weights, (B,).
+            The lowered weights, (B,).
         """
-        # What is counted is not held back: else a class would be let go as soon as it is held.
-        self.record(labels, used)
-        return used * self.weights.to(used)[labels]
+        # The weights before lowering are counted; otherwise a class would recover as soon as it is held back.
+        self.record(labels, weights)
+        return weights * self.weights.to(weights)[labels]
 
     def update(self, *rows: Tensor) -> None:
-        labels, used = rows
-        newest = torch.zeros_like(self.share).index_add_(0, labels, used.to(self.share)) / len(labels)
-        self.share.lerp_(newest, 1 / MEMORY)
+        labels, weights = rows
+        batch_share = torch.zeros_like(self.share).index_add_(0, labels, weights.to(self.share)) / len(labels)
+        self.share.lerp_(batch_share, 1 / MEMORY)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # A run that began before pseudo-labels were held back goes on as if all had been right.
+        # A checkpoint from before this class existed continues as if all pseudo-labels had been right.
         for name, value in self.named_buffers():
             state.setdefault(f"{prefix}{name}", value)
         super()._load_from_state_dict(state, prefix, *rest)
 
 
-def estimate_accuracy(labels: Tensor, used: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """Return a_j, how often the used pseudo-labels of each class are right, (K,), float64.
+def estimate_accuracy(labels: Tensor, weights: Tensor, truth: Tensor, classes: int) -> Tensor:
+    """Return a_j, the accuracy of the used pseudo-labels of each class, (K,), float64.
 
     Args:
-        labels: the class of every judged row's pseudo-label, (n,).
-        used: the weight with which it would be used, (n,).
-        truth: the rows' own labels, (n,).
+        labels: class of every row's pseudo-label, (n,).
+        weights: weight of every pseudo-label from its selection, (n,).
+        truth: true classes of the rows, (n,).
         classes: K.
 
     Returns:
         Accuracies; `PROMISE` for a class without any used pseudo-label.
     """
-    weight = used.double().cpu()
+    weights = weights.double().cpu()
     labels = labels.cpu()
     is_right = (labels == truth.cpu()).double()
-    total = torch.bincount(labels, weight, minlength=classes)
-    right = torch.bincount(labels, weight * is_right, minlength=classes)
-    return (right + PRIOR_LABELS * PROMISE) / (total + PRIOR_LABELS)
+    totals = torch.bincount(labels, weights, minlength=classes)
+    hits = torch.bincount(labels, weights * is_right, minlength=classes)
+    return (hits + PRIOR_LABELS * PROMISE) / (totals + PRIOR_LABELS)

@@ -1,4 +1,4 @@
-"""Every method of the paper as a row: what the gain follows, how unlabeled examples are labeled and selected.
+"""Every method of the paper as a row: the objective of its gain, its labeler and its selector.
 
 A method of your own is one more `Method`, in Python or as `--method package.module:name`.
 """
@@ -29,14 +29,14 @@ class Method:
     """A row of the table.
 
     Args:
-        name: by which the method is called.
-        gain_follows: "objective" (that of the run), or the fixed objective whose gain is used: "accuracy" for G = I.
+        name: name of the method.
+        gain_follows: "objective" (the run's), or the fixed objective whose gain is used: "accuracy" for G = I.
         label: makes the labeler from the settings; None learns from labeled examples only.
-        select: makes the selector from the settings; None likewise.
+        select: makes the selector from the settings; None learns from labeled examples only.
         refine: makes the part that changes probabilities before they are labeled and selected; None changes nothing.
         generations: makes the schedule of a method that trains in generations; `csst.runs.execute` runs them, a
             `Trainer` alone trains one.
-        estimates_balance: whether unlabeled_prior is "estimated" whatever the settings say.
+        estimates_balance: whether unlabeled_prior is always "estimated".
     """
 
     name: str
@@ -48,49 +48,47 @@ class Method:
     estimates_balance: bool = False
 
     def objective(self, run_objective: Objective) -> Objective | str:
-        """The objective that the gain follows.
+        """Return the objective that the gain follows.
 
         Args:
-            run_objective: that of the run.
+            run_objective: objective of the run.
 
         Returns:
-            That one, or a sentence where the method fixes it.
+            The run's objective, or the sentence that the method prescribes.
         """
         return run_objective if self.gain_follows == "objective" else self.gain_follows
 
     def selftraining(self, settings: SelfTrainingSettings, setup: Setup) -> SelfTraining | None:
-        """The consistency loss of the method.
+        """Make the consistency loss of the method.
 
         Args:
-            settings: of self-training.
-            setup: what is known of the data.
+            settings: settings of self-training.
+            setup: facts about the data.
 
         Returns:
-            The loss, ready for the data; None for a method that learns from labeled examples only.
+            The loss, bound to the data; None for a method that learns from labeled examples only.
         """
         if self.label is None or self.select is None:
             return None
         if self.estimates_balance:
             settings = replace(settings, unlabeled_prior="estimated")
-        refine = self.refine(settings) if self.refine is not None else None
-        balance = None
-        if _undoes_gain(settings):
-            balance = UnlabeledBalance(setup.prior, settings.unlabeled_prior == "estimated")
         label = self.label(settings)
         select = self.select(settings)
+        refine = self.refine(settings) if self.refine is not None else None
+        is_estimated = settings.unlabeled_prior == "estimated"
+        balance = UnlabeledBalance(setup.prior, is_estimated) if _undoes_gain(settings) else None
+        # A part with a memory of single unlabeled examples cannot label the validation rows that measure accuracy.
+        remembers_examples = any(isinstance(part, StatefulPart) for part in (label, select))
         hold_back = None
-        is_judged = balance is not None and balance.is_estimated
-        # What remembers single unlabeled examples says nothing about judged rows.
-        remembers = any(isinstance(part, StatefulPart) for part in (label, select))
-        if settings.hold_back == "auto" and is_judged and not remembers:
+        if settings.hold_back == "auto" and is_estimated and not remembers_examples:
             hold_back = HoldBack(setup.classes)
         return SelfTraining(label, select, refine, balance, hold_back).bind(replace(setup, balance=balance))
 
     def generation_schedule(self, settings: SelfTrainingSettings) -> GenerationSchedule:
-        """How the method trains in generations; for most methods, one.
+        """Return the schedule of generations; most methods have one generation.
 
         Args:
-            settings: of self-training.
+            settings: settings of self-training.
 
         Returns:
             The schedule.
@@ -107,7 +105,7 @@ def _sharpened(settings: SelfTrainingSettings) -> Labeler:
 
 
 def _undoes_gain(settings: SelfTrainingSettings) -> bool:
-    """Whether pseudo-labels are of the class probabilities behind the softmax."""
+    """Return whether pseudo-labels come from the class probabilities behind the softmax."""
     return settings.teacher == "untilted" or settings.unlabeled_prior == "estimated"
 
 
@@ -162,16 +160,16 @@ METHODS = {
 
 
 def method(name: str | Method, kind: Literal["array", "image", "text"] = "array") -> Method:
-    """A method by name; "csst" is csst-uda for text and csst-fixmatch for everything else."""
+    """Return a method by name; "csst" is csst-uda for text and csst-fixmatch for everything else."""
     if isinstance(name, Method):
         return name
     if name == "csst":
         name = "csst-uda" if kind == "text" else "csst-fixmatch"
     if ":" in name:
-        loaded = load(name, "a method")
-        if not isinstance(loaded, Method):
-            raise InputError(f"{name} must be a csst.selftraining.Method; found {type(loaded).__name__}")
-        return loaded
+        plugin = load(name, "a method")
+        if not isinstance(plugin, Method):
+            raise InputError(f"{name} must be a csst.selftraining.Method; found {type(plugin).__name__}")
+        return plugin
     if name not in METHODS:
         words = ["csst", *METHODS]
         raise InputError(f"unknown method {name!r}{nearest(name, words) or '; methods: ' + ', '.join(words)}")

@@ -24,7 +24,7 @@ class Selector(Protocol):
 
 
 class Threshold(Protocol):
-    """A selector whose threshold can be lowered: the confidence it asks for is multiplied by `scale`, in [0, 1]."""
+    """A selector whose threshold can be lowered: the required confidence is multiplied by `scale`, in [0, 1]."""
 
     def __call__(
         self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None
@@ -36,8 +36,8 @@ class Confidence:
     """1(max_i p_m(x)_i >= threshold): FixMatch's own rule, blind to the gain (paper, Sec. 4).
 
     Args:
-        threshold: the smallest confidence that is trusted.
-        undoes_gain: whether the class probabilities behind the softmax are looked at instead, `gain.posterior(p_m)`.
+        threshold: smallest confidence that is used.
+        undoes_gain: whether to use the class probabilities behind the softmax, `gain.posterior(p_m)`, instead of p_m.
     """
 
     threshold: float = 0.95
@@ -48,9 +48,9 @@ class Confidence:
             raise InputError(f"the confidence threshold must lie in [0, 1]; found {self.threshold}")
 
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
-        least = self.threshold if scale is None else self.threshold * scale
+        threshold = self.threshold if scale is None else self.threshold * scale
         probs = gain.posterior(probs) if self.undoes_gain else probs
-        return (probs.amax(1) >= least).to(probs.dtype)
+        return (probs.amax(1) >= threshold).to(probs.dtype)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class KLThreshold:
     Matrix", Eq. 24).
 
     Args:
-        tau: the largest divergence that is trusted.
+        tau: largest divergence that is used.
     """
 
     tau: float = 0.05
@@ -72,8 +72,8 @@ class KLThreshold:
 
     def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
         if gain.is_diagonal and not target.is_floating_point():
-            # The same condition without the rounding of the logarithm, so that exact ties fall as confidence's do.
-            least = math.exp(-self.tau) if scale is None else math.exp(-self.tau) * scale
-            return (probs.gather(1, target[:, None]).squeeze(1) >= least).to(probs.dtype)
-        most = self.tau if scale is None else self.tau - scale.log()
-        return (kl_to_optimal(target, probs, gain) <= most).to(probs.dtype)
+            # The same condition without the rounding of the logarithm, so that exact ties agree with `Confidence`.
+            threshold = math.exp(-self.tau) if scale is None else math.exp(-self.tau) * scale
+            return (probs.gather(1, target[:, None]).squeeze(1) >= threshold).to(probs.dtype)
+        limit = self.tau if scale is None else self.tau - scale.log()
+        return (kl_to_optimal(target, probs, gain) <= limit).to(probs.dtype)

@@ -1,4 +1,4 @@
-"""Parts of a method that remember something between steps, the same on all processes."""
+"""Parts of a method with state that lasts over steps, the same on all processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from csst.selftraining.balance import UnlabeledBalance
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a part with memory is made for.
+    """Facts about the data and the training, for stateful parts.
 
-    classes, unlabeled: how many classes and unlabeled examples there are. prior: the class fractions of the labeled
-    examples. steps: how many steps it will see. generation: how far an outer loop has come, from 0 to 1. balance: what
-    is believed of the unlabeled examples' class fractions, where they are estimated.
+    Args:
+        classes: number of classes.
+        unlabeled: number of unlabeled examples.
+        prior: class fractions of the labeled examples, (K,).
+        steps: number of training steps.
+        generation: progress of the outer loop, 0 to 1.
+        balance: current estimate of the class prior of the unlabeled examples; None if it is not estimated.
     """
 
     classes: int
@@ -31,16 +35,16 @@ class Setup:
 
     @property
     def unlabeled_prior(self) -> Tensor:
-        """The class fractions of the unlabeled examples as they are believed now, float64 on the CPU, (K,)."""
+        """Current class prior of the unlabeled examples, float64 on the CPU, (K,)."""
         return (self.prior if self.balance is None else self.balance.prior).cpu().double()
 
 
 class StatefulPart(nn.Module, ABC):
-    """A labeler, selector or refiner with state, which lives in buffers and so is saved and resumed.
+    """A labeler, selector or refiner with state in buffers, so that it is saved and resumed.
 
-    While a step runs the state stands still and what the step shows is only noted. `commit` ends the step: it puts the
-    noted rows into the order of the whole batch, the same on every process, and lets the part learn from them. So what
-    is learned depends neither on the number of processes nor on the parts into which a batch is cut.
+    During a step the state does not change: `record` only stores rows. `commit` ends the step: it puts the recorded
+    rows into the order of the whole batch, the same on every process, and lets the part learn from them. So the state
+    depends neither on the number of processes nor on the parts into which a batch is cut.
     """
 
     def __init__(self) -> None:
@@ -49,22 +53,22 @@ class StatefulPart(nn.Module, ABC):
 
     @abstractmethod
     def bind(self, setup: Setup) -> None:
-        """Make the buffers, as they are before the first step.
+        """Make the buffers with their initial values.
 
         Args:
-            setup: what is known of the data.
+            setup: facts about the data.
         """
 
     @abstractmethod
     def update(self, *rows: Tensor) -> None:
-        """Take in the rows that were noted, of the whole batch.
+        """Learn from the recorded rows of the whole batch.
 
         Args:
-            *rows: what `record` was called with, each (B, ...) with one row per example of the whole batch.
+            *rows: the arguments of `record`, each (B, ...) with one row per example of the whole batch.
         """
 
     def record(self, *rows: Tensor) -> None:
-        """Remember rows until the step ends.
+        """Store rows until the step ends.
 
         Args:
             *rows: each (b, ...) with one row per example of this process's batch, or of a part of it.
@@ -73,15 +77,20 @@ class StatefulPart(nn.Module, ABC):
 
     @torch.no_grad()
     def commit(self) -> None:
-        """End the step: let the part learn from the noted rows of all processes."""
-        noted, self._recorded = self._recorded, []
-        if noted:
-            self.update(*(gather_rows(parts) for parts in zip(*noted, strict=True)))
+        """End the step: let the part learn from the recorded rows of all processes."""
+        records = self._recorded
+        self._recorded = []
+        if records:
+            self.update(*(gather_rows(parts) for parts in zip(*records, strict=True)))
 
 
 def gather_rows(parts: Sequence[Tensor]) -> Tensor:
-    """Rows in the order of the whole batch: part p of n holds every n-th row of its process, as that does of all."""
-    order = torch.cat([torch.arange(len(part)) * len(parts) + at for at, part in enumerate(parts)]).argsort()
+    """Return rows in the order of the whole batch.
+
+    A process holds every n-th row of the batch, and a part of it every n-th row of its process.
+    """
+    places = [torch.arange(len(part)) * len(parts) + number for number, part in enumerate(parts)]
+    order = torch.cat(places).argsort()
     rows = torch.cat(list(parts))[order.to(parts[0].device)]
     if not dist.is_available() or not dist.is_initialized():
         return rows
@@ -91,8 +100,8 @@ def gather_rows(parts: Sequence[Tensor]) -> Tensor:
 
 
 def put(buffer: Tensor, index: Tensor, rows: Tensor) -> None:
-    """buffer[index] = rows; of an example that occurs more than once the last row stays."""
-    at = torch.arange(len(index), device=index.device)
-    last = torch.full((len(buffer),), -1, device=index.device).scatter_reduce(0, index, at, "amax")
-    keep = last[index] == at
-    buffer[index[keep]] = rows[keep]
+    """Set buffer[index] = rows; of an example that occurs more than once the last row counts."""
+    positions = torch.arange(len(index), device=index.device)
+    last_positions = torch.full((len(buffer),), -1, device=index.device).scatter_reduce(0, index, positions, "amax")
+    is_last = last_positions[index] == positions
+    buffer[index[is_last]] = rows[is_last]

@@ -38,10 +38,10 @@ class SelfTraining(nn.Module):
         label: makes pseudo-labels of probabilities.
         select: the weight in [0, 1] of each pseudo-label.
         refine: changes probabilities before they are labeled and selected; None changes nothing.
-        balance: the class balance of unlabeled examples, under which they are labeled with the gain taken out; None
-            labels them by the softmax.
-        hold_back: weighs pseudo-labels by how often those of their class are right on labels that were not learned
-            from; None trusts all that are selected.
+        balance: the class prior of unlabeled examples, under which they are labeled without the gain; None labels
+            them by the softmax.
+        hold_back: weighs pseudo-labels by the accuracy of their class on labels that were not learned from; None uses
+            all that are selected.
     """
 
     def __init__(
@@ -53,91 +53,97 @@ class SelfTraining(nn.Module):
         hold_back: HoldBack | None = None,
     ) -> None:
         super().__init__()
-        self.label, self.select, self.refine, self.balance = label, select, refine, balance
+        self.label = label
+        self.select = select
+        self.refine = refine
+        self.balance = balance
         self.hold_back = hold_back
 
     @property
     def estimated_balance(self) -> UnlabeledBalance | None:
-        """The class balance of unlabeled examples where it is to be estimated."""
+        """The class prior of unlabeled examples if it is estimated, otherwise None."""
         return self.balance if self.balance is not None and self.balance.is_estimated else None
 
     def forward(self, weak: Tensor, strong: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
-        """The loss of a batch. No gradient flows through the weak views.
+        """Return the loss of a batch. No gradient flows through the weak views.
 
         Args:
             weak: logits of the weak views, (B, K).
             strong: logits of the strong views, (B, K).
-            index: of the examples among all unlabeled ones, (B,).
+            index: positions of the examples among all unlabeled ones, (B,).
             gain: G at the current multipliers.
 
         Returns:
-            The loss, a scalar, and the weight in [0, 1] with which each example was used, (B,).
+            The loss, a scalar, and the weight of each example in [0, 1], (B,).
         """
-        target, used = self.pseudo_labels(weak, index, gain)
-        return self.loss(strong, target, used, gain), used
+        target, weights = self.pseudo_labels(weak, index, gain)
+        return self.loss(strong, target, weights, gain), weights
 
     @torch.no_grad()
     def pseudo_labels(self, weak: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
-        """What each example is taught, and how much it counts.
+        """Return the target and the weight of each example.
 
         Args:
             weak: logits of the weak views, (B, K).
-            index: of the examples among all unlabeled ones, (B,).
+            index: positions of the examples among all unlabeled ones, (B,).
             gain: G at the current multipliers.
 
         Returns:
             Targets, class indices (B,) or distributions (B, K), and weights in [0, 1], (B,).
         """
         probs = as_probs(weak)
-        gain = self._own_gain(gain)
+        unlabeled_gain = self._unlabeled_gain(gain)
         if self.refine is not None:
-            probs = self.refine(probs, index, gain)
-        target = self.label(probs if self.balance is None else gain.posterior(probs), index)
-        used = self.select(target, probs, gain, index)
-        return target, used if self.hold_back is None else self.hold_back(as_classes(target), used)
+            probs = self.refine(probs, index, unlabeled_gain)
+        target, weights = self._label_and_select(probs, index, unlabeled_gain)
+        if self.hold_back is not None:
+            weights = self.hold_back(as_classes(target), weights)
+        return target, weights
 
     @torch.no_grad()
     def measure_accuracy(self, logits: Tensor, truth: Tensor, gain: Gain) -> Tensor:
-        """How often pseudo-labels that would be used are right, of every class; nothing is refined or held back.
+        """Return the accuracy of the pseudo-labels of each class that would be used; nothing is refined or held back.
 
         Args:
-            logits: of rows whose labels were not learned from, (n, K).
-            truth: these labels, (n,).
-            gain: under which the logits were learned.
+            logits: logits of rows whose labels were not learned from, (n, K).
+            truth: labels of the rows, (n,).
+            gain: gain under which the logits were learned.
 
         Returns:
             Accuracies, (K,), float64.
         """
-        probs = as_probs(logits)
-        gain = self._own_gain(gain)
         index = torch.arange(len(logits))
-        target = self.label(probs if self.balance is None else gain.posterior(probs), index)
-        used = self.select(target, probs, gain, index)
-        return estimate_accuracy(as_classes(target), used, truth, logits.shape[1])
+        target, weights = self._label_and_select(as_probs(logits), index, self._unlabeled_gain(gain))
+        return estimate_accuracy(as_classes(target), weights, truth, logits.shape[1])
 
-    def loss(self, strong: Tensor, target: Tensor, used: Tensor, gain: Gain) -> Tensor:
-        """The mean of the weighted losses (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
+    def _label_and_select(self, probs: Tensor, index: Tensor, gain: Gain) -> tuple[Tensor, Tensor]:
+        """Return targets and weights of probabilities (B, K) under the gain of unlabeled examples."""
+        target = self.label(probs if self.balance is None else gain.posterior(probs), index)
+        return target, self.select(target, probs, gain, index)
+
+    def loss(self, strong: Tensor, target: Tensor, weights: Tensor, gain: Gain) -> Tensor:
+        """Return the mean of the weighted losses (paper, Sec. 4, Eq. 9 [loss:CSST-KL]).
 
         Args:
             strong: logits of the strong views, (B, K).
             target: class indices (B,) or distributions (B, K).
-            used: the weight of each example, (B,).
+            weights: weight of each example, (B,).
             gain: G at the current multipliers.
 
         Returns:
             A scalar.
         """
-        return (used * cost_sensitive_loss(strong, target, gain)).mean()
+        return (weights * cost_sensitive_loss(strong, target, gain)).mean()
 
-    def _own_gain(self, gain: Gain) -> Gain:
-        """The gain of unlabeled examples: G_u with a balance, else the labeled examples' G."""
+    def _unlabeled_gain(self, gain: Gain) -> Gain:
+        """Return the gain of unlabeled examples: G_u with a balance, otherwise G."""
         return gain if self.balance is None else self.balance.gain(gain)
 
     def bind(self, setup: Setup) -> SelfTraining:
-        """Ready for this data and this many steps; parts without state need nothing.
+        """Make the buffers of the stateful parts for this data and this many steps.
 
         Args:
-            setup: what is known of the data.
+            setup: facts about the data.
 
         Returns:
             The module itself.
@@ -147,7 +153,7 @@ class SelfTraining(nn.Module):
         return self
 
     def commit(self) -> None:
-        """End a step: what the parts have noted becomes what they know, on all processes."""
+        """End a step: let the stateful parts learn from the rows they recorded, on all processes."""
         for part in self._stateful_parts():
             part.commit()
 
