@@ -172,8 +172,8 @@ def test_a_state_between_two_records_resumes_to_the_same_end():
     assert [*records, *(record.multipliers for record in second.run())] == expected
     for name, value in whole.last_weights().items():
         assert torch.equal(value, second.last_weights()[name])
-    for name, value in whole.selected_weights().items():
-        assert torch.equal(value, second.selected_weights()[name])
+    for name, value in whole.best.state.items():
+        assert torch.equal(value, second.best.state[name])
         assert torch.equal(value, second.best_model().state_dict()[name])
 
 

@@ -48,7 +48,7 @@ def play(name, parts, strategy, update="gradient"):
         seen.append({"multipliers": record.multipliers, "gain": trainer.multipliers.gain.matrix.tolist(),
                      "recall": record.recall, "trust": record.trust, "loss": record.labeled_loss, "used": record.used})
     weights = [p.tolist() for p in trainer.engine.weights(trainer.model).values()]
-    best, kept = trainer.best_model().state_dict(), trainer.selected_weights()
+    best, kept = trainer.best_model().state_dict(), trainer.best.state
     assert all(torch.equal(best[key], kept[key]) for key in kept)
     best = [p.tolist() for p in best.values()]
     sharded = [p.numel() != p.to_local().numel() for p in trainer.model.parameters() if hasattr(p, "to_local")]

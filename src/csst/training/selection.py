@@ -62,10 +62,6 @@ class Best:
         """The order of models, as in `ValidationScore.rank`."""
         return -self.violation, self.value
 
-    def copy_weights(self) -> dict[str, Tensor]:
-        """Return a copy of the selected weights."""
-        return {name: value.clone() for name, value in self.state.items()}
-
     def state_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 

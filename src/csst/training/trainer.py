@@ -328,14 +328,17 @@ class Trainer:
         return self.copy_model(self.best.state)
 
     def copy_model(self, weights: dict[str, Tensor]) -> nn.Module:
-        """Return a new model with these weights, in evaluation mode."""
+        """Return a new model with these weights, in evaluation mode.
+
+        Args:
+            weights: state of the model, by name.
+
+        Returns:
+            The model.
+        """
         model = copy.deepcopy(self.template)
         model.load_state_dict(weights)
         return model.eval()
-
-    def selected_weights(self) -> dict[str, Tensor]:
-        """Return a copy of the selected averaged weights, on the CPU."""
-        return self.best.copy_weights()
 
     def last_weights(self) -> dict[str, Tensor]:
         """Return a copy of the current averaged weights; if they are sharded, all processes must call this together."""

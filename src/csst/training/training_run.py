@@ -64,10 +64,6 @@ class TrainingRun(ABC):
         """Return a new model with the selected averaged weights, in evaluation mode."""
         return self.trainer.copy_model(self.best.state)
 
-    def selected_weights(self) -> dict[str, Tensor]:
-        """Return a copy of the selected averaged weights, on the CPU."""
-        return self.best.copy_weights()
-
     def last_weights(self) -> dict[str, Tensor]:
         """Return a copy of the current averaged weights, on the CPU."""
         return self.trainer.last_weights()
