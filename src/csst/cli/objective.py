@@ -27,6 +27,7 @@ MEANINGS = {
     "coverage": "the fraction of all examples that are predicted as a class",
     "accuracy": "the fraction of all predictions that are right",
     "mcc": "Matthews correlation of truth and prediction",
+    "abstain": "the fraction of examples, of all or of a class, that get no answer and are left to a human",
     "cost": "the mean cost of a prediction, by the table of costs",
 }
 NEXT_LINE = "\n" + " " * 12

@@ -80,7 +80,7 @@ class RateEstimate:
     @cached_property
     def differences(self) -> np.ndarray:
         """(R^L_kk - R^U_kk) in standard errors of chance, sqrt(r_k (1 - r_k) (1/n_k + 1/kappa_k)), (K,)."""
-        pooled = self.confusion.recall.numpy()
+        pooled = np.diag(self.confusion.rates.numpy())
         noise = np.maximum(pooled * (1 - pooled), 0.01) * (1 / np.maximum(self.n, 1) + 1 / np.maximum(self.worth, 1))
         return (np.diag(self.labeled_rates) - np.diag(self.unlabeled_rates)) / noise**0.5
 

@@ -21,7 +21,7 @@ from csst.errors import InputError
 #: metrics with one value per class
 CLASS_METRICS = ("recall", "precision", "f1", "jaccard", "specificity", "coverage")
 #: metrics that are one number
-NUMBER_METRICS = ("accuracy", "mcc")
+NUMBER_METRICS = ("accuracy", "mcc", "abstain")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,12 @@ class Confusion:
 
         csst.Confusion.from_counts([[90, 10], [4, 6]]).recall      # tensor([0.9, 0.6])
 
+    A classifier may abstain: then rates have one more column, A_i = P(no answer | y = i). Recall, precision and all
+    that follow from them are of what is answered; a class of which nothing is answered has recall 0. Coverage counts
+    answers among all examples.
+
     Args:
-        rates: R_ij = P(F(x) = j | y = i), (K, K), rows sum to 1; becomes float64.
+        rates: R_ij = P(F(x) = j | y = i), (K, K), or (K, K + 1) with abstention; rows sum to 1; becomes float64.
         prior: pi, (K,), positive, sums to 1; becomes float64.
     """
 
@@ -41,9 +45,9 @@ class Confusion:
     def __post_init__(self) -> None:
         rates = as_float64(self.rates, "rates")
         prior = check_prior(self.prior, "the confusion's prior")
-        if rates.ndim != 2 or rates.shape[0] != rates.shape[1] or rates.shape[0] != prior.shape[0]:
+        if rates.ndim != 2 or rates.shape[1] - rates.shape[0] not in (0, 1) or rates.shape[0] != prior.shape[0]:
             raise InputError(
-                f"a confusion needs rates of shape (K, K) and a prior of shape (K,); "
+                f"a confusion needs rates of shape (K, K), or (K, K + 1) with abstention, and a prior of shape (K,); "
                 f"found {tuple(rates.shape)} and {tuple(prior.shape)}"
             )
         values = rates.detach()
@@ -64,8 +68,8 @@ class Confusion:
         """Return the confusion of counted predictions, under the class prior of the counts.
 
         Args:
-            counts: (K, K), row = truth, column = prediction; or several of them, one per batch or process, as a stack
-                (B, K, K) or a list. They are added up first: ratios are never averaged.
+            counts: (K, K), row = truth, column = prediction, (K, K + 1) with abstention; or several of them, one per
+                batch or process, as a stack (B, K, K) or a list. They are added up first: ratios are never averaged.
             class_names: names for the error about a class without examples.
 
         Returns:
@@ -75,8 +79,10 @@ class Confusion:
             counts = torch.stack([as_float64(c, "counts") for c in counts])
         counts = as_float64(counts, "counts").detach()
         counts = counts.sum(0) if counts.ndim == 3 else counts
-        if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.shape[0] < 2:
-            raise InputError(f"counts must have shape (K, K) with K >= 2; found {tuple(counts.shape)}")
+        if counts.ndim != 2 or counts.shape[1] - counts.shape[0] not in (0, 1) or counts.shape[0] < 2:
+            raise InputError(
+                f"counts must have shape (K, K), K >= 2, or (K, K + 1) with abstention; found {tuple(counts.shape)}"
+            )
         if not torch.isfinite(counts).all() or (counts < 0).any():
             raise InputError("counts must be finite and non-negative; found other values")
         totals = counts.sum(1)
@@ -142,33 +148,48 @@ class Confusion:
         """C_ij = P(y = i, F(x) = j), (K, K) (paper, Sec. 2.1)."""
         return self.prior[:, None] * self.rates
 
+    @cached_property
+    def abstained(self) -> Tensor | None:
+        """A_i, the fraction of a class's examples that get no answer, (K,); None if the classifier always answers."""
+        return self.rates[:, -1] if self.rates.shape[1] > self.rates.shape[0] else None
+
+    @property
+    def abstain(self) -> Tensor:
+        """sum_i pi_i A_i, the fraction of all examples that get no answer, a scalar."""
+        return self.prior.new_zeros(()) if self.abstained is None else self.prior @ self.abstained
+
+    @cached_property
+    def answered(self) -> Tensor:
+        """pi_i (1 - A_i), the fraction of all examples that are of class i and get an answer, (K,)."""
+        return self.prior if self.abstained is None else self.prior * (1 - self.abstained)
+
     @property
     def recall(self) -> Tensor:
         """rec_i = C_ii / sum_j C_ij, (K,) (paper, Sec. 2.1, Table 1)."""
-        return self.rates.diagonal()
+        if self.abstained is None:
+            return self.rates.diagonal()
+        return divide(self.matrix.diagonal(), self.answered)
 
     @cached_property
     def coverage(self) -> Tensor:
         """cov_j = sum_i C_ij, the fraction of examples predicted as j, (K,) (paper, Sec. 2.1, Table 1)."""
-        return self.matrix.sum(0)
+        return self.matrix[:, : self.classes].sum(0)
 
     @property
     def precision(self) -> Tensor:
         """prec_j = C_jj / sum_i C_ij, (K,); 0 for a class that is never predicted (paper, Sec. 2.1, Table 1)."""
-        # Dividing by 1 instead of 0 keeps the value at 0 and its gradient finite.
-        coverage = torch.where(self.coverage > 0, self.coverage, torch.ones_like(self.coverage))
-        return self.matrix.diagonal() / coverage
+        return divide(self.matrix.diagonal(), self.coverage)
 
     @property
     def f1(self) -> Tensor:
         """2 C_jj / (pi_j + cov_j), the harmonic mean of precision and recall, (K,)."""
-        return 2 * self.matrix.diagonal() / (self.prior + self.coverage)
+        return divide(2 * self.matrix.diagonal(), self.answered + self.coverage)
 
     @property
     def jaccard(self) -> Tensor:
         """C_jj / (pi_j + cov_j - C_jj), intersection over union, (K,)."""
         hits = self.matrix.diagonal()
-        return hits / (self.prior + self.coverage - hits)
+        return divide(hits, self.answered + self.coverage - hits)
 
     def fbeta(self, beta: float) -> Tensor:
         """Return (1 + beta^2) C_jj / (beta^2 pi_j + cov_j), recall weighing beta times as much as precision, (K,).
@@ -180,17 +201,18 @@ class Confusion:
             One value per class, (K,), differentiable in `rates`.
         """
         weight = beta**2
-        return (1 + weight) * self.matrix.diagonal() / (weight * self.prior + self.coverage)
+        return divide((1 + weight) * self.matrix.diagonal(), weight * self.answered + self.coverage)
 
     @property
     def specificity(self) -> Tensor:
         """1 - (cov_j - C_jj) / (1 - pi_j), the fraction of other examples that are not predicted as j, (K,)."""
-        return 1 - (self.coverage - self.matrix.diagonal()) / (1 - self.prior)
+        return 1 - divide(self.coverage - self.matrix.diagonal(), self.answered.sum() - self.answered)
 
     @property
     def accuracy(self) -> Tensor:
-        """sum_i C_ii, a scalar (paper, Sec. 2.1, Table 1)."""
-        return self.matrix.diagonal().sum()
+        """sum_i C_ii, a scalar (paper, Sec. 2.1, Table 1); of what is answered, where the classifier may abstain."""
+        hits = self.matrix.diagonal().sum()
+        return hits if self.abstained is None else divide(hits, self.answered.sum())
 
     @property
     def mcc(self) -> Tensor:
@@ -198,11 +220,13 @@ class Confusion:
 
         (sum_i C_ii - sum_j pi_j cov_j) / sqrt((1 - sum_j cov_j^2) (1 - sum_j pi_j^2))
         """
-        agreement = self.accuracy - self.prior @ self.coverage
-        spread = 1 - self.coverage.square().sum()
-        # Dividing by 1 instead of 0 keeps the value at 0 and its gradient finite.
-        spread = torch.where(spread > 1e-12, spread, torch.ones_like(spread))
-        return agreement / (spread * (1 - self.prior.square().sum())).sqrt()
+        total = self.answered.sum()
+        truth = divide(self.answered, total)
+        prediction = divide(self.coverage, total)
+        agreement = self.accuracy - truth @ prediction
+        spread = (1 - prediction.square().sum()) * (1 - truth.square().sum())
+        # Of a single class that is predicted or true, the agreement is 0.
+        return agreement / torch.where(spread > 1e-12, spread, torch.ones_like(spread)).sqrt()
 
     def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
         """Return the mean of a metric over classes, e.g. `group_mean("recall", [7, 8, 9])` (paper, Sec. 5, Eq. 10).
@@ -224,6 +248,12 @@ class Confusion:
         return getattr(self, metric)[members].mean()
 
 
+def divide(top: Tensor, bottom: Tensor) -> Tensor:
+    """Return top / bottom, and top itself, which is 0 for all ratios here, where the bottom is 0."""
+    # Dividing by 1 instead of 0 keeps the value at 0 and its gradient finite.
+    return top / torch.where(bottom > 0, bottom, torch.ones_like(bottom))
+
+
 def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
     """Return a confusion of valid rates without checking them, which would look at every value."""
     c = Confusion.__new__(Confusion)
@@ -231,14 +261,20 @@ def make_unchecked(rates: Tensor, prior: Tensor) -> Confusion:
     return c
 
 
-def confusion_from_margins(recall: Tensor, coverage: Tensor, prior: Tensor) -> Confusion:
-    """Return a confusion with this recall and coverage, (K,) each, which is all that the metrics of the language read.
+def confusion_from_margins(hits: Tensor, coverage: Tensor, prior: Tensor, abstained: Tensor | None = None) -> Confusion:
+    """Return a confusion with these diagonal rates, coverages and abstentions, which is all that metrics read.
 
     Its matrices are views of one row and correct on the diagonal only: K numbers instead of K^2 for many classes.
+
+    Args:
+        hits: R_ii, (K,): the recall, unless the classifier abstains.
+        coverage: (K,).
+        prior: pi, (K,).
+        abstained: A_i, (K,); None if the classifier always answers.
     """
     square = (len(prior), len(prior))
-    c = make_unchecked(recall.expand(square), prior)
-    vars(c).update(matrix=(prior * recall).expand(square), coverage=coverage)
+    c = make_unchecked(hits.expand(square), prior)
+    vars(c).update(matrix=(prior * hits).expand(square), coverage=coverage, abstained=abstained)
     return c
 
 

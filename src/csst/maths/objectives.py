@@ -38,6 +38,8 @@ class Objective(ABC):
     metric_prior: MetricPrior = "train"
     #: whether the objective reads only recall and coverage of a confusion, as every sentence does
     reads_margins: bool = False
+    #: whether the classifier may abstain: give no answer, and leave an example to a human
+    abstains: bool = False
     #: the confidence with which the constraints must hold; None asks for an estimate only
     confidence: float | None = None
     #: a gain matrix to use instead of deriving one

@@ -24,9 +24,11 @@ from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.expectation import estimate_intervals, expected_value
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
 from csst.maths.gain import Gain
+from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
+from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
 from csst.rules.certified import Certificate
@@ -103,6 +105,7 @@ class FittedRule:
             "closed form": "weighs classes by the closed form for the objective",
             "calibrated": "weighs classes by the closed form on calibrated probabilities",
             "pooled": "adds class biases fitted on labeled and unlabeled rows",
+            "abstaining": "adds class biases, and gives no answer where one would be worth less than its price",
         }[self.chosen]
         if self.chosen == "pooled" and not self.estimate.unlabeled:
             changes = "adds class biases fitted on the labeled rows"
@@ -239,6 +242,8 @@ def fit_evidence(
     margin: float = MARGIN,
 ) -> FittedRule:
     """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
+    if objective.abstains:
+        return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
     smooth = SmoothObjective(objective, prior, sharpness(evidence))
     candidates = fit_candidates(smooth, evidence, undo, margin)
     judged = judge(smooth, evidence, candidates, undo, margin, seed)
@@ -263,6 +268,42 @@ def fit_evidence(
         {each.name: float(one.value) for each, one in zip(candidates, judged, strict=True)},
         evidence,
         (*notes, *note_missed(smooth, estimate)),
+    )
+
+
+def fit_with_abstention(
+    evidence: HeldOutScores,
+    objective: Objective,
+    prior: np.ndarray,
+    undo: torch.Tensor | None,
+    seed: int,
+    margin: float,
+) -> FittedRule:
+    """Return the rule that may give no answer; the rule that always answers where that is clearly better."""
+    assert isinstance(objective, Sentence)  # only sentences say how often to abstain
+    answering = fit_evidence(evidence, objective.answering, prior, undo, seed, margin)
+    answering = replace(
+        answering,
+        objective=objective,
+        estimate=add_abstention(answering.estimate),
+        unadjusted=add_abstention(answering.unadjusted),
+    )
+    if evidence.is_constant:
+        return answering
+    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    candidates = fit_answering(smooth, evidence)
+    rule, margins = fit_abstaining(smooth, evidence, candidates, margin)
+    judged = judge_abstaining(smooth, evidence, candidates[-1], rule, margins, seed)
+    if Judges(smooth, evidence.thin(JUDGING_ROWS)).measure(*judged).decides(1.0):
+        return answering
+    estimate = judged[1].estimate
+    return replace(
+        answering,
+        rule=rule.as_rule(evidence.train_prior, undo),
+        chosen="abstaining",
+        estimate=estimate,
+        values={**answering.values, "abstaining": judged[1].value},
+        notes=(*find_doubts(evidence), *note_missed(smooth, estimate)),
     )
 
 

@@ -50,8 +50,9 @@ class DecisionRule:
     """argmax_j m_j softmax(T log p + d)_j + c_j; all float64. `DecisionRule.identity(K)` is the plain argmax.
 
     Args:
-        scale: m, (K,); a matrix (K, K) for an objective that reads single wrong predictions.
-        offset: c, (K,).
+        scale: m, (K,); a matrix (K, K) for an objective that reads single wrong predictions, (K, K + 1) for a rule
+            that may give no answer.
+        offset: c, (K,), or (K + 1,) for a rule that may give no answer.
         temperature: T > 0.
         shift: d, (K,).
         undo: the inverse of the gain that a network was trained under, (K,) or (K, K); None where there was none.
@@ -75,6 +76,7 @@ class DecisionRule:
         classes = len(self.shift) if self.shift.ndim == 1 else 0
         square = ((classes,), (classes, classes))
         fits = self.scale.shape in square and self.offset.shape == (classes,)
+        fits = fits or (self.scale.shape == (classes, classes + 1) and self.offset.shape == (classes + 1,))
         if classes < 2 or not fits or (self.undo is not None and self.undo.shape not in square):
             raise InputError(
                 f"a decision rule has a scale, an offset and a shift for each of at least 2 classes; found shapes "
@@ -101,6 +103,11 @@ class DecisionRule:
         """K, how many classes there are."""
         return len(self.shift)
 
+    @property
+    def abstains(self) -> bool:
+        """Whether the rule may give no answer."""
+        return len(self.offset) > self.classes
+
     def posterior(self, probs: Any) -> Tensor:
         """The calibrated probabilities under the deployment prior.
 
@@ -120,7 +127,7 @@ class DecisionRule:
             probs: of the model, (N, K).
 
         Returns:
-            m q + c for the posterior q, (N, K), float64.
+            m q + c for the posterior q, (N, K), float64; (N, K + 1) with the worth of no answer last.
         """
         return rule_scores(self.posterior(probs), self.scale, self.offset)
 
@@ -131,7 +138,7 @@ class DecisionRule:
             probs: of the model, (N, K).
 
         Returns:
-            Class indices, (N,).
+            Class indices, (N,); K for no answer.
         """
         return self.scores(probs).argmax(1)
 
@@ -143,9 +150,10 @@ class DecisionRule:
             labels: true class indices, (N,).
 
         Returns:
-            int64 counts, (K, K), row = truth.
+            int64 counts, (K, K), row = truth; (K, K + 1) for a rule that may give no answer, which is last.
         """
-        return confusion_counts(labels, self.predict(probs), self.classes)
+        # A row of the last "class", which no label has, is dropped.
+        return confusion_counts(labels, self.predict(probs), len(self.offset))[: self.classes]
 
     def confusion(self, probs: Any, labels: Any) -> Confusion:
         """The confusion of the rule's predictions.

@@ -144,6 +144,8 @@ def _read_metric(node: Metric, c: Confusion | None, binding: Binding, text: str)
         return (binding.costs.matrix(binding.class_names, c.classes).to(c.matrix) * c.matrix).sum()
     if node.beta is not None:
         return c.fbeta(node.beta)
+    if node.name == "abstain" and node.index is not None:
+        return torch.zeros_like(c.prior) if c.abstained is None else c.abstained
     return getattr(c, node.name)
 
 

@@ -250,7 +250,7 @@ class Parser:
             beta = None
         if not self.take("["):
             return Metric(name, None, beta, start=token.start, end=self.tokens[self.at - 1].end)
-        if name in NUMBERS:
+        if name in NUMBERS and name != "abstain":
             raise self.error(
                 f"{name} is one number and has no classes to choose from; did you mean recall[...]?", token
             )

@@ -85,9 +85,42 @@ class Sentence(Objective):
 
     @cached_property
     def reads_margins(self) -> bool:  # type: ignore[override]
-        """Whether recall and coverage are all that the sentence reads: true unless a cost occurs."""
+        """Whether recall and coverage are all that the sentence reads: true unless a cost or abstention occurs."""
+        return not self.mentions("cost") and not self.abstains
+
+    @cached_property
+    def abstains(self) -> bool:  # type: ignore[override]
+        """Whether the classifier may give no answer: it may if the sentence says how often."""
+        return self.mentions("abstain")
+
+    @cached_property
+    def answering(self) -> Sentence:
+        """The sentence for a classifier that always answers: without bounds on abstention.
+
+        A sentence that minimizes abstention becomes the mean recall under its other bounds.
+        """
+        if not self.abstains:
+            return self
+        goal = self.expression
+        is_goal = any(isinstance(node, Metric) and node.name == "abstain" for node in walk(goal))
+        constraints = tuple(
+            constraint
+            for constraint in self.constraints
+            if not any(isinstance(node, Metric) and node.name == "abstain" for node in walk(constraint))
+        )
+        plain = Call("mean", (Metric("recall"),))
+        return replace(
+            self,
+            expression=plain if is_goal else goal,
+            minimizes=False if is_goal else self.minimizes,
+            constraints=constraints,
+            confidence=self.confidence if constraints else None,
+        )
+
+    def mentions(self, metric: str) -> bool:
+        """Return whether a metric occurs in the sentence."""
         nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
-        return not any(isinstance(node, Metric) and node.name == "cost" for node in nodes)
+        return any(isinstance(node, Metric) and node.name == metric for node in nodes)
 
     def as_stated(self, value: float) -> float:
         return -value if self.minimizes else value

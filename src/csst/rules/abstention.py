@@ -1,0 +1,361 @@
+"""Rules that may give no answer, for sentences that say how often: max min(recall) s.t. abstain <= 0.1
+
+    F(x) = argmax over the classes j and "no answer" of     m_j q_j(x)     and     alpha sum_j m_j q_j(x) - cut
+
+Leaving out an example of class i raises the recall of what is answered by its share of the misses, so that the worth of
+no answer is linear in the posterior q, like that of an answer: alpha is about the recall that is reached, and the cut
+is the price of a human. alpha = 0 would cut on the largest score alone. The weights m begin at those of the rule that
+always answers and are swept one at a time; the cut is found exactly for every trial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.special import softmax
+
+from csst.estimation.calibration import Calibration
+from csst.estimation.class_rates import RateEstimate, combine_rates
+from csst.estimation.folds import deal_folds
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.maths.confusion import Confusion, confusion_from_margins
+from csst.maths.language import Sentence
+from csst.maths.language.meaning import evaluate, is_constant
+from csst.rules.candidates import MARGIN_PARTS, Candidate, fit_candidates
+from csst.rules.judging import FEW_FOLDS, FOLD_SEED, FOLDS, JUDGING_ROWS, MANY_LABELS, Judged, measure_errors
+from csst.rules.rule import DecisionRule
+from csst.rules.search import WeightedRows
+from csst.rules.smooth import SmoothObjective
+
+#: parts of the recall that no answer is worth
+SLOPES = (0.0, 0.5, 0.7, 0.8, 0.9, 1.0)
+#: shares of rows without an answer that are tried, besides those that the sentence names
+SHARES = np.concatenate([[0.0], np.geomspace(0.005, 0.95, 32)])
+#: changes of a single log weight, and rounds over all classes
+STEPS = (-0.8, -0.3, -0.1, 0.1, 0.3, 0.8)
+ROUNDS = 2
+#: classes up to which single weights are swept
+SWEPT_CLASSES = 50
+#: unlabeled rows that the search looks at
+SEARCH_ROWS = 2000
+#: what a miss of a bound by 1 costs, and what miss counts as none
+MISS_COST, SMALL_MISS = 10.0, 2e-3
+#: a trial must be better than the best one by more than this
+LEAST_GAIN = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Abstaining:
+    """A rule that may give no answer, on scores z = log p - log pi_train.
+
+    Args:
+        calibration: of the scores.
+        prior: the deployment prior, (K,).
+        log_weights: log m, (K,).
+        slope: alpha.
+        cut: the price of no answer.
+    """
+
+    calibration: Calibration
+    prior: np.ndarray
+    log_weights: np.ndarray
+    slope: float
+    cut: float
+
+    def weigh(self, scores: np.ndarray) -> np.ndarray:
+        """Return m_j q_j for every row, (N, K)."""
+        posterior = softmax(self.calibration.apply(scores) + np.log(self.prior), axis=1)
+        return posterior * np.exp(self.log_weights)
+
+    def decide(self, scores: np.ndarray) -> np.ndarray:
+        """Return the class of every row, and K for no answer, (N,)."""
+        weighed = self.weigh(scores)
+        worth = self.slope * weighed.sum(1) - self.cut
+        return np.where(worth > weighed.max(1), len(self.prior), weighed.argmax(1))
+
+    def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
+        """Return the same rule on probabilities that have the training prior in them."""
+        temperature = self.calibration.temperature
+        shift = self.calibration.bias + np.log(self.prior) - temperature * np.log(train_prior)
+        weights = np.exp(self.log_weights)
+        scale = np.column_stack([np.diag(weights), self.slope * weights])
+        offset = np.append(np.zeros(len(weights)), -self.cut)
+        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (scale, offset, shift - shift.mean())]
+        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Weights, slope and share of no answers, and what they are worth: the value less the cost of a miss."""
+
+    log_weights: np.ndarray
+    slope: float
+    share: float
+    score: float
+    miss: float
+
+
+class CutSearch:
+    """Finds the best slope and cut for given weights on weighted rows.
+
+    Args:
+        smooth: the objective, with the margins that its bounds are to be met by.
+        rows: labeled and unlabeled rows with their scores and class weights.
+        calibration: of the scores.
+    """
+
+    def __init__(self, smooth: SmoothObjective, rows: WeightedRows, calibration: Calibration) -> None:
+        self.smooth = smooth
+        self.fractions = rows.fractions
+        self.prior = smooth.prior.numpy()
+        self.posterior = softmax(calibration.apply(rows.scores) + np.log(self.prior), axis=1)
+        self.pulls = rows.fractions @ self.prior
+        self.shares = np.union1d(SHARES, list_stated_shares(smooth))
+
+    def try_weights(self, log_weights: np.ndarray, slopes: tuple[float, ...]) -> Trial:
+        """Return the best of all slopes and shares with these weights."""
+        weighed = self.posterior * np.exp(log_weights)
+        decisions = weighed.argmax(1)
+        index = np.arange(len(decisions))
+        hits = np.zeros_like(self.fractions)
+        hits[index, decisions] = self.fractions[index, decisions]
+        coverage = np.zeros_like(self.fractions)
+        coverage[index, decisions] = self.pulls
+        losses = np.hstack([hits, coverage, self.fractions])
+        totals = losses.sum(0)
+        points = []
+        for slope in slopes:
+            worth = slope * weighed.sum(1) - weighed.max(1)
+            order = np.argsort(-worth, kind="stable")
+            places = np.searchsorted(np.cumsum(self.pulls[order]), self.shares + 1e-12, side="right")
+            # What the first rows of the order take away if they get no answer.
+            lost = np.vstack([np.zeros(len(totals)), np.cumsum(losses[order], axis=0)])[places]
+            points.append(lost)
+        lost = np.vstack(points)
+        hits_lost, coverage_lost, abstained = np.split(lost, 3, axis=1)
+        hits_total, coverage_total, _ = np.split(totals, 3)
+        value, miss = self.measure(
+            np.maximum(hits_total - hits_lost, 0),
+            np.maximum(coverage_total - coverage_lost, 0),
+            np.minimum(abstained, 1),
+        )
+        scores = value - MISS_COST * miss
+        best = int(scores.argmax())
+        slope = slopes[best // len(self.shares)]
+        share = float(self.shares[best % len(self.shares)])
+        return Trial(log_weights, slope, share, float(scores[best]), float(miss[best]))
+
+    def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
+
+        def judge(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.smooth.judge(confusion_from_margins(margins[0], margins[1], self.smooth.prior, margins[2]))
+
+        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
+        value, slack = torch.func.vmap(judge)(*tensors)
+        return value.numpy(), (-slack).clamp(min=0).numpy()
+
+
+def list_stated_shares(smooth: SmoothObjective) -> list[float]:
+    """Return the numbers of the sentence's bounds that are shares, such as 0.1 of abstain <= 0.1."""
+    sentence = smooth.objective
+    assert isinstance(sentence, Sentence)
+    numbers = []
+    for constraint in sentence.constraints:
+        for side in (constraint.left, constraint.right):
+            if is_constant(side):
+                numbers.append(float(evaluate(side, None, sentence.binding, sentence.text)))
+    return [number for number in numbers if 0 < number < 1]
+
+
+def fit_abstaining(
+    smooth: SmoothObjective,
+    evidence: HeldOutScores,
+    answering: list[Candidate],
+    margin: float,
+    margins: np.ndarray | None = None,
+) -> tuple[Abstaining, np.ndarray]:
+    """Search for the rule that is best on labels and unlabeled rows together.
+
+    Args:
+        smooth: the objective under the deployment prior.
+        evidence: scores of labeled and unlabeled rows.
+        answering: rules that always answer, from which the search starts.
+        margin: standard errors by which bounds are to be met; none for bounds on abstention, which needs no labels.
+        margins: the same in units of the payoffs, if known, (m,); then `margin` does not count.
+
+    Returns:
+        The rule, and the margins it was searched with, (m,).
+    """
+    evidence = evidence.thin(SEARCH_ROWS)
+    starts = list_starts(answering, evidence, smooth.prior.numpy())
+    rows = WeightedRows.pool(evidence)
+    if margins is not None:
+        trial = search(smooth.with_margins(margins), evidence, rows, starts)
+        return make_rule(trial, evidence, smooth), margins
+    trial = search(smooth.with_margins(0.0), evidence, rows, starts)
+    rule = make_rule(trial, evidence, smooth)
+    margins = np.zeros(len(smooth.prices))
+    if margin > 0 and smooth.has_constraints:
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
+        errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
+        for part in MARGIN_PARTS if errors.any() else ():
+            cautious = search(smooth.with_margins(part * margin * errors), evidence, rows, [trial.log_weights, *starts])
+            if cautious.miss <= SMALL_MISS:
+                return make_rule(cautious, evidence, smooth), part * margin * errors
+    return rule, margins
+
+
+def find_abstention_bounds(smooth: SmoothObjective) -> np.ndarray:
+    """Return which payoffs bound abstention and nothing else, (m,)."""
+    labels = smooth.objective.labels
+    return np.array(["abstain" in label for label in labels], dtype=bool)
+
+
+def fit_answering(smooth: SmoothObjective, evidence: HeldOutScores) -> list[Candidate]:
+    """Return the rules that always answer, for the sentence without its bounds on abstention."""
+    sentence = smooth.objective
+    assert isinstance(sentence, Sentence)
+    answering = SmoothObjective(sentence.answering, smooth.prior.numpy(), smooth.beta)
+    return fit_candidates(answering, evidence, None, 0.0)
+
+
+def list_starts(candidates: list[Candidate], evidence: HeldOutScores, prior: np.ndarray) -> list[np.ndarray]:
+    """Return log weights of rules that always answer: those fitted for the sentence, 1/pi and the argmax."""
+    starts = [np.zeros(len(prior)), -np.log(prior)]
+    for candidate in candidates:
+        if candidate.bias is not None:
+            starts.append(read_log_weights(candidate, evidence.calibration, prior))
+    return [log_weights - log_weights.max() for log_weights in starts]
+
+
+def read_log_weights(candidate: Candidate, calibration: Calibration, prior: np.ndarray) -> np.ndarray:
+    """Return log m of a rule with biases b: T (z + b) = log q + log m up to a number per row, (K,)."""
+    assert candidate.bias is not None
+    return calibration.temperature * candidate.bias - calibration.bias - np.log(prior)
+
+
+def search(smooth: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
+    """Return the best trial from several starts, single weights swept."""
+    cuts = CutSearch(smooth, rows, evidence.calibration)
+    best = max((cuts.try_weights(start, SLOPES) for start in starts), key=lambda trial: trial.score)
+    if evidence.classes > SWEPT_CLASSES:
+        return best
+    for _ in range(ROUNDS):
+        score_before = best.score
+        for k in range(evidence.classes):
+            for step in STEPS:
+                log_weights = best.log_weights.copy()
+                log_weights[k] += step
+                trial = cuts.try_weights(log_weights, (best.slope,))
+                if trial.score > best.score + LEAST_GAIN:
+                    best = trial
+        trial = cuts.try_weights(best.log_weights, SLOPES)
+        if trial.score > best.score:
+            best = trial
+        if best.score < score_before + LEAST_GAIN:
+            break
+    return best
+
+
+def make_rule(trial: Trial, evidence: HeldOutScores, smooth: SmoothObjective) -> Abstaining:
+    """Return the rule of a trial, its cut set on unlabeled rows."""
+    rule = Abstaining(evidence.calibration, smooth.prior.numpy(), trial.log_weights, trial.slope, 0.0)
+    return replace(rule, cut=find_cut(rule, evidence, trial.share))
+
+
+def find_cut(rule: Abstaining, evidence: HeldOutScores, share: float) -> float:
+    """Return the cut that leaves this share of unlabeled rows without an answer: no label tells it better."""
+    weighed = rule.weigh(evidence.soft_scores)
+    worth = rule.slope * weighed.sum(1) - weighed.max(1)
+    mass = np.maximum(evidence.soft_posterior.sum(0), 1e-300)
+    pulls = (evidence.soft_posterior / mass) @ rule.prior
+    order = np.argsort(-worth, kind="stable")
+    number = int(np.searchsorted(np.cumsum(pulls[order]), share * pulls.sum() + 1e-12, side="right"))
+    ends = np.concatenate([[worth[order[0]] + 1.0], worth[order], [worth[order[-1]] - 1.0]])
+    # Between the last row without an answer and the first one with.
+    return float((ends[number] + ends[number + 1]) / 2) if share > 0 else float(ends[0])
+
+
+def count_decisions(weights: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+    """Return sum_i W_ik 1[F(x_i) = j] for the classes and no answer, (K, K + 1)."""
+    columns = weights.shape[1] + 1
+    return weights.T @ (decisions[:, None] == np.arange(columns)).astype(float)
+
+
+def estimate_abstaining(
+    evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate, prior: np.ndarray
+) -> RateEstimate:
+    """Return the rates of a rule from decisions on labeled rows (n,) and its own on unlabeled rows, (K, K + 1)."""
+    counts = count_decisions(np.eye(evidence.classes)[evidence.labels], decisions)
+    soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
+    return combine_rates(evidence, counts, count_decisions(evidence.soft_posterior, soft_decisions), prior)
+
+
+def add_abstention(estimate: RateEstimate) -> RateEstimate:
+    """Return the estimate of a rule that always answers with a column of no answers, (K, K + 1)."""
+
+    def add_column(rates: np.ndarray) -> np.ndarray:
+        return np.column_stack([rates, np.zeros(len(rates))])
+
+    confusion = estimate.confusion
+    rates = torch.from_numpy(add_column(confusion.rates.numpy()))
+    return replace(
+        estimate,
+        confusion=Confusion(rates, confusion.prior),
+        labeled_rates=add_column(estimate.labeled_rates),
+        unlabeled_rates=add_column(estimate.unlabeled_rates),
+    )
+
+
+def judge_rule(
+    smooth: SmoothObjective, evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate
+) -> Judged:
+    """Return what decisions on labeled rows, each by a rule fitted without it, and unlabeled rows say of a rule."""
+    estimate = estimate_abstaining(evidence, decisions, rule, smooth.prior.numpy())
+    errors = measure_errors(smooth, estimate)
+    value, slack = smooth.with_margins(0.0).judge(estimate.confusion)
+    _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
+    soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
+    miss = max(0.0, -float(slack))
+    clear_miss = max(0.0, -float(clear_slack))
+    # A miss within a standard error counts as none: a bound on abstention is met to the last row, or nearly.
+    doubt = miss if clear_miss > 0 else 0.0
+    return Judged(decisions, soft_decisions, estimate, float(value), doubt, clear_miss, False)
+
+
+def judge_abstaining(
+    smooth: SmoothObjective,
+    evidence: HeldOutScores,
+    answering: Candidate,
+    abstaining: Abstaining,
+    margins: np.ndarray,
+    seed: int,
+) -> tuple[Judged, Judged]:
+    """Return how a rule that always answers and one that may abstain do on rows that they were not fitted on.
+
+    Args:
+        smooth: the objective.
+        evidence: scores of all rows.
+        answering: the rule that always answers.
+        abstaining: the rule that may give no answer.
+        margins: by how much its bounds were to be met, (m,).
+        seed: seed of the folds.
+    """
+    evidence = evidence.thin(JUDGING_ROWS)
+    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
+    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
+    decisions = np.zeros((2, len(evidence.labels)), dtype=np.int64)
+    for fold in np.unique(folds):
+        fold_rows = np.flatnonzero(folds == fold)
+        part = evidence.part(np.flatnonzero(folds != fold))
+        candidates = fit_answering(smooth, part)
+        rule, _ = fit_abstaining(smooth, part, candidates, 0.0, margins)
+        decisions[0, fold_rows] = candidates[-1].decide(evidence.scores[fold_rows])
+        decisions[1, fold_rows] = rule.decide(evidence.scores[fold_rows])
+    return (
+        judge_rule(smooth, evidence, decisions[0], answering),
+        judge_rule(smooth, evidence, decisions[1], abstaining),
+    )

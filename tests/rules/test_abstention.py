@@ -1,0 +1,165 @@
+"""Rules that may give no answer: metrics of what is answered, and rules against brute force."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import csst
+from csst.maths.confusion import confusion_from_margins
+from csst.rules import fit_rule
+from csst.rules.rule import rule_from_dict
+from tests.helpers import toys
+
+PRIORS = {"train_prior": toys.PRIOR, "deployment_prior": toys.PRIOR}
+
+
+def draw_rows(labeled):
+    """Probabilities and classes of some rows, and probabilities of 2,000 others."""
+    x, labels = toys.sample(labeled, seed=3)
+    unlabeled, _ = toys.sample(2000, seed=4)
+    return toys.probs(x), labels, toys.probs(unlabeled)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return draw_rows(600)
+
+
+def fit(rows, sentence, **options):
+    probs, labels, unlabeled = rows
+    return fit_rule(probs, labels, sentence, unlabeled, **PRIORS, **options)
+
+
+def confusion_of(rule):
+    """The exact confusion of a rule on the toy, with a column of no answers."""
+    decisions = rule.predict(toys.probs(toys.GRID)).numpy()
+    rates = np.stack([toys.DENSITY[decisions == j].sum(0) for j in range(4)], 1)
+    return csst.Confusion(torch.from_numpy(rates), torch.from_numpy(toys.PRIOR))
+
+
+def test_metrics_are_of_what_is_answered():
+    counts = np.array([[50, 10, 5, 15], [4, 20, 6, 0], [0, 0, 0, 10]])
+    c = csst.Confusion.from_counts(counts)
+    total = counts.sum()
+    answered = [sum(counts[i][j] for j in range(3)) for i in range(3)]
+    predicted = [sum(counts[i][j] for i in range(3)) for j in range(3)]
+    for k in range(3):
+        hits = counts[k][k]
+        assert float(c.recall[k]) == pytest.approx(hits / answered[k] if answered[k] else 0)
+        assert float(c.precision[k]) == pytest.approx(hits / predicted[k] if predicted[k] else 0)
+        assert float(c.f1[k]) == pytest.approx(2 * hits / (answered[k] + predicted[k]) if predicted[k] else 0)
+        union = answered[k] + predicted[k] - hits
+        assert float(c.jaccard[k]) == pytest.approx(hits / union if union else 0)
+        others = sum(answered) - answered[k]
+        assert float(c.specificity[k]) == pytest.approx(1 - (predicted[k] - hits) / others)
+        assert float(c.coverage[k]) == pytest.approx(predicted[k] / total)
+        assert float(c.abstained[k]) == pytest.approx(counts[k][3] / counts[k].sum())
+    assert float(c.accuracy) == pytest.approx(sum(counts[k][k] for k in range(3)) / sum(answered))
+    assert float(c.abstain) == pytest.approx(25 / total)
+    truth = [i for i in range(3) for j in range(3) for _ in range(counts[i][j])]
+    predictions = [j for i in range(3) for j in range(3) for _ in range(counts[i][j])]
+    from sklearn.metrics import matthews_corrcoef
+
+    assert float(c.mcc) == pytest.approx(matthews_corrcoef(truth, predictions))
+
+
+def test_without_a_column_of_no_answers_nothing_is_abstained():
+    c = csst.Confusion.from_counts([[8, 2], [1, 9]])
+    assert c.abstained is None
+    assert float(c.abstain) == 0
+    goal = csst.objective("min abstain s.t. abstain[0] <= 0.1, recall >= 0.5").bind(2)
+    assert goal.slack(c).tolist() == pytest.approx([0.1, 0.3, 0.4])
+
+
+@cache
+def list_intervals():
+    """Diagonal rates, coverages and abstentions of all rules with an interval of no answers at either boundary."""
+    cumulative = np.cumsum(toys.DENSITY, 0)
+    ends = np.stack([cumulative[np.searchsorted(toys.GRID, cut)] for cut in np.linspace(-1, 6.5, 30)])
+    index = np.array(
+        [(a, b, c, d) for a in range(30) for b in range(a, 30) for c in range(b, 30) for d in range(c, 30)]
+    )
+    first, second, third, fourth = (ends[index[:, place]] for place in range(4))
+    answers = np.stack([first, third - second, 1 - fourth], 2)
+    hits = np.stack([answers[:, k, k] for k in range(3)], 1)
+    coverage = np.einsum("bij,i->bj", answers, toys.PRIOR)
+    return hits, coverage, (second - first) + (fourth - third)
+
+
+def find_best(goal):
+    """Return the best value among these rules of those that meet the bounds."""
+    prior = torch.from_numpy(toys.PRIOR)
+
+    def measure(hits, coverage, abstained):
+        c = confusion_from_margins(hits, coverage, prior, abstained)
+        return goal.utility(c), goal.payoff(c)
+
+    utility, payoff = torch.func.vmap(measure)(*(torch.from_numpy(values) for values in list_intervals()))
+    is_worst_case = goal.domain.simplex_mask(payoff.shape[1])
+    value = utility + (payoff[:, is_worst_case].min(1).values if is_worst_case.any() else 0)
+    return float(value[(payoff[:, ~is_worst_case] >= -1e-3).all(1)].max())
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "max min(recall) s.t. abstain <= 0.1",
+        "max mean(recall) s.t. abstain <= 0.2",
+        "max accuracy s.t. abstain <= 0.1",
+        "max mean(f1) s.t. abstain <= 0.1, abstain[2] <= 0.1",
+        "min abstain s.t. precision[2] >= 0.85, recall >= 0.85",
+    ],
+)
+def test_a_rule_is_near_the_best_one_with_intervals_of_no_answers(sentence):
+    goal = csst.objective(sentence).bind(3)
+    fitted = fit(draw_rows(5000), goal, margin=0)
+    c = confusion_of(fitted.rule)
+    assert fitted.rule.abstains
+    assert float(goal.slack(c).min()) > -0.02
+    assert float(goal.value(c)) > find_best(goal) - 0.03
+
+
+def test_the_share_of_no_answers_is_as_asked(rows):
+    for bound in (0.05, 0.2):
+        rule = fit(rows, f"max min(recall) s.t. abstain <= {bound}").rule
+        assert float(confusion_of(rule).abstain) == pytest.approx(bound, abs=0.02)
+
+
+def test_more_no_answers_buy_a_higher_lowest_recall(rows):
+    lowest = [
+        float(confusion_of(fit(rows, f"max min(recall) s.t. abstain <= {bound}").rule).recall.min())
+        for bound in (0.02, 0.3)
+    ]
+    assert lowest[1] > lowest[0] + 0.05
+
+
+def test_the_estimate_has_a_column_of_no_answers_and_is_close(rows):
+    fitted = fit(rows, "max min(recall) s.t. abstain <= 0.1")
+    c = confusion_of(fitted.rule)
+    assert fitted.estimate.confusion.rates.shape == (3, 4)
+    assert fitted.value == pytest.approx(float(c.recall.min()), abs=0.08)
+    assert float(fitted.estimate.confusion.abstain) == pytest.approx(float(c.abstain), abs=0.03)
+    assert "gives no answer" in fitted.sentence
+    stored = rule_from_dict(fitted.as_dict()["rule"])
+    assert stored.predict(rows[2]).tolist() == fitted.rule.predict(rows[2]).tolist()
+
+
+def test_a_sentence_that_always_answers_is_as_before(rows):
+    fitted = fit(rows, "max min(recall)")
+    assert not fitted.rule.abstains
+    assert fitted.estimate.confusion.abstained is None
+
+
+def test_who_is_always_right_abstains_from_nothing_or_stays_right():
+    _, labels = toys.sample(300, seed=5)
+    probs = np.eye(3)[labels] * 0.97 + 0.01
+    fitted = fit_rule(probs, labels, "max min(recall) s.t. abstain <= 0.1", probs, **PRIORS)
+    predictions = fitted.rule.predict(probs).numpy()
+    assert ((predictions == labels) | (predictions == 3)).all()
+    assert (predictions == 3).mean() <= 0.1
+    assert fitted.estimate.confusion.rates.shape == (3, 4)
+    assert fitted.is_met
