@@ -114,38 +114,36 @@ class CutSearch:
         self.pulls = rows.fractions @ self.prior
         self.shares = np.union1d(SHARES, list_stated_shares(smooth))
 
-    def try_weights(self, log_weights: np.ndarray, slopes: tuple[float, ...]) -> Trial:
-        """Return the best of all slopes and shares with these weights."""
+    def try_all(self, pairs: list[tuple[np.ndarray, float]]) -> Trial:
+        """Return the best trial of these pairs of log weights and slope, each with all shares of no answers."""
+        points = [self._measure_cuts(log_weights, slope) for log_weights, slope in pairs]
+        hits, coverage, abstained = (np.vstack(values) for values in zip(*points, strict=True))
+        value, miss = self.measure(hits, coverage, abstained)
+        scores = value - MISS_COST * miss
+        winner = int(scores.argmax())
+        log_weights, slope = pairs[winner // len(self.shares)]
+        share = float(self.shares[winner % len(self.shares)])
+        return Trial(log_weights, slope, share, float(scores[winner]), float(miss[winner]))
+
+    def _measure_cuts(self, log_weights: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return diagonal rates, coverages and abstentions for all shares of no answers, (S, K) each."""
         weighed = self.posterior * np.exp(log_weights)
         decisions = weighed.argmax(1)
         index = np.arange(len(decisions))
+        order = np.argsort(weighed.max(1) - slope * weighed.sum(1), kind="stable")
+        places = np.searchsorted(np.cumsum(self.pulls[order]), self.shares + 1e-12, side="right")
         hits = np.zeros_like(self.fractions)
         hits[index, decisions] = self.fractions[index, decisions]
         coverage = np.zeros_like(self.fractions)
         coverage[index, decisions] = self.pulls
-        losses = np.hstack([hits, coverage, self.fractions])
-        totals = losses.sum(0)
-        points = []
-        for slope in slopes:
-            worth = slope * weighed.sum(1) - weighed.max(1)
-            order = np.argsort(-worth, kind="stable")
-            places = np.searchsorted(np.cumsum(self.pulls[order]), self.shares + 1e-12, side="right")
-            # What the first rows of the order take away if they get no answer.
-            lost = np.vstack([np.zeros(len(totals)), np.cumsum(losses[order], axis=0)])[places]
-            points.append(lost)
-        lost = np.vstack(points)
-        hits_lost, coverage_lost, abstained = np.split(lost, 3, axis=1)
-        hits_total, coverage_total, _ = np.split(totals, 3)
-        value, miss = self.measure(
-            np.maximum(hits_total - hits_lost, 0),
-            np.maximum(coverage_total - coverage_lost, 0),
-            np.minimum(abstained, 1),
+        # What rows between two places of the order take away if they get no answer, summed up to each place.
+        groups = np.searchsorted(places, np.arange(len(order)), side="right")
+        lost = [_sum_groups(values[order], groups, len(places)) for values in (hits, coverage, self.fractions)]
+        return (
+            np.maximum(hits.sum(0) - lost[0], 0),
+            np.maximum(coverage.sum(0) - lost[1], 0),
+            np.minimum(lost[2], 1),
         )
-        scores = value - MISS_COST * miss
-        best = int(scores.argmax())
-        slope = slopes[best // len(self.shares)]
-        share = float(self.shares[best % len(self.shares)])
-        return Trial(log_weights, slope, share, float(scores[best]), float(miss[best]))
 
     def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
@@ -156,6 +154,15 @@ class CutSearch:
         tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
         value, slack = torch.func.vmap(judge)(*tensors)
         return value.numpy(), (-slack).clamp(min=0).numpy()
+
+
+def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
+    """Return the sums of rows of values (N, K) in groups 0 .. s, for s below the number of groups, (S, K)."""
+    edges = np.searchsorted(groups, np.arange(number + 1))
+    sums = np.zeros((number, values.shape[1]))
+    for group in range(number):
+        sums[group] = values[edges[group] : edges[group + 1]].sum(0)
+    return np.cumsum(sums, axis=0)
 
 
 def list_stated_shares(smooth: SmoothObjective) -> list[float]:
@@ -240,19 +247,17 @@ def read_log_weights(candidate: Candidate, calibration: Calibration, prior: np.n
 def search(smooth: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
     """Return the best trial from several starts, single weights swept."""
     cuts = CutSearch(smooth, rows, evidence.calibration)
-    best = max((cuts.try_weights(start, SLOPES) for start in starts), key=lambda trial: trial.score)
+    best = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
     if evidence.classes > SWEPT_CLASSES:
         return best
     for _ in range(ROUNDS):
         score_before = best.score
         for k in range(evidence.classes):
-            for step in STEPS:
-                log_weights = best.log_weights.copy()
-                log_weights[k] += step
-                trial = cuts.try_weights(log_weights, (best.slope,))
-                if trial.score > best.score + LEAST_GAIN:
-                    best = trial
-        trial = cuts.try_weights(best.log_weights, SLOPES)
+            moves = [best.log_weights + step * np.eye(evidence.classes)[k] for step in STEPS]
+            trial = cuts.try_all([(log_weights, best.slope) for log_weights in moves])
+            if trial.score > best.score + LEAST_GAIN:
+                best = trial
+        trial = cuts.try_all([(best.log_weights, slope) for slope in SLOPES])
         if trial.score > best.score:
             best = trial
         if best.score < score_before + LEAST_GAIN:
