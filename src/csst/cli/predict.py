@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     else:
         labels = model.rule.predict(probs)
         probs = model.rule.posterior(probs)
-    classes = [quote_formula(name) for name in model.class_names]
+    classes = [*(quote_formula(name) for name in model.class_names), ""]  # no answer is a blank
     try:
         with open(args.output, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -39,8 +39,8 @@ def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
     From row i of n_i examples, n_i new predictions are drawn as if one more example had been right and one more wrong,
     this one spread over all other classes, so that neither a perfect row nor a hopeless one claims to be certain.
     """
-    classes = len(counts)
-    rows = counts.double() + torch.eye(classes).double() + (1 - torch.eye(classes).double()) / (classes - 1)
+    hits = torch.eye(*counts.shape, dtype=torch.float64)
+    rows = counts.double() + hits + (1 - hits) / (counts.shape[1] - 1)
     shares = (rows / rows.sum(1, keepdim=True)).numpy()
     totals, generator = counts.sum(1).long().numpy(), np.random.default_rng(0)
     for _ in range(draws):

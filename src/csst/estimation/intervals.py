@@ -67,11 +67,16 @@ def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) 
 
 
 def recall_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
-    """Simultaneous intervals of every class's recall, from confusion counts (K, K)."""
-    counts = counts.to(torch.int64)
+    """Simultaneous intervals of every class's recall, from confusion counts (K, K), or (K, K + 1) with abstention.
+
+    Recall is of what is answered; nothing is known of a class without an answer.
+    """
+    answers = counts.to(torch.int64)[:, : len(counts)]
     return [
-        clopper_pearson(int(counts[i, i]), int(counts[i].sum()), level, simultaneous=len(counts))
-        for i in range(len(counts))
+        clopper_pearson(int(answers[i, i]), int(answers[i].sum()), level, simultaneous=len(answers))
+        if answers[i].any()
+        else Interval(0.0, 0.0, 1.0, 0)
+        for i in range(len(answers))
     ]
 
 

@@ -18,6 +18,7 @@ from csst.data.input_spec import InputSpec
 from csst.data.tabular.rows import RowParts
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
+from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.certifying import CertifyingMixin
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
@@ -70,6 +71,10 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
             None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
             number per class.
+        costs: what every prediction costs, for a sentence with `cost`: a matrix with one row per true class and one
+            column per prediction, a data frame with class names, or a `csst.CostTable`.
+        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
+            classes and None otherwise.
         settings: everything else, `csst.Settings` or a dictionary such as {"training": {"steps": 500}} of what differs
             from the default; each can be searched, as `settings__selftraining__tau`.
         n_jobs: learners fitted at a time; -1 for as many as there are cores.
@@ -91,6 +96,8 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         encoder: Any = None,
         confidence: float | None = None,
         deployment_prior: Any = None,
+        costs: Any = None,
+        abstain_value: Any = "auto",
         settings: Settings | dict[str, Any] | None = None,
         n_jobs: int | None = 1,
         random_state: Any = 0,
@@ -99,6 +106,8 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
         self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
         self.confidence = confidence
+        self.costs = costs
+        self.abstain_value = abstain_value
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -144,7 +153,7 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         is_network = isinstance(self.learner, str) and self.learner == "network"
         are_images = is_network and self.encoder is None and is_image_array(X)
         settings = read_settings(self.settings, IMAGES if are_images else TABULAR)
-        objective = read_objective(self.objective, confidence=self.confidence)
+        objective = read_objective(self.objective, confidence=self.confidence, costs=self.costs)
         if not is_network:
             refuse_network_settings(settings, self.learner)
         before = getattr(self, "fit_", None) if settings.fitting.warm_start else None
@@ -157,6 +166,7 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         values = np.asarray(values[known].tolist())
         check_classification_targets(values)
         classes, labels = np.unique(values, return_inverse=True)
+        choose_abstain_value(self.abstain_value, classes)
         if len(classes) < 2:
             raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
         extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
@@ -247,10 +257,11 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
             X: N rows, as in `fit`.
 
         Returns:
-            Scores, (N, K); for two classes the second less the first, (N,).
+            Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
+            column for it, (N, K + 1).
         """
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row, by the decision rule.
@@ -259,10 +270,10 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
             X: N rows, as in `fit`.
 
         Returns:
-            Classes, (N,).
+            Classes, (N,), and `abstain_value` for no answer.
         """
-        scores = self._scores(X)
-        return self.classes_[scores.argmax(1)]
+        decisions = self._scores(X).argmax(1)
+        return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
@@ -294,7 +305,7 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: recall and coverage are counted per class")
         predictions = self.predict(X)  # first: it says so if nothing was fitted
-        return score_predictions(self.fit_.objective, y, predictions, self.classes_)
+        return score_predictions(self.fit_.objective, y, predictions, self.classes_, self.abstain_value)
 
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""

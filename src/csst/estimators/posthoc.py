@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
+from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.scoring import score_predictions
@@ -38,6 +39,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             those it was fitted on), "uniform" for a class-weighted estimator, or one number per class.
         deployment_prior: the class prior under which the objective is measured: "labels", "unlabeled", "uniform", or
             one number per class.
+        costs: what every prediction costs, for a sentence with `cost`, see `csst.CSSTClassifier`.
+        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
         random_state: seed of the folds on which rules are judged.
 
     After fit: `estimator_`, `classes_`, `labeled_counts_`, `rule_` and `summary_`, a `csst.rules.FittedRule`.
@@ -51,6 +54,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         cv: Any = 5,
         train_prior: Any = "labels",
         deployment_prior: Any = "labels",
+        costs: Any = None,
+        abstain_value: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -58,6 +63,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         self.cv = cv
         self.train_prior = train_prior
         self.deployment_prior = deployment_prior
+        self.costs = costs
+        self.abstain_value = abstain_value
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> PostHocClassifier:
@@ -82,7 +89,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         labeled = X if known.all() else _safe_indexing(X, np.flatnonzero(known))
         target = np.asarray(values[known].tolist())
         check_classification_targets(target)
-        if read_objective(self.objective).confidence is not None and not isinstance(self.cv, str):
+        objective = read_objective(self.objective, costs=self.costs)
+        if objective.confidence is not None and not isinstance(self.cv, str):
             raise InputError(
                 "out-of-fold probabilities judge other models than the one that is used and certify nothing: pass a "
                 'fitted estimator with cv="prefit" and rows it has not learned from, or leave the confidence out'
@@ -100,13 +108,14 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
             self.estimator_ = clone(self.estimator).fit(labeled, target)
         self.classes_ = np.asarray(self.estimator_.classes_)
+        choose_abstain_value(self.abstain_value, self.classes_)
         more = [] if known.all() else [_safe_indexing(X, np.flatnonzero(~known))]
         more += [] if X_unlabeled is None else [X_unlabeled]
         unlabeled = [self.estimator_.predict_proba(rows) for rows in more]
         self.summary_ = fit_rule(
             probs,
             numbers_of(target, self.classes_, "y"),
-            self.objective,
+            objective,
             np.vstack(unlabeled) if unlabeled else None,
             train_prior=self.train_prior,
             deployment_prior=self.deployment_prior,
@@ -132,7 +141,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             Classes, (N,).
         """
         probs = self._probs(X)
-        return self.classes_[self.rule_.predict(probs).numpy()]
+        decisions = self.rule_.predict(probs).numpy()
+        return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any) -> Any:
         """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
@@ -175,7 +185,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         if sample_weight is not None:
             raise InputError("sample_weight is not supported: every row counts the same, so it must be None")
         predictions = self.predict(X)  # first: it says so if nothing was fitted
-        return score_predictions(self.summary_.objective, y, predictions, self.classes_)
+        return score_predictions(self.summary_.objective, y, predictions, self.classes_, self.abstain_value)
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -16,6 +16,7 @@ import torch
 from sklearn.utils import _safe_indexing
 
 from csst.errors import InputError
+from csst.estimators.answers import choose_abstain_value
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.language import Sentence
@@ -26,14 +27,17 @@ from csst.maths.ranking import score_on
 from csst.rules.feasibility import TOLERANCE
 
 
-def score_predictions(objective: Objective, y: Any, predictions: np.ndarray, classes: np.ndarray) -> float:
+def score_predictions(
+    objective: Objective, y: Any, predictions: np.ndarray, classes: np.ndarray, abstain_value: Any = "auto"
+) -> float:
     """Return the value of the objective less 10 times the largest miss of a constraint.
 
     Args:
         objective: bound to the classes.
         y: the true classes, (N,), each class of training at least once; -1, NaN or None where it is not known.
-        predictions: the predicted classes, (N,).
+        predictions: the predicted classes, (N,), and, if the objective may abstain, a value for no answer.
         classes: those of training, in order, (K,).
+        abstain_value: the value for no answer, see `csst.estimators.answers`.
     """
     values, is_known = read_labels(y)
     if len(values) != len(predictions):
@@ -44,7 +48,14 @@ def score_predictions(objective: Objective, y: Any, predictions: np.ndarray, cla
     names = [str(name) for name in [*known, *unseen]]
     everything = np.array([*known, *unseen], dtype=object)
     truth = numbers_of(labels, everything, "the labels y")
-    counts = confusion_counts(truth, numbers_of(predictions[is_known], everything, "the predictions"), len(names))
+    answers = predictions[is_known]
+    indices = np.full(len(answers), len(names))
+    has_answer = np.ones(len(answers), dtype=bool)
+    if objective.abstains:
+        no_answer = choose_abstain_value(abstain_value, classes)
+        has_answer = np.array([answer is not no_answer and answer != no_answer for answer in answers.tolist()])
+    indices[has_answer] = numbers_of(answers[has_answer], everything, "the predictions")
+    counts = confusion_counts(truth, indices, len(names), objective.abstains)
     confusion = Confusion.from_counts(counts, names)
     if not unseen:
         return score_on(objective, confusion, TOLERANCE).score

@@ -29,6 +29,12 @@ def summary(
         f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]
+    if confusion.abstained is not None:
+        share = confusion.abstained
+        lines.append(
+            f"no answer for {float(confusion.abstain):.1%} of the rows, at most {float(share.max()):.0%} of a class; "
+            f"with no answer counted as a miss, the lowest recall is {float(confusion.rates.diagonal().min()):.2f}"
+        )
     constraints = intervals["constraints"]
     if constraints:
         least = min(constraints, key=lambda one: one["slack"])

@@ -132,7 +132,7 @@ class FittedModel:
             inputs: N examples, see `logits`.
 
         Returns:
-            Class indices, (N,).
+            Class indices, (N,); K for no answer, if the rule may abstain.
         """
         probs = self.probs(inputs)
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
@@ -146,9 +146,10 @@ class FittedModel:
         Returns:
             The numbers by name, as in metrics.json.
         """
-        return summarize_counts(
-            confusion_counts(examples.labels, self.predict(examples.inputs), len(self.class_names)), self.objective
-        )
+        abstains = self.rule is not None and self.rule.abstains
+        predictions = self.predict(examples.inputs)
+        counts = confusion_counts(examples.labels, predictions, len(self.class_names), abstains)
+        return summarize_counts(counts, self.objective)
 
     @property
     def certificate(self) -> Certificate | None:

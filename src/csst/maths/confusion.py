@@ -278,23 +278,25 @@ def confusion_from_margins(hits: Tensor, coverage: Tensor, prior: Tensor, abstai
     return c
 
 
-def confusion_counts(labels: Any, predictions: Any, classes: int) -> Tensor:
+def confusion_counts(labels: Any, predictions: Any, classes: int, abstains: bool = False) -> Tensor:
     """Return confusion counts, row = truth, column = prediction; counts of batches and processes may be added.
 
     Args:
         labels: true classes, integers in 0 .. classes-1, (N,).
         predictions: predicted classes, integers in 0 .. classes-1, (N,).
         classes: K.
+        abstains: whether predictions may be K, for no answer.
 
     Returns:
-        int64 counts, (K, K).
+        int64 counts, (K, K), or (K, K + 1) with no answers in the last column.
     """
+    columns = classes + abstains
     truth = _read_class_indices(labels, "labels", classes)
-    answers = _read_class_indices(predictions, "predictions", classes)
+    answers = _read_class_indices(predictions, "predictions", columns)
     if truth.shape != answers.shape:
         raise InputError(f"labels and predictions must have the same length; found {len(truth)} and {len(answers)}")
-    cells = truth * classes + answers.to(truth.device)
-    return torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+    cells = truth * columns + answers.to(truth.device)
+    return torch.bincount(cells, minlength=classes * columns).reshape(classes, columns)
 
 
 def _read_class_indices(values: Any, name: str, classes: int) -> Tensor:

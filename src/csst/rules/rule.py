@@ -152,8 +152,7 @@ class DecisionRule:
         Returns:
             int64 counts, (K, K), row = truth; (K, K + 1) for a rule that may give no answer, which is last.
         """
-        # A row of the last "class", which no label has, is dropped.
-        return confusion_counts(labels, self.predict(probs), len(self.offset))[: self.classes]
+        return confusion_counts(labels, self.predict(probs), self.classes, self.abstains)
 
     def confusion(self, probs: Any, labels: Any) -> Confusion:
         """The confusion of the rule's predictions.

@@ -72,8 +72,16 @@ def constraints_met(slack: Sequence[float]) -> bool | None:
 
 
 def summarize_counts(counts: Tensor, objective: Objective) -> dict[str, Any]:
-    """Return the numbers of `metrics.json` from confusion counts, (K, K)."""
+    """Return the numbers of `metrics.json` from confusion counts, (K, K), or (K, K + 1) with abstention."""
     c = Confusion.from_counts(counts)
+    abstention = {}
+    if c.abstained is not None:
+        abstention = {
+            "abstain": float(c.abstain),
+            "abstained": c.abstained.tolist(),
+            # No answer counted as a miss.
+            "recall_of_all": c.rates.diagonal().tolist(),
+        }
     return {
         "accuracy": float(c.accuracy),
         "mean_recall": float(c.recall.mean()),
@@ -85,4 +93,5 @@ def summarize_counts(counts: Tensor, objective: Objective) -> dict[str, Any]:
         "precision": c.precision.tolist(),
         "coverage": c.coverage.tolist(),
         "confusion": counts.tolist(),
+        **abstention,
     }

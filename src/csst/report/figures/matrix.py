@@ -19,7 +19,7 @@ def draw_confusion(run: RunView) -> Drawing:
     counts = np.asarray(run.deployed.confusion, float)
     rates = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     classes = len(counts)
-    errors = rates - np.diag(np.diag(rates))
+    errors = rates[:, :classes] - np.diag(np.diag(rates))
     truth, prediction = (int(n) for n in np.unravel_index(errors.argmax(), errors.shape))
     names = [shorten(name, 14) for name in run.class_names]
     alt = f"Confusion matrix on {run.part}, {classes} classes, mean recall {np.diag(rates).mean():.2f}"
@@ -27,8 +27,10 @@ def draw_confusion(run: RunView) -> Drawing:
     if rate > 0:
         alt += f"; most often mistaken: {names[truth]} for {names[prediction]}, {rate:.0%} of its examples"
     caption = f"Confusion on {run.part}: rows are the truth, columns the prediction"
+    if rates.shape[1] > classes:
+        names.append("no answer")
     if classes > MANY_CLASSES:
-        blocks = block_average(rates)
+        blocks = block_average(rates[:, :classes])
         if len(blocks) < classes:
             caption += f", {-(-classes // len(blocks))} classes to a block"
         return draw(lambda figure: _paint_blocks(figure, blocks, classes), WIDTH * 0.92, alt, caption)
@@ -42,8 +44,9 @@ def _paint_cells(figure: Any, counts: Any, rates: Any, names: list[str]) -> None
     for row, column in zip(*np.nonzero(counts), strict=True):
         paint_cell(axes, row, column, 0.96, 0.08 + 0.6 * float(rates[row, column]), f"{counts[row, column]:.0f}")
     _frame(axes, len(counts), "")
+    axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=90 if max(map(len, names)) > 2 else 0)
-    axes.set_yticks(range(len(names)), names, fontsize=8.5)
+    axes.set_yticks(range(len(counts)), names[: len(counts)], fontsize=8.5)
 
 
 def _paint_blocks(figure: Any, blocks: Any, classes: int) -> None:
