@@ -57,7 +57,7 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
         (lambda: csst.Confusion.from_counts([[1, 0], [0, 0]], class_names=["a", "rare"]), r"classes \['rare'\]"),
         (lambda: csst.Confusion.from_counts([[1, -1], [0, 1]]), "non-negative"),
         (lambda: csst.Confusion.from_counts([[1, float("inf")], [0, 1]]), "finite"),
-        (lambda: csst.Confusion.from_counts(torch.ones(2, 3)), r"\(K, K\)"),
+        (lambda: csst.Confusion.from_counts(torch.ones(2, 4)), r"\(K, K\)"),
         (lambda: csst.Confusion.from_counts("counts"), "numbers"),
         (lambda: csst.Confusion.from_predictions([0, 1], [0, 1], 3), r"classes \[2\]"),
         (lambda: csst.Confusion.from_predictions([], [], 3), r"classes \[0, 1, 2\]"),
