@@ -180,38 +180,6 @@ def test_one_class_far_apart_among_many_is_a_disagreement():
     assert "disagree" in found.agreement()
 
 
-def test_draws_are_confusions_around_the_estimate():
-    found = made([0.9, 0.6, 0.7], [0.85, 0.65, 0.7], n=40)
-    drawn = list(found.draw(800, 1.0))
-    rates = np.stack([one.rates.numpy() for one in drawn])
-    assert rates.shape == (800, 3, 3)
-    assert (rates >= 0).all()
-    assert rates.sum(2) == pytest.approx(np.ones((800, 3)))
-    assert all(one.prior is found.confusion.prior or torch.equal(one.prior, found.confusion.prior) for one in drawn[:5])
-    assert np.abs(rates.mean(0) - found.confusion.rates.numpy()).max() < 0.008
-    # a Dirichlet of concentration s has variance r (1 - r) / (s + 1)
-    recall, size = found.confusion.recall.numpy(), 60.0
-    variance = recall * (1 - recall) / (size + 1)
-    assert np.stack([np.diag(one) for one in rates]).var(0) == pytest.approx(variance, rel=0.2)
-    surer = np.stack([one.recall.numpy() for one in found.draw(800, 4.0)])
-    assert surer.var(0) == pytest.approx(recall * (1 - recall) / (4 * size + 1), rel=0.2)
-
-
-def test_draws_widen_where_labels_and_unlabeled_rows_disagree():
-    found = made([0.3, 0.9], [0.9, 0.9], n=20)
-    assert found.dispersion > 2
-    recall = found.confusion.recall.numpy()[0]
-    drawn = np.array([float(one.recall[0]) for one in found.draw(800, 1.0)])
-    assert drawn.var() == pytest.approx(recall * (1 - recall) / (40 / found.dispersion + 1), rel=0.2)
-
-
-def test_draws_are_the_same_for_a_seed():
-    found = made([0.9, 0.6], [0.85, 0.65])
-    one, two, other = (next(found.draw(1, 1.0, seed)).rates for seed in (0, 0, 1))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, other)
-
-
 def test_the_basis_names_the_numbers():
     assert made([0.9, 0.6], [0.9, 0.6], n=[5, 1200]).basis == (
         "estimated from 1,205 labels (5 to 1200 per class) and 1,000 unlabeled rows"

@@ -13,7 +13,7 @@ labels' own posterior takes the place of unlabeled rows where there are none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -46,6 +46,7 @@ class RateEstimate:
         worth: how many labels R^U stands for, per class, (K,).
         unlabeled: how many unlabeled rows.
         unlabeled_prior: their class balance as estimated, (K,).
+        is_cross_fitted: whether the labels were judged by other models than the one in use, which learned from them.
     """
 
     confusion: Confusion
@@ -55,6 +56,7 @@ class RateEstimate:
     worth: np.ndarray
     unlabeled: int
     unlabeled_prior: np.ndarray
+    is_cross_fitted: bool = False
 
     @property
     def classes(self) -> int:
@@ -110,26 +112,6 @@ class RateEstimate:
         if self.dispersion > DISAGREEMENT or abs(self.differences[k]) > FAR_APART:
             return f"labels and unlabeled rows disagree by more than chance: {apart}; label more rows"
         return f"labels and unlabeled rows agree as far as chance allows; at most, {apart}"
-
-    def draw(self, number: int, certainty: float, seed: int = 0) -> Iterator[Confusion]:
-        """Confusions as they may truly be: row k from a Dirichlet around the estimate.
-
-        Its concentration is certainty (n_k + kappa_k) / dispersion: the estimate is about as good as so many labels.
-
-        Args:
-            number: how many are drawn.
-            certainty: the factor of the concentration.
-            seed: of the draws.
-
-        Returns:
-            The confusions, one at a time.
-        """
-        rng, rates = np.random.default_rng(seed), self.confusion.rates.numpy()
-        size = certainty * (self.n + self.worth) / self.dispersion
-        shape = np.maximum(size[:, None] * rates, 1e-6)
-        for _ in range(number):
-            drawn = rng.standard_gamma(shape) + 1e-300
-            yield Confusion(torch.from_numpy(drawn / drawn.sum(1, keepdims=True)), self.confusion.prior)
 
     @property
     def basis(self) -> str:
@@ -201,6 +183,7 @@ def combine_rates(
         weight,
         len(evidence.unlabeled_scores),
         evidence.unlabeled_prior,
+        evidence.is_cross_fitted,
     )
 
 

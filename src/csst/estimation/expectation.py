@@ -1,9 +1,8 @@
 """What an estimate of class rates lets one expect, and how sure that is.
 
 The minimum of estimated recalls is no estimate of the lowest recall: the mean of a minimum lies below the minimum of
-means. So values of objectives with a worst case are averaged over rates drawn around the estimate, and intervals come
-from draws that are wider still. How wide was chosen so that 95 % intervals of the lowest recall hold at least 90 % of
-the time (benchmarks/results/rules.md).
+means. So values of objectives with a worst case are averaged over rates as they may truly be, and intervals hold the
+middle of the same draws (`csst.estimation.rate_draws`).
 """
 
 from __future__ import annotations
@@ -16,112 +15,127 @@ import torch
 from scipy.stats import beta, norm
 
 from csst.estimation.class_rates import RateEstimate
+from csst.estimation.rate_draws import draw_confusions, draw_recalls
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective, payoff_of
 
-#: draws behind an expectation and an interval; fewer where there are many classes
-DRAWS, FEW_DRAWS, MANY_CLASSES = 400, 60, 100
-#: draws for an expectation are as if from the labels there are, those for intervals as if from half of them
-EXPECTING, DOUBTING = 1.0, 0.5
+#: draws of all rates; fewer where there are many classes
+DRAWS = 400
+FEW_DRAWS = 60
+MANY_CLASSES = 100
 #: a high end beyond this is 1
 NEARLY_ONE = 0.995
 
+#: estimate, low, high and n of an interval
+Row = dict[str, float | int]
+
 
 def number_of_draws(estimate: RateEstimate) -> int:
+    """Return how many confusions are drawn."""
     return DRAWS if estimate.classes <= MANY_CLASSES else FEW_DRAWS
 
 
 def expected_value(objective: Objective, estimate: RateEstimate) -> float:
-    """The value of the objective that is to be expected: averaged over draws where it has a worst case."""
+    """Return the expected value of the objective: averaged over draws if it has a worst case."""
     payoff = payoff_of(objective, estimate.confusion)
     if not bool(objective.domain.simplex_mask(len(payoff)).any()):
         return float(objective.value(estimate.confusion))
     if torch.equal(payoff, estimate.confusion.recall) and not float(objective.utility(estimate.confusion)):
         return expected_minimum(estimate)  # max min(recall) itself: the same number as its interval has
-    drawn = [float(objective.value(c)) for c in estimate.draw(number_of_draws(estimate), EXPECTING)]
-    return float(np.mean(drawn))
+    values = [float(objective.value(c)) for c in draw_confusions(estimate, number_of_draws(estimate))]
+    return float(np.mean(values))
 
 
 def expected_minimum(estimate: RateEstimate) -> float:
-    """The lowest recall that is to be expected."""
-    rng, recall = np.random.default_rng(0), estimate.confusion.recall.numpy()
-    return float(draw_recalls(estimate, recall, EXPECTING, rng).min(1).mean())
-
-
-def draw_recalls(
-    estimate: RateEstimate, recall: np.ndarray, certainty: float, rng: np.random.Generator, number: int = 1000
-) -> np.ndarray:
-    """Recalls of all classes as they may truly be, (number, K)."""
-    size = certainty * (estimate.n + estimate.worth) / estimate.dispersion
-    high, low = np.maximum(size * recall, 1e-3), np.maximum(size * (1 - recall), 1e-3)
-    return rng.beta(high, low, size=(number, len(recall)))
-
-
-def interval_from_draws(values: np.ndarray, draws: np.ndarray, center: float, level: float) -> tuple[float, float]:
-    """The interval of a minimum of values (K,), given draws (B, K).
-
-    Draws of a minimum lie too low, as the estimate's own noise is in them once more: the low end is their quantile, the
-    high end reaches as far above the plain minimum as their quantile does above their mean.
-    """
-    tail, lowest = (1 - level) / 2, draws.min(1)
-    low, high = np.quantile(lowest, [tail, 1 - tail])
-    reach = float(values.min()) + float(high - lowest.mean())
-    return max(0.0, min(float(low), center)), min(1.0, max(float(high), reach, center))
+    """Return the expected lowest recall."""
+    return float(draw_recalls(estimate).min(1).mean())
 
 
 def estimate_intervals(objective: Objective, estimate: RateEstimate, level: float = 0.95) -> dict[str, Any]:
-    """The intervals of metrics.json: value, recall, precision and coverage of every class, the minima, the constraints.
+    """Return the intervals of metrics.json: value, recall, precision and coverage of every class, minima, constraints.
 
     The intervals of the classes are simultaneous (Bonferroni).
     """
-    c, classes, rng = estimate.confusion, estimate.classes, np.random.default_rng(0)
-    recall, n = c.recall.numpy(), [int(k) for k in estimate.n]
-    size = DOUBTING * (estimate.n + estimate.worth) / estimate.dispersion
-    tail = (1 - level) / 2 / classes
-    hits, misses = size * recall, size * (1 - recall)
-    # Clopper and Pearson's way: one example more that was wrong for the low end, one more that was right for the high.
-    low = np.minimum(beta.ppf(tail, np.maximum(hits, 1e-3), misses + 1), recall)
-    high = np.maximum(beta.ppf(1 - tail, hits + 1, np.maximum(misses, 1e-3)), recall)
-    # Nothing that all labels say can be ruled out.
-    counted = np.diag(estimate.labeled_rates)
-    low, high = np.where(counted == 0, 0.0, low), np.where((counted == 1) | (high > NEARLY_ONE), 1.0, high)
-    drawn = list(estimate.draw(number_of_draws(estimate), DOUBTING))
-    lowest = expected_minimum(estimate)
-    recalls = draw_recalls(estimate, recall, DOUBTING, rng)
-    coverages = np.stack([confusion.coverage.numpy() for confusion in drawn])
-    precisions = np.stack([confusion.precision.numpy() for confusion in drawn])
-    coverage, precision = c.coverage.numpy(), c.precision.numpy()
-    slack = objective.slack(c).numpy()
-    slacks = np.stack([objective.slack(confusion).numpy() for confusion in drawn])
-    values = np.array([float(objective.value(confusion)) for confusion in drawn])
-    value = expected_value(objective, estimate)
-    far = float(_reach(values[:, None], level)[0])
-    low_recall = interval_from_draws(recall, recalls, lowest, level)
-    if counted[recall.argmin()] == 0:
-        # Draws around a recall of 0 are all 0; the lowest recall may be as high as the classes' own intervals allow.
-        low_recall = low_recall[0], max(low_recall[1], float(high.min()))
-    low_coverage = interval_from_draws(coverage, coverages, float(coverage.min()), level)
-    # So are draws around a coverage of 0: no high end lies below Clopper and Pearson's for 0 of all rows.
-    never = 1 - tail ** (1 / (sum(n) + estimate.unlabeled))
+    confusions = list(draw_confusions(estimate, number_of_draws(estimate)))
+    recalls = estimate_recalls(estimate, level)
     return {
         "level": level,
-        # No farther than any draw: a mean of recalls is at most 1.
-        "value": _row(value, max(value - far, values.min()), min(value + far, max(value, values.max())), int(sum(n))),
-        "min_recall": _row(lowest, *low_recall, n[int(recall.argmin())]),
-        "min_coverage": _row(float(coverage.min()), low_coverage[0], max(low_coverage[1], never), int(sum(n))),
-        "recall": [_row(*values) for values in zip(recall, low, high, n, strict=True)],
-        "coverage": [{**row, "high": max(row["high"], never)} for row in _rows(coverage, coverages, n, level)],
-        "precision": [
-            row if value > 0 else None
-            for row, value in zip(_rows(precision, precisions, n, level), precision, strict=True)
-        ],
-        "constraints": [
-            {"constraint": name, "slack": float(value), "low": float(value - reach), "high": float(value + reach)}
-            for name, value, reach in zip(
-                constraint_names(objective, c, len(slack)), slack, _reach(slacks, level), strict=True
-            )
-        ],
+        "value": estimate_value(objective, estimate, confusions, level),
+        "min_recall": estimate_lowest_recall(estimate, recalls, level),
+        **estimate_predictions(estimate, confusions, level),
+        "recall": recalls,
+        "constraints": estimate_constraints(objective, estimate, confusions, level),
     }
+
+
+def estimate_recalls(estimate: RateEstimate, level: float) -> list[Row]:
+    """Return the intervals of the recalls, as Clopper and Pearson's for as many labels as give the spread of draws."""
+    recall = estimate.confusion.recall.numpy()
+    draws = draw_recalls(estimate)
+    means = draws.mean(0)
+    sizes = means * (1 - means) / draws.var(0) - 1
+    tail = (1 - level) / 2 / estimate.classes
+    # One example more that was wrong for the low end, one more that was right for the high.
+    low = np.minimum(beta.ppf(tail, sizes * means, sizes * (1 - means) + 1), recall)
+    high = np.maximum(beta.ppf(1 - tail, sizes * means + 1, sizes * (1 - means)), recall)
+    # Nothing that all labels say can be ruled out.
+    rates = np.diag(estimate.labeled_rates)
+    low = np.where(rates == 0, 0.0, low)
+    high = np.where((rates == 1) | (high > NEARLY_ONE), 1.0, high)
+    return [_row(*values) for values in zip(recall, low, high, estimate.n, strict=True)]
+
+
+def estimate_lowest_recall(estimate: RateEstimate, recalls: list[Row], level: float) -> Row:
+    """Return the interval of the lowest recall, given the intervals of all recalls."""
+    minima = draw_recalls(estimate).min(1)
+    place = int(estimate.confusion.recall.argmin())
+    low, high = _middle(minima, float(minima.mean()), level)
+    if estimate.labeled_rates[place, place] == 0:
+        # Draws around a recall of 0 are all 0; the lowest recall may be as high as the classes' own intervals allow.
+        high = max(high, min(row["high"] for row in recalls))
+    return _row(float(minima.mean()), low, high, estimate.n[place])
+
+
+def estimate_predictions(estimate: RateEstimate, confusions: list[Confusion], level: float) -> dict[str, Any]:
+    """Return the intervals of coverage and precision, and of the lowest coverage."""
+    coverage = estimate.confusion.coverage.numpy()
+    precision = estimate.confusion.precision.numpy()
+    coverages = np.stack([confusion.coverage.numpy() for confusion in confusions])
+    precisions = np.stack([confusion.precision.numpy() for confusion in confusions])
+    labels = int(estimate.n.sum())
+    low, high = _middle(coverages.min(1), float(coverage.min()), level)
+    # Draws around a coverage of 0 are all 0: no high end lies below Clopper and Pearson's for 0 of all rows.
+    least_high = 1 - ((1 - level) / 2 / estimate.classes) ** (1 / (labels + estimate.unlabeled))
+    rows = _rows(precision, precisions, estimate.n, level)
+    return {
+        "min_coverage": _row(float(coverage.min()), low, max(high, least_high), labels),
+        "coverage": [
+            {**row, "high": max(row["high"], least_high)} for row in _rows(coverage, coverages, estimate.n, level)
+        ],
+        "precision": [row if value > 0 else None for row, value in zip(rows, precision, strict=True)],
+    }
+
+
+def estimate_value(objective: Objective, estimate: RateEstimate, confusions: list[Confusion], level: float) -> Row:
+    """Return the interval of the value, no farther than any draw: a mean of recalls is at most 1."""
+    values = np.array([float(objective.value(confusion)) for confusion in confusions])
+    value = expected_value(objective, estimate)
+    reach = float(_reach(values[:, None], level)[0])
+    low = max(value - reach, min(value, values.min()))
+    return _row(value, low, min(value + reach, max(value, values.max())), int(estimate.n.sum()))
+
+
+def estimate_constraints(
+    objective: Objective, estimate: RateEstimate, confusions: list[Confusion], level: float
+) -> list[dict[str, Any]]:
+    """Return the slack of every constraint, and simultaneous intervals."""
+    slack = objective.slack(estimate.confusion).numpy()
+    reaches = _reach(np.stack([objective.slack(confusion).numpy() for confusion in confusions]), level)
+    names = constraint_names(objective, estimate.confusion, len(slack))
+    return [
+        {"constraint": name, "slack": float(value), "low": float(value - reach), "high": float(value + reach)}
+        for name, value, reach in zip(names, slack, reaches, strict=True)
+    ]
 
 
 def describe_minimum(
@@ -155,13 +169,18 @@ def _reach(draws: np.ndarray, level: float) -> np.ndarray:
     return norm.ppf(1 - (1 - level) / 2 / max(1, draws.shape[1])) * draws.std(0)
 
 
-def _rows(values: np.ndarray, draws: np.ndarray, n: list[int], level: float) -> list[dict[str, float | int]]:
-    reach = _reach(draws, level)
+def _middle(draws: np.ndarray, value: float, level: float) -> tuple[float, float]:
+    """Return the ends of the middle part of draws (B,), moved so that the value lies between them."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return min(float(low), value), max(float(high), value)
+
+
+def _rows(values: np.ndarray, draws: np.ndarray, n: np.ndarray, level: float) -> list[Row]:
     return [
-        _row(value, max(0.0, value - far), min(1.0, value + far), k)
-        for value, far, k in zip(values, reach, n, strict=True)
+        _row(value, max(0.0, value - reach), min(1.0, value + reach), labels)
+        for value, reach, labels in zip(values, _reach(draws, level), n, strict=True)
     ]
 
 
-def _row(estimate: float, low: float, high: float, n: int) -> dict[str, float | int]:
-    return {"estimate": float(estimate), "low": float(low), "high": float(high), "n": n}
+def _row(estimate: float, low: float, high: float, n: int) -> Row:
+    return {"estimate": float(estimate), "low": float(low), "high": float(high), "n": int(n)}

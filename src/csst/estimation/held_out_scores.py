@@ -41,6 +41,7 @@ class HeldOutScores:
         labeled_prior: the class fractions of the labels that were learned from, (K,); the unlabeled rows' balance is
             thought to be near it.
         start: where the calibration begins; None for no calibration.
+        is_cross_fitted: whether labeled rows were scored out of fold, by other models than the one in use.
     """
 
     scores: np.ndarray
@@ -49,6 +50,7 @@ class HeldOutScores:
     train_prior: np.ndarray
     labeled_prior: np.ndarray
     start: Calibration | None = None
+    is_cross_fitted: bool = False
 
     @classmethod
     def from_probs(
@@ -62,6 +64,7 @@ class HeldOutScores:
         class_names: Sequence[str] | None = None,
         most_unlabeled: int = MOST_UNLABELED,
         seed: int = 0,
+        is_cross_fitted: bool = False,
     ) -> HeldOutScores:
         """From probabilities (n, K) and labels (n,), and probabilities of unlabeled rows (m, K), all checked.
 
@@ -76,6 +79,7 @@ class HeldOutScores:
             class_names: for messages.
             most_unlabeled: a random choice of so many unlabeled rows is used.
             seed: of that choice.
+            is_cross_fitted: whether probs are out of fold.
 
         Returns:
             The scores of both kinds of rows.
@@ -94,7 +98,9 @@ class HeldOutScores:
         if labeled_prior is None:
             labeled_prior = fractions if isinstance(train_prior, str) else prior
         known = read_prior(labeled_prior, "labeled_prior", {}, classes)
-        return cls(take_out(values, prior), truth, take_out(unlabeled, prior), prior, known)
+        return cls(
+            take_out(values, prior), truth, take_out(unlabeled, prior), prior, known, is_cross_fitted=is_cross_fitted
+        )
 
     @property
     def classes(self) -> int:

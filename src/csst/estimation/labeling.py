@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from csst.estimation.class_rates import RateEstimate
-from csst.estimation.expectation import DOUBTING, draw_recalls
+from csst.estimation.rate_draws import draw_recalls
 
 #: the part of the labels that all classes share alike
 SHARED = 0.5
@@ -22,10 +22,9 @@ SHARED = 0.5
 
 def allocate_labels(estimate: RateEstimate, shared: float = SHARED) -> np.ndarray:
     """The fraction of new labels that every class should get, (K,)."""
-    recall, rng = estimate.confusion.recall.numpy(), np.random.default_rng(0)
-    lowest = draw_recalls(estimate, recall, DOUBTING, rng).argmin(1)
-    worst = np.bincount(lowest, minlength=len(recall)) / len(lowest)
-    return (1 - shared) * worst + shared / len(recall)
+    worst_classes = draw_recalls(estimate).argmin(1)
+    chances = np.bincount(worst_classes, minlength=estimate.classes) / len(worst_classes)
+    return (1 - shared) * chances + shared / estimate.classes
 
 
 def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: int = 0) -> np.ndarray:

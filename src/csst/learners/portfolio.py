@@ -185,11 +185,16 @@ def fit_portfolio(
         for variant, model, weight in zip(variants_in_use, models, weights, strict=True)
     ]
     portfolio = Portfolio(tuple(fitted_members), tuple(group.name for group in dropped_groups), prior)
-    return portfolio, _collect_evidence(portfolio, groups, judge.labels, unlabeled, seed)
+    return portfolio, _collect_evidence(portfolio, groups, judge.labels, unlabeled, seed, deal is not None)
 
 
 def _collect_evidence(
-    portfolio: Portfolio, groups: Sequence[_Group], labels: np.ndarray, unlabeled: Any, seed: int
+    portfolio: Portfolio,
+    groups: Sequence[_Group],
+    labels: np.ndarray,
+    unlabeled: Any,
+    seed: int,
+    is_cross_fitted: bool,
 ) -> HeldOutScores:
     """Return the scores of the rows that judge and of at most MOST_UNLABELED unlabeled rows."""
     if unlabeled.shape[0] > MOST_UNLABELED:
@@ -197,7 +202,13 @@ def _collect_evidence(
         unlabeled = unlabeled[np.sort(sample)]
     scores = np.mean([group.calibrated for group in groups], axis=0)
     probs = add_prior(scores, portfolio.prior)
-    return HeldOutScores.from_probs(probs, labels, portfolio.probs(unlabeled), train_prior=portfolio.prior)
+    return HeldOutScores.from_probs(
+        probs,
+        labels,
+        portfolio.probs(unlabeled),
+        train_prior=portfolio.prior,
+        is_cross_fitted=is_cross_fitted,
+    )
 
 
 def _score(

@@ -1,0 +1,123 @@
+"""Class rates as they may truly be, given the labels and what the unlabeled rows expect.
+
+    h_k ~ Binomial(n_k, r_k),    r_k ~ Beta(kappa_k u_k, kappa_k (1 - u_k)),    logit u_k = logit R^U_kk + delta
+
+h_k of the n_k labels of class k are found. R^U is wrong in two ways: delta is the error that all classes share (the
+model is surer or less sure of itself than it should be), and kappa_k is the number of labels that R^U is worth for a
+single class. Only the second makes the lowest of many recalls lie below what R^U says of it. Neither is known, so both
+are weighed by how likely they make the labels,
+
+    P(delta, m | h) ∝ N(delta; 0, s^2) 3^-m prod_k BetaBinomial(h_k; n_k, kappa_k u_k, kappa_k (1 - u_k)),
+    kappa_k = 2^-m TRUST n_k / (n_k + half),    at most the number of rows behind R^U_k.
+
+A draw takes (delta, m) from these weights, then every r_k from its Beta given the labels; a row of rates comes from a
+Dirichlet in the same way. `half` and s are larger for labels that were cross-fitted: they say how good other models are
+than the one in use, which has learned from a handful of labels of every class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import betaln
+from scipy.stats import norm
+
+from csst.estimation.class_rates import RateEstimate
+from csst.maths.confusion import Confusion
+
+#: how many labels R^U is worth for a class, at most
+TRUST = 200.0
+#: labels of a class at which it is worth half of that: kept apart from the model, and cross-fitted
+HALF_HELD_OUT = 5.0
+HALF_CROSS_FITTED = 50.0
+#: s, the standard deviation of delta
+SHIFT_HELD_OUT = 0.25
+SHIFT_CROSS_FITTED = 0.7
+#: how often kappa may be halved, and how much less likely every time is
+HALVINGS = 6
+HALVING_ODDS = 1 / 3
+#: values of delta, in equal parts of its distribution
+SHIFTS = 15
+#: expected recalls are kept this far from 0 and 1, which no label could contradict
+EDGE = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class RateDoubts:
+    """Values of delta and kappa, and how likely labels make them.
+
+    Args:
+        shifts: delta, (D,).
+        worths: kappa, (M, K).
+        weights: P(delta, m | h), (M, D).
+    """
+
+    shifts: np.ndarray
+    worths: np.ndarray
+    weights: np.ndarray
+
+    def draw(self, number: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return delta (number,) and kappa (number, K), drawn by their weights."""
+        places = rng.choice(self.weights.size, number, p=self.weights.ravel())
+        halvings, steps = np.unravel_index(places, self.weights.shape)
+        return self.shifts[steps], self.worths[halvings]
+
+
+def count_trust(estimate: RateEstimate) -> np.ndarray:
+    """Return kappa_k before any halving, (K,): TRUST n_k / (n_k + half), at most the rows behind R^U_k, at least 1."""
+    half = HALF_CROSS_FITTED if estimate.is_cross_fitted else HALF_HELD_OUT
+    rows = estimate.unlabeled * estimate.unlabeled_prior if estimate.unlabeled else estimate.worth
+    return np.maximum(np.minimum(TRUST * estimate.n / (estimate.n + half), rows), 1.0)
+
+
+def shift_recalls(recalls: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Return u with logit u = logit(recall) + delta, (D, K), for recalls (K,) and shifts (D,)."""
+    edged = recalls.clip(EDGE, 1 - EDGE)
+    odds = edged / (1 - edged) * np.exp(shifts)[:, None]
+    return odds / (1 + odds)
+
+
+def weigh_doubts(estimate: RateEstimate) -> RateDoubts:
+    """Return how likely the labels make each delta and kappa."""
+    deviation = SHIFT_CROSS_FITTED if estimate.is_cross_fitted else SHIFT_HELD_OUT
+    shifts = deviation * norm.ppf((np.arange(SHIFTS) + 0.5) / SHIFTS)
+    halvings = np.arange(HALVINGS + 1)
+    worths = count_trust(estimate) * 0.5 ** halvings[:, None]
+    hits = np.diag(estimate.labeled_rates) * estimate.n
+    expected = shift_recalls(np.diag(estimate.unlabeled_rates), shifts)
+    a = worths[:, None] * expected
+    b = worths[:, None] * (1 - expected)
+    logs = (betaln(a + hits, b + estimate.n - hits) - betaln(a, b)).sum(2)
+    logs += halvings[:, None] * np.log(HALVING_ODDS)
+    weights = np.exp(logs - logs.max())
+    return RateDoubts(shifts, worths, weights / weights.sum())
+
+
+def draw_recalls(estimate: RateEstimate, number: int = 1000, seed: int = 0) -> np.ndarray:
+    """Return recalls of all classes as they may truly be, (number, K)."""
+    rng = np.random.default_rng(seed)
+    shifts, worths = weigh_doubts(estimate).draw(number, rng)
+    expected = shift_recalls(np.diag(estimate.unlabeled_rates), shifts)
+    hits = np.diag(estimate.labeled_rates) * estimate.n
+    return rng.beta(hits + worths * expected, estimate.n - hits + worths * (1 - expected))
+
+
+def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Iterator[Confusion]:
+    """Yield confusions as they may truly be under the deployment prior, one at a time.
+
+    Row k comes from a Dirichlet with parameters n_k R^L_k + kappa_k U_k, where U_k is R^U_k with the odds of its
+    diagonal entry multiplied by exp(delta).
+    """
+    rng = np.random.default_rng(seed)
+    shifts, worths = weigh_doubts(estimate).draw(number, rng)
+    counts = estimate.labeled_rates * estimate.n[:, None]
+    diagonal = np.diag_indices(estimate.classes)
+    for shift, worth in zip(shifts, worths, strict=True):
+        expected = estimate.unlabeled_rates.copy()
+        expected[diagonal] *= np.exp(shift)
+        expected *= (worth / expected.sum(1))[:, None]
+        sizes = rng.standard_gamma(np.maximum(counts + expected, 1e-6)) + 1e-300
+        yield Confusion(torch.from_numpy(sizes / sizes.sum(1, keepdims=True)), estimate.confusion.prior)

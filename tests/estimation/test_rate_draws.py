@@ -1,0 +1,124 @@
+"""Draws of class rates, against the model they are to follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+from scipy.stats import betabinom, norm
+
+from csst.estimation.expectation import estimate_lowest_recall
+from csst.estimation.rate_draws import (
+    HALVING_ODDS,
+    HALVINGS,
+    SHIFT_CROSS_FITTED,
+    SHIFT_HELD_OUT,
+    SHIFTS,
+    count_trust,
+    draw_confusions,
+    draw_recalls,
+    shift_recalls,
+    weigh_doubts,
+)
+from tests.estimation.estimates import make_estimate
+
+#: intervals that rule nothing out
+FREE = [{"high": 0.0}]
+RECALLS = np.array([0.7, 0.75, 0.8, 0.9])
+
+
+def test_unlabeled_rows_are_worth_more_with_more_labels_and_less_if_cross_fitted():
+    estimate = make_estimate(RECALLS, n=[5, 50, 5, 95], unlabeled=4000)
+    assert count_trust(estimate) == pytest.approx([100, 200 * 50 / 55, 100, 190])
+    cross_fitted = replace(estimate, is_cross_fitted=True)
+    assert count_trust(cross_fitted) == pytest.approx([200 * 5 / 55, 100, 200 * 5 / 55, 200 * 95 / 145])
+    few_rows = replace(estimate, unlabeled=100, unlabeled_prior=np.array([0.1, 0.2, 0.3, 0.4]))
+    assert count_trust(few_rows) == pytest.approx([10, 20, 30, 40])
+    no_rows = replace(estimate, unlabeled=0, worth=np.array([5.0, 20.0, 0.0, 7.0]))
+    assert count_trust(no_rows) == pytest.approx([5, 20, 1, 7])
+
+
+def test_a_shift_adds_to_the_logits():
+    shifts = np.array([-0.5, 0.0, 1.2])
+    expected = [[expit(logit(recall) + shift) for recall in RECALLS] for shift in shifts]
+    assert shift_recalls(RECALLS, shifts) == pytest.approx(np.array(expected))
+    assert shift_recalls(np.array([0.0, 1.0]), np.zeros(1)) == pytest.approx(np.array([[0.01, 0.99]]))
+
+
+@pytest.mark.parametrize("is_cross_fitted", [False, True])
+def test_doubts_are_weighed_by_the_beta_binomial(is_cross_fitted):
+    estimate = make_estimate(RECALLS, n=10, labeled=[0.5, 0.9, 0.8, 1.0], unlabeled=4000)
+    estimate = replace(estimate, is_cross_fitted=is_cross_fitted)
+    doubts = weigh_doubts(estimate)
+    deviation = SHIFT_CROSS_FITTED if is_cross_fitted else SHIFT_HELD_OUT
+    chances = np.zeros((HALVINGS + 1, SHIFTS))
+    for m in range(HALVINGS + 1):
+        for place in range(SHIFTS):
+            shift = deviation * norm.ppf((place + 0.5) / SHIFTS)
+            worth = count_trust(estimate)[0] / 2**m
+            chances[m, place] = HALVING_ODDS**m
+            for recall, hits in zip(RECALLS, [5, 9, 8, 10], strict=True):
+                u = expit(logit(recall) + shift)
+                chances[m, place] *= betabinom.pmf(hits, 10, worth * u, worth * (1 - u))
+    assert doubts.weights == pytest.approx(chances / chances.sum(), rel=1e-6)
+
+
+def test_labels_that_disagree_lower_the_worth():
+    agreeing = make_estimate(RECALLS, n=40, unlabeled=4000)
+    disagreeing = make_estimate(RECALLS, n=40, labeled=[0.2, 1.0, 0.5, 0.9], unlabeled=4000)
+    worth_of = [(weigh_doubts(each).weights.sum(1) @ weigh_doubts(each).worths)[0] for each in (agreeing, disagreeing)]
+    assert worth_of[0] > 100
+    assert worth_of[1] < 20
+    # and then the labels are believed
+    assert draw_recalls(disagreeing).mean(0) == pytest.approx([0.2, 1.0, 0.5, 0.9], abs=0.1)
+
+
+def test_recalls_and_confusions_are_drawn_alike():
+    estimate = make_estimate(RECALLS, n=[5, 10, 20, 40], labeled=[0.6, 0.9, 0.8, 0.9], prior=[0.4, 0.3, 0.2, 0.1])
+    recalls = draw_recalls(estimate, 10_000)
+    confusions = list(draw_confusions(estimate, 2000))
+    diagonals = np.stack([confusion.recall.numpy() for confusion in confusions])
+    assert recalls.shape == (10_000, 4)
+    assert diagonals.mean(0) == pytest.approx(recalls.mean(0), abs=0.006)
+    assert diagonals.std(0) == pytest.approx(recalls.std(0), rel=0.08)
+    assert np.corrcoef(diagonals.T)[0, 3] == pytest.approx(np.corrcoef(recalls.T)[0, 3], abs=0.06)
+    assert np.corrcoef(recalls.T)[0, 3] > 0.1  # the shift is common to all classes
+    for confusion in confusions[:20]:
+        assert confusion.rates.sum(1).numpy() == pytest.approx(np.ones(4))
+        assert confusion.prior.tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("is_cross_fitted", [False, True])
+@pytest.mark.parametrize("labels", [5, 50])
+def test_expectations_and_intervals_hold_where_the_model_does(labels, is_cross_fitted):
+    """Truths drawn from the model: the lowest recall is expected without bias and lies in 95 % of the intervals."""
+    rng = np.random.default_rng(labels)
+    expected = rng.uniform(0.6, 0.85, size=4)
+    deviation = SHIFT_CROSS_FITTED if is_cross_fitted else SHIFT_HELD_OUT
+    base = replace(make_estimate(expected, n=labels, unlabeled=4000), is_cross_fitted=is_cross_fitted)
+    biases = []
+    holds = []
+    for _ in range(200):
+        halvings = min(rng.geometric(1 - HALVING_ODDS) - 1, HALVINGS)
+        worth = count_trust(base) / 2**halvings
+        u = expit(logit(expected) + deviation * rng.normal())
+        truth = rng.beta(worth * u, worth * (1 - u))
+        hits = rng.binomial(labels, truth)
+        estimate = make_estimate(expected, n=labels, labeled=hits / labels, unlabeled=4000)
+        interval = estimate_lowest_recall(replace(estimate, is_cross_fitted=is_cross_fitted), FREE, 0.95)
+        biases.append(interval["estimate"] - truth.min())
+        holds.append(interval["low"] <= truth.min() <= interval["high"])
+    assert abs(np.mean(biases)) < 3 * np.std(biases) / 200**0.5
+    assert 0.90 <= np.mean(holds) <= 0.99
+
+
+def test_draws_are_the_same_for_a_seed():
+    estimate = make_estimate(RECALLS)
+    assert np.array_equal(draw_recalls(estimate, 5, seed=1), draw_recalls(estimate, 5, seed=1))
+    assert not np.array_equal(draw_recalls(estimate, 5, seed=1), draw_recalls(estimate, 5, seed=2))
+    rates = [next(draw_confusions(estimate, 1, seed)).rates for seed in (0, 0, 1)]
+    assert torch.equal(rates[0], rates[1])
+    assert not torch.equal(rates[0], rates[2])
