@@ -60,7 +60,15 @@ class RateDoubts:
     weights: np.ndarray
 
     def draw(self, number: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return delta (number,) and kappa (number, K), drawn by their weights."""
+        """Draw delta and kappa by their weights.
+
+        Args:
+            number: how many are drawn.
+            rng: random numbers.
+
+        Returns:
+            delta, (number,), and kappa, (number, K).
+        """
         places = rng.choice(self.weights.size, number, p=self.weights.ravel())
         halvings, steps = np.unravel_index(places, self.weights.shape)
         return self.shifts[steps], self.worths[halvings]
