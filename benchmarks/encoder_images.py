@@ -31,7 +31,7 @@ from csst.learners.network import Network
 from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe, recipe
 from csst.rules.candidates import fit_candidates, sharpness
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from csst.runs.execute import build_network, load_task
 from csst.runs.learners import as_parts
 from csst.training.evaluation import summarize_counts
@@ -173,7 +173,7 @@ def train(chosen: Recipe, task: Task) -> dict[str, Any]:
     seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - cpu
     evidence = outputs.evidence(task.train_prior, task.class_names)
     uniform = np.full(task.classes, 1 / task.classes)
-    smooth = SmoothObjective(fitted.objective, uniform, sharpness(evidence))
+    smooth = SoftObjective(fitted.objective, uniform, sharpness(evidence))
     scores, labels = outputs.parts["test"]
     measured = {"raw": summarize_counts(details.outputs.counts("test"), fitted.objective)}
     for candidate in fit_candidates(smooth, evidence):

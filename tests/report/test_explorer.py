@@ -21,7 +21,7 @@ from csst.report.render import render
 from csst.report.run_view import read_run
 from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.frontier import trace_frontier
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 from tests.helpers.browser import BROWSER, Browser
 from tests.report.samples import write_run
@@ -76,7 +76,7 @@ def folder(evidence, tmp_path_factory):
 
 def count_rates(evidence: HeldOutScores, sentence: str) -> np.ndarray:
     """The rates of a sentence's rule by counting: labels, and unlabeled rows worth 20 of them, (3, 3)."""
-    smooth = SmoothObjective(csst.objective(sentence).bind(3), EVEN, sharpness(evidence))
+    smooth = SoftObjective(csst.objective(sentence).bind(3), EVEN, sharpness(evidence))
     candidate = fit_pooled(smooth, evidence)
     decided, soft = candidate.decide(evidence.scores), candidate.decide(evidence.unlabeled_scores)
     rates = np.zeros((3, 3))

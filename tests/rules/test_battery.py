@@ -14,9 +14,9 @@ import torch
 
 from csst.estimation.calibration import Calibration
 from csst.maths.confusion import Confusion
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import CONSTRAINED_SOFTNESS, MOST_BETA, find_bias
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import populations
 from tests.helpers.populations import BOUNDS_PER_GOAL, METRICS, References, World
 
@@ -64,9 +64,8 @@ def find_search_fault(classes, number):
     population = case.world.population
     rows = WeightedRows(population.scores, population.fractions)
     bound = case.objective.bind_prior(torch.from_numpy(case.world.prior))
-    objective = SmoothObjective(bound, case.world.prior, MOST_BETA)
-    objective.least_coverage = populations.LEAST_COVERAGE
-    bias = find_bias(objective, rows, Calibration.identity(classes), CONSTRAINED_SOFTNESS)
+    objective = SoftObjective(bound, case.world.prior, MOST_BETA).with_least_coverage(populations.LEAST_COVERAGE)
+    bias = find_bias(objective, rows, Calibration.identity(classes), CONSTRAINED_SOFTNESS).bias
     recall, coverage = population.measure((population.scores + bias).argmax(1))
     value, slack = (float(measure(recall[None], coverage[None])[0]) for measure in (case.value, case.slack))
     outcome = populations.Outcome(value, slack, 0.0, "pooled")

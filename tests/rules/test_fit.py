@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import csst
 from csst.errors import InputError
@@ -19,12 +20,13 @@ from csst.maths.domains import Simplex
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
+from csst.rules import fit as fit_module
 from csst.rules import fit_rule, judging
 from csst.rules.candidates import Candidate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.fit import bind, expect, fit_evidence
 from csst.rules.judging import Judged, Judges, Lead, choose
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 
 BEST = toys.best_lowest_recall()
@@ -418,7 +420,7 @@ def test_the_lead_and_its_error_by_loops():
     x, labels = toys.sample(40, seed=3)
     unlabeled = toys.probs(toys.sample(90, seed=4)[0])
     evidence = HeldOutScores.from_probs(toys.probs(x), labels, unlabeled, train_prior=toys.PRIOR).thin(50)
-    smooth = SmoothObjective(bind("max min(recall)", evidence), toys.PRIOR, 8.0)
+    smooth = SoftObjective(bind("max min(recall)", evidence), toys.PRIOR, 8.0)
     both = []
     for bias in (np.array([0.5, 0, 0]), np.array([0.0, 0.3, 0])):
         decided, soft = ((scores + bias).argmax(1) for scores in (evidence.scores, evidence.unlabeled_scores))
@@ -616,3 +618,22 @@ def test_named_classes_and_groups_are_bound():
     assert bind("max min(recall[head], recall[tail])", evidence).binding.group("tail") == (2,)
     named = bind("max recall['owl']", evidence, ["cat", "dog", "owl"])
     assert float(named.value(Confusion(torch.eye(3), torch.from_numpy(EVEN)))) == 1
+
+
+def test_rules_are_searched_on_one_thread(monkeypatch):
+    """Small products take several times the work on two threads."""
+    threads = []
+    search = fit_module.fit_candidates
+
+    def count_threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    def spy(*args):
+        threads.append(count_threads())
+        return search(*args)
+
+    monkeypatch.setattr(fit_module, "fit_candidates", spy)
+    with threadpool_limits(2, user_api="blas"):
+        fitted(n=60, m=0)
+        assert threads == [{1}]
+        assert count_threads() == {2}

@@ -14,7 +14,7 @@ from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.fit import bind
 from csst.rules.frontier import Point, fit_point, keep_undominated, trace_frontier
 from csst.rules.rule import DecisionRule
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 
 EVEN = np.full(3, 1 / 3)
@@ -57,7 +57,7 @@ def test_points_go_from_high_mean_recall_down(frontier):
 def own_point(evidence, text):
     """The rule that the search finds for one sentence, measured by an estimate of its own."""
     goal = csst.objective(text).bind(3)
-    one = fit_pooled(SmoothObjective(goal, EVEN, sharpness(evidence)), evidence)
+    one = fit_pooled(SoftObjective(goal, EVEN, sharpness(evidence)), evidence)
     decided, soft = one.decide(evidence.scores), one.decide(evidence.unlabeled_scores)
     recall = []
     for k in range(3):

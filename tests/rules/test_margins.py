@@ -15,7 +15,7 @@ from csst.maths.confusion import Confusion
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import count_worth, fit_pooled, softness
 from csst.rules.feasibility import describe_missed, find_missed
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 
 PRIOR, WORTH = np.array([0.6, 0.3, 0.1]), np.array([40.0, 90.0, 25.0])
@@ -23,7 +23,7 @@ RATES = np.array([[0.7, 0.2, 0.1], [0.25, 0.6, 0.15], [0.3, 0.1, 0.6]])
 
 
 def smooth(sentence, prior=PRIOR):
-    return SmoothObjective(csst.objective(sentence).bind_prior(torch.from_numpy(PRIOR)), prior, 5.0)
+    return SoftObjective(csst.objective(sentence).bind_prior(torch.from_numpy(PRIOR)), prior, 5.0)
 
 
 def evidence(n=90):
@@ -87,11 +87,11 @@ def test_unlabeled_rows_make_no_bound_surer_before_the_fourth_label_of_a_class()
 @pytest.mark.parametrize("sentence", ["max mean(recall) s.t. recall[2] >= 0.5", "max mean(f1) s.t. recall[2] >= 0.5"])
 def test_a_margin_is_taken_off_the_slack(sentence):
     game = smooth(sentence)
-    game.margins[:] = 0.03
-    value = game.from_margins(np.diag(RATES).copy(), PRIOR @ RATES)
+    value = game.with_margins(0.03).from_margins(np.diag(RATES).copy(), PRIOR @ RATES)
     assert value.slack == pytest.approx([0.6 - 0.5 - 0.03])
-    game.margins[:] = 0.2  # missed by 0.1 now, at a penalty of 20: -20/2 0.1^2
-    short = game.from_margins(np.diag(RATES).copy(), PRIOR @ RATES)
+    # Missed by 0.1 with this margin, at a penalty of 20: -20/2 0.1^2
+    short = game.with_margins(0.2).from_margins(np.diag(RATES).copy(), PRIOR @ RATES)
+    assert game.margins.tolist() == [0.0]  # the objective itself stays as it was
     assert short.value - value.value == pytest.approx(-0.1)
 
 
@@ -136,6 +136,24 @@ def test_the_margin_that_was_kept_is_known():
     assert plain.margins.tolist() == [0.0]
     again = fit_pooled(smooth(SENTENCE, toys.PRIOR), evidence(), margins=candidate.margins)
     assert again.margins.tolist() == candidate.margins.tolist()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "margin", "has_room"),
+    [
+        ("coverage >= 0.9/K", 0.03, True),
+        ("coverage >= 0.9/K", 0.04, False),  # 0.3 + 0.04 three times is more than 1
+        ("coverage <= 1.1/K", 0.03, True),
+        ("coverage <= 1.1/K", 0.04, False),
+        ("coverage[0] >= 0.5, 0.3 <= coverage[1]", 0.09, True),
+        ("coverage[0] >= 0.5, 0.3 <= coverage[1]", 0.11, False),
+        ("recall >= 0.9", 0.5, True),  # not looked at
+        ("coverage[0] + coverage[1] >= 0.9", 0.5, True),  # nor this
+    ],
+)
+def test_room_for_margins_of_coverage(bounds, margin, has_room):
+    game = smooth(f"max mean(recall) s.t. {bounds}")
+    assert game.can_reach(np.full(len(game.margins), margin)) is has_room
 
 
 def test_a_bound_without_room_gets_no_margin():

@@ -14,6 +14,7 @@ from csst.estimation.calibration import Calibration
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     Candidate,
     clip_positive,
@@ -26,8 +27,7 @@ from csst.rules.candidates import (
 )
 from csst.rules.fit import bind
 from csst.rules.rule import DecisionRule, rule_from_dict, undo_gain
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 
 K = 4
@@ -241,7 +241,7 @@ def toy_evidence(n=60, m=300, **options):
 
 
 def closed(text, calibration=None, prior=toys.PRIOR):
-    smooth = SmoothObjective(bind(text, toy_evidence()), np.asarray(prior), 5.0)
+    smooth = SoftObjective(bind(text, toy_evidence()), np.asarray(prior), 5.0)
     return fit_closed_form(smooth, calibration or Calibration.identity(3), "closed form")
 
 
@@ -282,11 +282,11 @@ class Mistakes(Objective):
 
 def test_the_pooled_rule_of_single_mistakes_is_that_of_their_gain():
     evidence, gain = toy_evidence(), np.array([[2.0, 0, 1], [1, 5, 0], [0, 0, 5]])
-    found = fit_pooled(SmoothObjective(ConstantGain(gain), toys.PRIOR, 5.0), evidence)
+    found = fit_pooled(SoftObjective(ConstantGain(gain), toys.PRIOR, 5.0), evidence)
     assert found.scale == pytest.approx(gain)
     assert found.bias is None
     # d/dR of the goal, over the prior of the row, at the rates of the best bias
-    scale = fit_pooled(SmoothObjective(Mistakes(), toys.PRIOR, 5.0), evidence).scale
+    scale = fit_pooled(SoftObjective(Mistakes(), toys.PRIOR, 5.0), evidence).scale
     assert np.diag(scale) == pytest.approx(1 / 3 / toys.PRIOR)
     mistaken = -scale[1, 0] * toys.PRIOR[1] / 4
     assert 0.01 < mistaken < 0.3
@@ -298,14 +298,14 @@ def test_the_pooled_rule_of_single_mistakes_is_that_of_their_gain():
 def test_calibration_enters_the_closed_form():
     calibration = Calibration(2.0, np.array([0.5, -0.1, -0.4]))
     assert closed("max min(recall)", calibration).bias == pytest.approx(calibration.bias / 2)
-    smooth = SmoothObjective(bind("max accuracy", toy_evidence()), toys.PRIOR, 5.0)
+    smooth = SoftObjective(bind("max accuracy", toy_evidence()), toys.PRIOR, 5.0)
     expected = (calibration.bias + np.log(toys.PRIOR)) / 2
     assert weigh_classes(smooth, calibration) == pytest.approx(expected - expected.mean())
 
 
 def test_softness_and_sharpness_follow_the_labels():
-    free = SmoothObjective(bind("max min(recall)", toy_evidence()), toys.PRIOR, 5.0)
-    bound = SmoothObjective(bind("max min(recall) s.t. coverage >= 0.5/K", toy_evidence()), toys.PRIOR, 5.0)
+    free = SoftObjective(bind("max min(recall)", toy_evidence()), toys.PRIOR, 5.0)
+    bound = SoftObjective(bind("max min(recall) s.t. coverage >= 0.5/K", toy_evidence()), toys.PRIOR, 5.0)
 
     def labeled(*counts):
         labels = np.repeat([0, 1, 2], counts)

@@ -8,9 +8,9 @@ import torch
 
 import csst
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import LEAST_ROWS, fit_pooled
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from csst.rules.sweeps import MOST_CLASSES, Sweep, order_classes, score_bias, sweep_biases
 from tests.helpers.populations import World
 
@@ -25,7 +25,7 @@ def random_rows(n=60, classes=3, seed=0, digits=9):
 def bind(text, classes, prior=None):
     values = np.full(classes, 1 / classes) if prior is None else np.asarray(prior)
     goal = csst.objective(text).bind_prior(torch.from_numpy(values))
-    return SmoothObjective(goal, values, 20.0)
+    return SoftObjective(goal, values, 20.0)
 
 
 @pytest.mark.parametrize("digits", [9, 1])
@@ -34,7 +34,7 @@ def test_a_sweep_sees_what_decisions_give(digits):
     rows, bias = random_rows(digits=digits), np.array([0.3, -0.2, 0.1])
     prior = np.array([0.5, 0.3, 0.2])
     for k in range(3):
-        sweep = Sweep.of_class(rows, rows.scores + bias, rows.fractions @ prior, k)
+        sweep = Sweep.of_class(rows, rows.scores + bias, (rows.scores + bias).argmax(1), rows.fractions @ prior, k)
         ranks = sweep.snap_ranks(np.arange(len(rows.scores) + 1))
         assert len(ranks) == len(np.unique(np.round(sweep.thresholds, 6))) + 1
         recall, coverage = sweep.margins_after(ranks)
@@ -128,7 +128,7 @@ def test_a_fitted_rule_predicts_the_class_whose_precision_counts(text):
     probs, labels, unlabeled = world.evidence
     evidence = HeldOutScores.from_probs(probs, labels, unlabeled, train_prior=world.prior)
     objective = csst.objective(text).bind_prior(torch.from_numpy(world.prior))
-    pooled = fit_pooled(SmoothObjective(objective, world.prior, 10.0), evidence, margin=0.0)
+    pooled = fit_pooled(SoftObjective(objective, world.prior, 10.0), evidence, margin=0.0)
     decisions = pooled.decide(np.vstack([evidence.scores, evidence.unlabeled_scores]))
     goal_class = int(text[len("max precision[")])
     assert (decisions == goal_class).sum() >= LEAST_ROWS

@@ -18,7 +18,7 @@ from csst.fitting.metrics import KeptEvidence, read_outputs
 from csst.maths.confusion import Confusion, head_tail
 from csst.recipes.recipe import read_group
 from csst.rules.candidates import NAMES, fit_candidates, sharpness
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from csst.runs.folder import Run
 from csst.training.evaluation import constraints_met, summarize_counts
 
@@ -185,7 +185,7 @@ def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple
     outputs = read_outputs(folder)
     names = tuple(metrics["class_names"])
     objective = run_scores.bind(read_recipe(folder).bind_objective(names), names)
-    soft_objective = SmoothObjective(objective, run_scores.prior, sharpness(run_scores.evidence))
+    soft_objective = SoftObjective(objective, run_scores.prior, sharpness(run_scores.evidence))
     for candidate in fit_candidates(soft_objective, run_scores.evidence, run_scores.undo):
         rule = candidate.as_rule(run_scores.evidence.train_prior, run_scores.undo)
         parts = {}

@@ -23,11 +23,11 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, confusion_from_margins
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate, is_constant
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import MARGIN_PARTS, Candidate, fit_candidates
 from csst.rules.judging import FEW_FOLDS, FOLD_SEED, FOLDS, JUDGING_ROWS, MANY_LABELS, Judged, measure_errors
 from csst.rules.rule import DecisionRule
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 #: parts of the recall that no answer is worth
 SLOPES = (0.0, 0.5, 0.7, 0.8, 0.9, 1.0)
@@ -106,7 +106,7 @@ class CutSearch:
         calibration: of the scores.
     """
 
-    def __init__(self, smooth: SmoothObjective, rows: WeightedRows, calibration: Calibration) -> None:
+    def __init__(self, smooth: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:
         self.smooth = smooth
         self.fractions = rows.fractions
         self.prior = smooth.prior.numpy()
@@ -148,12 +148,12 @@ class CutSearch:
     def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
 
-        def judge(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.smooth.judge(confusion_from_margins(margins[0], margins[1], self.smooth.prior, margins[2]))
+        def evaluate(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.smooth.evaluate(confusion_from_margins(margins[0], margins[1], self.smooth.prior, margins[2]))
 
         tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
-        value, slack = torch.func.vmap(judge)(*tensors)
-        return value.numpy(), (-slack).clamp(min=0).numpy()
+        utility, payoff = torch.func.vmap(evaluate)(*tensors)
+        return self.smooth.judge_payoffs(utility.numpy(), payoff.numpy())
 
 
 def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
@@ -165,7 +165,7 @@ def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarr
     return np.cumsum(sums, axis=0)
 
 
-def list_stated_shares(smooth: SmoothObjective) -> list[float]:
+def list_stated_shares(smooth: SoftObjective) -> list[float]:
     """Return the numbers of the sentence's bounds that are shares, such as 0.1 of abstain <= 0.1."""
     sentence = smooth.objective
     assert isinstance(sentence, Sentence)
@@ -178,7 +178,7 @@ def list_stated_shares(smooth: SmoothObjective) -> list[float]:
 
 
 def fit_abstaining(
-    smooth: SmoothObjective,
+    smooth: SoftObjective,
     evidence: HeldOutScores,
     answering: list[Candidate],
     margin: float,
@@ -204,7 +204,7 @@ def fit_abstaining(
         return make_rule(trial, evidence, smooth), margins
     trial = search(smooth.with_margins(0.0), evidence, rows, starts)
     rule = make_rule(trial, evidence, smooth)
-    margins = np.zeros(len(smooth.prices))
+    margins = np.zeros(len(smooth.margins))
     if margin > 0 and smooth.has_constraints:
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
         errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
@@ -215,17 +215,17 @@ def fit_abstaining(
     return rule, margins
 
 
-def find_abstention_bounds(smooth: SmoothObjective) -> np.ndarray:
+def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
     """Return which payoffs bound abstention and nothing else, (m,)."""
     labels = smooth.objective.labels
     return np.array(["abstain" in label for label in labels], dtype=bool)
 
 
-def fit_answering(smooth: SmoothObjective, evidence: HeldOutScores) -> list[Candidate]:
+def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
     """Return the rules that always answer, for the sentence without its bounds on abstention."""
     sentence = smooth.objective
     assert isinstance(sentence, Sentence)
-    answering = SmoothObjective(sentence.answering, smooth.prior.numpy(), smooth.beta)
+    answering = SoftObjective(sentence.answering, smooth.prior.numpy(), smooth.beta)
     return fit_candidates(answering, evidence, None, 0.0)
 
 
@@ -244,7 +244,7 @@ def read_log_weights(candidate: Candidate, calibration: Calibration, prior: np.n
     return calibration.temperature * candidate.bias - calibration.bias - np.log(prior)
 
 
-def search(smooth: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
+def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
     """Return the best trial from several starts, single weights swept."""
     cuts = CutSearch(smooth, rows, evidence.calibration)
     best = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
@@ -265,7 +265,7 @@ def search(smooth: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows,
     return best
 
 
-def make_rule(trial: Trial, evidence: HeldOutScores, smooth: SmoothObjective) -> Abstaining:
+def make_rule(trial: Trial, evidence: HeldOutScores, smooth: SoftObjective) -> Abstaining:
     """Return the rule of a trial, its cut set on unlabeled rows."""
     rule = Abstaining(evidence.calibration, smooth.prior.numpy(), trial.log_weights, trial.slope, 0.0)
     return replace(rule, cut=find_cut(rule, evidence, trial.share))
@@ -316,7 +316,7 @@ def add_abstention(estimate: RateEstimate) -> RateEstimate:
 
 
 def judge_rule(
-    smooth: SmoothObjective, evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate
+    smooth: SoftObjective, evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate
 ) -> Judged:
     """Return what decisions on labeled rows, each by a rule fitted without it, and unlabeled rows say of a rule."""
     estimate = estimate_abstaining(evidence, decisions, rule, smooth.prior.numpy())
@@ -332,7 +332,7 @@ def judge_rule(
 
 
 def judge_abstaining(
-    smooth: SmoothObjective,
+    smooth: SoftObjective,
     evidence: HeldOutScores,
     answering: Candidate,
     abstaining: Abstaining,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import constraint_names
 from csst.rules.judging import SAFE, measure_errors
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 Status = Literal["met", "unsure", "missed"]
 #: bounds that a sentence lists one by one
@@ -46,7 +46,7 @@ class Bound:
         return {**vars(self), "status": self.status}
 
 
-def measure_bounds(smooth: SmoothObjective, estimate: RateEstimate) -> tuple[Bound, ...]:
+def measure_bounds(smooth: SoftObjective, estimate: RateEstimate) -> tuple[Bound, ...]:
     """Every constraint of an objective at estimated rates."""
     slack = smooth.objective.slack(estimate.confusion).tolist()
     names = constraint_names(smooth.objective, estimate.confusion, len(slack))

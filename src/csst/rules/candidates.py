@@ -17,9 +17,9 @@ from csst.estimation.calibration import Calibration
 from csst.estimation.class_rates import UNLABELED_WORTH, decide_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
+from csst.rules.bias_search import Search, WeightedRows, search_bias
 from csst.rules.rule import DecisionRule
-from csst.rules.search import WeightedRows, search_bias
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import Prices, SoftObjective
 from csst.rules.sweeps import score_bias, sweep_biases
 
 #: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean; from
@@ -58,6 +58,7 @@ class Candidate:
         scale: m, (K,), or a matrix (K, K).
         offset: c, (K,).
         margins: by how much the search was to meet each payoff that is a constraint, (m,); None without a search.
+        prices: of the constraints at the end of the search; None without a search.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Candidate:
     scale: np.ndarray | None = None
     offset: np.ndarray | None = None
     margins: np.ndarray | None = None
+    prices: Prices | None = None
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
         """The class of every row, (N,)."""
@@ -119,7 +121,7 @@ def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> C
     return Candidate("argmax", identity, train_prior, scale=gain, offset=np.zeros(len(bias)))
 
 
-def softness(objective: SmoothObjective, evidence: HeldOutScores) -> float:
+def softness(objective: SoftObjective, evidence: HeldOutScores) -> float:
     """t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     first = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
@@ -132,13 +134,13 @@ def sharpness(evidence: HeldOutScores) -> float:
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
 
 
-def weigh_classes(objective: SmoothObjective, calibration: Calibration) -> np.ndarray:
+def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
     """The bias b (K,) that gives every class the weight of its own recall at uniform rates."""
     bias = (calibration.bias + np.log(clip_positive(objective.first_weights[0]))) / calibration.temperature
     return bias - bias.mean()
 
 
-def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: str) -> Candidate:
+def fit_closed_form(objective: SoftObjective, calibration: Calibration, name: str) -> Candidate:
     """The rule of the gain at uniform rates, on scores calibrated like this."""
     prior = objective.prior.numpy()
     if objective.reads_entries:
@@ -152,116 +154,125 @@ def fit_closed_form(objective: SmoothObjective, calibration: Calibration, name: 
 
 
 def fit_pooled(
-    objective: SmoothObjective, evidence: HeldOutScores, margin: float = MARGIN, margins: np.ndarray | None = None
+    objective: SoftObjective,
+    evidence: HeldOutScores,
+    margin: float = MARGIN,
+    margins: np.ndarray | None = None,
+    prices: Prices | None = None,
 ) -> Candidate:
-    """The rule that is best on labels and unlabeled rows together.
+    """Return the rule that is best on labels and unlabeled rows together.
 
-    Sentences that treat classes alike are searched with soft decisions (`csst.rules.search`), which few labels do not
-    lead astray. Those with constraints, or with a goal on some of the classes, are searched from several starts, and
-    single biases are swept (`csst.rules.sweeps`).
+    Sentences that treat classes alike are searched with soft decisions (`csst.rules.bias_search`), which few labels do
+    not lead astray. Those with constraints, or with a goal on some of the classes, are searched from several starts,
+    and single biases are swept (`csst.rules.sweeps`).
 
     Args:
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
         margin: standard errors by which constraints are to be met, as far as they can be.
         margins: the same in units of the constraints, if known, (m,); then `margin` does not count.
+        prices: of a search on similar rows, which shorten this one; None for none.
     """
     calibration = evidence.calibration
     prior = objective.prior.numpy()
-    objective = objective.with_margins(0.0 if margins is None else margins)
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
-    objective.least_coverage = LEAST_ROWS / len(rows.scores)
-    bias = find_bias(objective, rows, calibration, softness(objective, evidence))
-    if margins is None and objective.has_constraints and margin > 0:
-        bias, objective.margins = keep_distance(objective, evidence, rows, bias, margin)
-    pooled = Candidate("pooled", calibration, prior, bias=bias - bias.mean(), margins=objective.margins)
-    if not objective.reads_entries:
+    goal = objective.with_margins(0.0 if margins is None else margins)
+    goal = goal.with_least_coverage(LEAST_ROWS / len(rows.scores))
+    search = find_bias(goal, rows, calibration, softness(goal, evidence), prices)
+    if margins is None and goal.has_constraints and margin > 0:
+        search, margins = keep_distance(goal, evidence, rows, search, margin)
+        goal = goal.with_margins(margins)
+    bias = search.bias - search.bias.mean()
+    pooled = Candidate("pooled", calibration, prior, bias=bias, margins=goal.margins, prices=search.prices)
+    if not goal.reads_entries:
         return pooled
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
     rates = torch.from_numpy(hard_rates(rows, pooled.decide(rows.scores)))
-    weights = objective.gradient(rates, objective.multipliers(make_unchecked(rates, objective.prior)))
+    weights = goal.gradient(rates, goal.multipliers(make_unchecked(rates, goal.prior), search.prices))
     return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
 
 
-def find_bias(objective: SmoothObjective, rows: WeightedRows, calibration: Calibration, t: float) -> np.ndarray:
+def find_bias(
+    objective: SoftObjective, rows: WeightedRows, calibration: Calibration, t: float, prices: Prices | None = None
+) -> Search:
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
         anchor = weigh_classes(objective, calibration)
         return search_bias(objective, rows, anchor, anchor, t)
-    return solve(objective, rows, list_starts(objective, calibration), t)
+    return solve(objective, rows, list_starts(objective, calibration), t, prices)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
-    """The bias (K,) of the argmax of calibrated probabilities under a prior (K,)."""
+    """Return the bias (K,) of the argmax of calibrated probabilities under a prior (K,)."""
     bias = (calibration.bias + np.log(prior)) / calibration.temperature
     return bias - bias.mean()
 
 
-def list_starts(objective: SmoothObjective, calibration: Calibration) -> list[np.ndarray]:
-    """Where searches begin, each (K,): the argmax of calibrated probabilities and, if it pays all classes, 1/pi."""
+def list_starts(objective: SoftObjective, calibration: Calibration) -> list[np.ndarray]:
+    """Return where searches begin, each (K,): the calibrated argmax and, if all classes count, 1/pi."""
     starts = [weigh_argmax(objective.prior.numpy(), calibration)]
     if objective.weighs_all:
         starts.append(weigh_classes(objective, calibration))
     return starts
 
 
-def solve(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> np.ndarray:
-    """The bias (K,) with the highest score on the rows, by soft search and sweeps from every start (K,)."""
+def solve(
+    objective: SoftObjective, rows: WeightedRows, starts: list[np.ndarray], t: float, prices: Prices | None = None
+) -> Search:
+    """Return the bias (K,) with the highest score on the rows, by soft search and sweeps from every start (K,).
+
+    Each search begins with the prices of the one before it, if that one has met the constraints.
+    """
     if not objective.by_margins:
         return solve_softly(objective, rows, starts, t)
-    beginnings = list(starts)
+    biases = list(starts)
     if len(starts[0]) > 2:  # a sweep alone is exact for two classes
-        beginnings += [
-            search_bias(objective.with_margins(objective.margins), rows, start, start, t) for start in starts
-        ]
-    beginning = max(beginnings, key=lambda bias: score_bias(objective, rows, bias))
-    return sweep_biases(objective, rows, beginning)
+        for start in starts:
+            search = search_bias(objective, rows, start, start, t, prices)
+            biases.append(search.bias)
+            prices = search.prices if search.is_feasible else prices
+    beginning = max(biases, key=lambda bias: score_bias(objective, rows, bias))
+    return Search(sweep_biases(objective, rows, beginning), prices or objective.first_prices)
 
 
-def solve_softly(objective: SmoothObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> np.ndarray:
-    """The same for an objective that reads all rates, by soft search alone; it keeps the prices of that search."""
-    best_bias = starts[0]
-    rank = (-np.inf, -np.inf)
-    for start in starts:
-        searching = objective.with_margins(objective.margins)
-        bias = search_bias(searching, rows, start, start, t)
-        rates = torch.from_numpy(hard_rates(rows, (rows.scores + bias).argmax(1)))
+def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> Search:
+    """Return the same for an objective that reads all rates, by soft search alone."""
+
+    def rank(search: Search) -> tuple[float, float]:
+        rates = torch.from_numpy(hard_rates(rows, (rows.scores + search.bias).argmax(1)))
         value, slack = objective.judge(make_unchecked(rates, objective.prior))
-        bias_rank = (min(0.0, float(slack)), float(value))
-        if bias_rank > rank:
-            best_bias = bias
-            rank = bias_rank
-            objective.prices = searching.prices
-    return best_bias
+        return min(0.0, slack), value
+
+    return max((search_bias(objective, rows, start, start, t) for start in starts), key=rank)
 
 
 def keep_distance(
-    objective: SmoothObjective, evidence: HeldOutScores, rows: WeightedRows, bias: np.ndarray, margin: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The bias (K,) of a rule that meets the constraints by so many standard errors, as far as one does.
+    objective: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, search: Search, margin: float
+) -> tuple[Search, np.ndarray]:
+    """Return a rule that meets the constraints by so many standard errors, as far as one does, and these margins (m,).
 
     A rule that just meets a constraint on the rows it was fitted on misses it on every second set of new ones.
-
-    Returns:
-        The bias, and the margins it was asked to keep, (m,).
     """
     worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
     places = objective.constraints
     t = softness(objective, evidence)
 
     def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slack of every constraint, and standard errors (m,)."""
         rates = hard_rates(rows, (rows.scores + bias).argmax(1))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
         return payoff[places], objective.measure_errors(rates, worth, places)
 
-    errors = measure(bias)[1]
+    errors = measure(search.bias)[1]
     for part in MARGIN_PARTS:
-        safer = bias
+        safer = search
         targets = part * margin * errors
+        if not objective.can_reach(REACHED * targets):
+            continue
         for _ in range(MARGIN_ROUNDS):
-            safer = solve(objective.with_margins(targets), rows, [safer], t)
-            slack, safer_errors = measure(safer)
+            safer = solve(objective.with_margins(targets), rows, [safer.bias], t, search.prices)
+            slack, safer_errors = measure(safer.bias)
             # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
             raised_targets = np.maximum(targets, part * margin * safer_errors)
             if (slack >= REACHED * raised_targets[places]).all():
@@ -269,7 +280,7 @@ def keep_distance(
             if (slack < REACHED * targets[places]).any():
                 break
             targets = raised_targets
-    return bias, objective.margins
+    return search, objective.margins
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
@@ -289,11 +300,12 @@ def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
 
 
 def fit_candidates(
-    objective: SmoothObjective,
+    objective: SoftObjective,
     evidence: HeldOutScores,
     undo: torch.Tensor | None = None,
     margin: float = MARGIN,
     margins: np.ndarray | None = None,
+    prices: Prices | None = None,
 ) -> list[Candidate]:
     """The argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
 
@@ -303,12 +315,13 @@ def fit_candidates(
         undo: see `plain_argmax`.
         margin: see `fit_pooled`.
         margins: see `fit_pooled`.
+        prices: see `fit_pooled`.
     """
     return [
         plain_argmax(evidence.train_prior, undo),
         fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
         fit_closed_form(objective, evidence.calibration, "calibrated"),
-        fit_pooled(objective, evidence, margin, margins),
+        fit_pooled(objective, evidence, margin, margins, prices),
     ]
 
 

@@ -11,6 +11,7 @@ from csst.estimation.class_rates import UNLABELED_WORTH, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     MARGIN,
     MARGIN_PARTS,
@@ -23,8 +24,7 @@ from csst.rules.candidates import (
     sharpness,
     weigh_argmax,
 )
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from csst.rules.sweeps import Sweep
 
 #: precisions that are asked for
@@ -76,7 +76,8 @@ def trace_class(
 ) -> tuple[ClassPoint, ...]:
     """The trade of one class; rows: the evidence pooled, prior: (K,)."""
     start = weigh_argmax(prior, evidence.calibration)
-    sweep = Sweep.of_class(rows, rows.scores + start, rows.fractions @ prior, class_index)
+    shifted = rows.scores + start
+    sweep = Sweep.of_class(rows, shifted, shifted.argmax(1), rows.fractions @ prior, class_index)
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
@@ -94,7 +95,7 @@ def trace_class(
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
         """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
         sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
-        smooth = SmoothObjective(sentence, prior, sharpness(evidence))
+        smooth = SoftObjective(sentence, prior, sharpness(evidence))
 
         def measure(bias: np.ndarray) -> tuple[float, float]:
             """Return the slack of the bound and its standard error."""

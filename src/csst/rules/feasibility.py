@@ -11,13 +11,13 @@ from csst.maths.language.meaning import at_class, entries, evaluate, is_constant
 from csst.maths.language.tree import Constraint, render
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 #: a constraint missed by no more than this counts as met
 TOLERANCE = 1e-3
 
 
-def note_missed(smooth: SmoothObjective, estimate: RateEstimate) -> tuple[str, ...]:
+def note_missed(smooth: SoftObjective, estimate: RateEstimate) -> tuple[str, ...]:
     """A sentence about constraints that the rule misses by more than a standard error, with the nearest; or none."""
     missed = describe_missed(smooth, estimate)
     if not missed:
@@ -28,7 +28,7 @@ def note_missed(smooth: SmoothObjective, estimate: RateEstimate) -> tuple[str, .
     )
 
 
-def describe_missed(smooth: SmoothObjective, estimate: RateEstimate) -> str:
+def describe_missed(smooth: SoftObjective, estimate: RateEstimate) -> str:
     """The constraints that the rule misses by more than a standard error, each with the nearest; "" for none."""
     objective, c = smooth.objective, estimate.confusion
     slack = objective.slack(c).numpy()

@@ -36,7 +36,8 @@ from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
 from csst.rules.rule import DecisionRule, undo_gain
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
+from csst.rules.threads import use_one_thread
 
 #: scores that take away less than this part of the uncertainty about the classes are contradicted by the labels
 CONTRADICTED = 0.02
@@ -88,7 +89,7 @@ class FittedRule:
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint, by how much it is expected to be met, and whether that is safe to say."""
-        smooth = SmoothObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
+        smooth = SoftObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
         return measure_bounds(smooth, self.estimate)
 
     @property
@@ -233,6 +234,7 @@ def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Seque
     return bound
 
 
+@use_one_thread
 def fit_evidence(
     evidence: HeldOutScores,
     objective: Objective,
@@ -244,10 +246,10 @@ def fit_evidence(
     """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
         return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
-    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    smooth = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_candidates(smooth, evidence, undo, margin)
-    judged = judge(smooth, evidence, candidates, undo, margin, seed)
     judges = Judges(smooth, evidence.thin(JUDGING_ROWS))
+    judged = judge(judges, evidence, candidates, undo, margin, seed)
     index = 1 if evidence.is_constant else choose(judges, judged, undo is not None)
     candidate = candidates[index]
     estimate = judged[index].estimate
@@ -290,7 +292,7 @@ def fit_with_abstention(
     )
     if evidence.is_constant:
         return answering
-    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    smooth = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_answering(smooth, evidence)
     rule, margins = fit_abstaining(smooth, evidence, candidates, margin)
     judged = judge_abstaining(smooth, evidence, candidates[-1], rule, margins, seed)

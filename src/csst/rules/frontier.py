@@ -16,7 +16,8 @@ from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
 from csst.rules.class_trades import ClassPoint, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.rule import DecisionRule
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
+from csst.rules.threads import use_one_thread
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11
@@ -71,6 +72,7 @@ class Frontier:
     class_trades: dict[int, tuple[ClassPoint, ...]] = field(default_factory=dict)
 
 
+@use_one_thread
 def trace_frontier(
     evidence: HeldOutScores,
     prior: np.ndarray,
@@ -136,7 +138,7 @@ def fit_point(
         objective: bound to the classes.
         undo: see `DecisionRule`.
     """
-    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    smooth = SoftObjective(objective, prior, sharpness(evidence))
     return replace(measure_point(evidence, fit_pooled(smooth, evidence), undo), sentence=str(objective))
 
 

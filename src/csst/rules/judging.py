@@ -18,7 +18,7 @@ from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
 from csst.rules.candidates import Candidate, count_worth, fit_candidates
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
 FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
@@ -84,7 +84,7 @@ class Judges:
         evidence: all labeled rows, and those unlabeled rows that judge.
     """
 
-    smooth: SmoothObjective
+    smooth: SoftObjective
     evidence: HeldOutScores
 
     def measure(self, one: Judged, other: Judged) -> Lead:
@@ -119,7 +119,7 @@ class Judges:
 
 
 def judge(
-    smooth: SmoothObjective,
+    judges: Judges,
     evidence: HeldOutScores,
     candidates: list[Candidate],
     undo: torch.Tensor | None,
@@ -129,14 +129,15 @@ def judge(
     """Every candidate by rows it was not fitted on.
 
     Args:
-        smooth: the objective.
+        judges: the objective, and the rows that judge.
         evidence: scores of all rows.
         candidates: fitted on them.
         undo: see `fit_candidates`.
         margin: standard errors by which constraints are to be met.
         seed: of the folds.
     """
-    judging_evidence = evidence.thin(JUDGING_ROWS)
+    smooth = judges.smooth
+    judging_evidence = judges.evidence
     classes = evidence.classes
     number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
     # Folds of their own: those of the learners would tie a rule to the models that scored its rows.
@@ -147,7 +148,8 @@ def judge(
     for fold in np.unique(folds):
         fold_rows = np.flatnonzero(folds == fold)
         part = judging_evidence.part(np.flatnonzero(folds != fold))
-        for k, candidate in enumerate(fit_candidates(smooth, part, undo, margin, candidates[-1].margins)):
+        fold_candidates = fit_candidates(smooth, part, undo, margin, candidates[-1].margins, candidates[-1].prices)
+        for k, candidate in enumerate(fold_candidates):
             decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
             soft_decisions[k].append(candidate.decide(judging_evidence.soft_scores))
             soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
@@ -170,12 +172,12 @@ def judge(
     return judged
 
 
-def measure_errors(smooth: SmoothObjective, estimate: RateEstimate) -> np.ndarray:
+def measure_errors(smooth: SoftObjective, estimate: RateEstimate) -> np.ndarray:
     """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
         sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
 
-    e is that of chance (`SmoothObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
+    e is that of chance (`SoftObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
     see `count_worth`. Half of what labels and unlabeled rows differ by is that of the model: where it is wrong about
     itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """

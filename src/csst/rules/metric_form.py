@@ -3,24 +3,30 @@
     [utility, payoff] = constant + sum over metrics m of  A_m m(r, q)
 
 m is recall, coverage, precision, F1, Jaccard or specificity of every class; each is a function of that class's recall r
-and coverage q alone. Sentences with products of metrics or with fbeta, mcc, gmean, hmean and qmean are no such form.
+and coverage q alone. The utility may add gmean, hmean and qmean of such forms. Sentences with products of metrics, with
+fbeta or mcc are no such form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from csst.maths.language import Sentence
+from csst.maths.language.meaning import evaluate
+from csst.maths.language.tree import Call, Metric, Node, rebuild, walk
 
 #: a coverage below this counts as this: a class that is never predicted has precision 0
 SMALLEST_COVERAGE = 1e-12
 Slopes = tuple[np.ndarray, np.ndarray]
+#: the slopes of one metric, a number where it is the same for all classes
+MetricSlopes = tuple[np.ndarray | float, np.ndarray | float]
 
 
 def _recall(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -47,34 +53,34 @@ def _specificity(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return 1 - (q - prior * r) / (1 - prior)
 
 
-def _recall_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
-    return np.ones_like(r), np.zeros_like(q)
+def _recall_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
+    return 1.0, 0.0
 
 
-def _coverage_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
-    return np.zeros_like(r), np.ones_like(q)
+def _coverage_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
+    return 0.0, 1.0
 
 
-def _precision_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
+def _precision_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
     return prior / q, -prior * r / q**2
 
 
-def _f1_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
+def _f1_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
     bottom = prior + q
     return 2 * prior / bottom, -2 * prior * r / bottom**2
 
 
-def _jaccard_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
+def _jaccard_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
     bottom = prior + q - prior * r
     return prior * (prior + q) / bottom**2, -prior * r / bottom**2
 
 
-def _specificity_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> Slopes:
-    return prior / (1 - prior) + 0 * r, -1 / (1 - prior) + 0 * q
+def _specificity_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
+    return prior / (1 - prior), -1 / (1 - prior)
 
 
 #: every metric as a function of recall, coverage and prior, (..., K), and its derivatives by recall and coverage
-METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., Slopes]]] = {
+METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., MetricSlopes]]] = {
     "recall": (_recall, _recall_slopes),
     "coverage": (_coverage, _coverage_slopes),
     "precision": (_precision, _precision_slopes),
@@ -84,19 +90,68 @@ METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., Slopes]]] = {
 }
 
 
+def _gmean(v: np.ndarray) -> np.ndarray:
+    return np.exp(np.log(v).mean(-1))
+
+
+def _hmean(v: np.ndarray) -> np.ndarray:
+    return 1 / (1 / v).mean(-1)
+
+
+def _qmean(v: np.ndarray) -> np.ndarray:
+    return 1 - ((1 - v) ** 2).mean(-1) ** 0.5
+
+
+def _gmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
+    return mean / (len(v) * v)
+
+
+def _hmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
+    return mean**2 / (len(v) * v**2)
+
+
+def _qmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
+    return (1 - v) / (len(v) * max(1 - mean, 1e-300))
+
+
+#: every mean that is not linear as a function of entries (..., n), and its derivatives at one point, (n,)
+CURVED_MEANS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] = {
+    "gmean": (_gmean, _gmean_slopes),
+    "hmean": (_hmean, _hmean_slopes),
+    "qmean": (_qmean, _qmean_slopes),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedMean:
+    """factor M(y(r, q)) in the utility, for a mean M of entries y that are a linear form.
+
+    Args:
+        function: "gmean", "hmean" or "qmean".
+        factor: of the mean.
+        entries: y, (n,).
+    """
+
+    function: str
+    factor: float
+    entries: MetricForm
+
+
 @dataclass(frozen=True, eq=False)
 class MetricForm:
-    """[utility, payoff] = constant + sum_m A_m m(r, q).
+    """[utility, payoff] = constant + sum_m A_m m(r, q), the utility plus curved means.
 
     Args:
         matrices: A_m by the metric's name, (1 + payoffs, K); metrics that do not occur are left out.
         constant: (1 + payoffs,).
         prior: pi, (K,).
+        means: that the utility adds.
     """
 
     matrices: dict[str, np.ndarray]
     constant: np.ndarray
     prior: np.ndarray
+    means: tuple[CurvedMean, ...] = ()
 
     def evaluate(
         self, recall: np.ndarray, coverage: np.ndarray, least_coverage: float = SMALLEST_COVERAGE
@@ -109,7 +164,32 @@ class MetricForm:
         for name, matrix in self.matrices.items():
             divisor = np.maximum(coverage, least_coverage) if name == "precision" else coverage
             total += METRICS[name][0](recall, divisor, self.prior) @ matrix.T
+        for mean in self.means:
+            entries = mean.entries.evaluate(recall, coverage, least_coverage)
+            # A class that is never right has a mean of 0.
+            with np.errstate(divide="ignore"):
+                total[..., 0] += mean.factor * CURVED_MEANS[mean.function][0](entries)
         return total
+
+    def bound_coverage(self, places: np.ndarray, margins: np.ndarray) -> Slopes:
+        """Return the lowest and the highest coverage of each class at which payoffs reach their margins, both (K,).
+
+        Of these places, payoffs that read the coverage of a single class and nothing else count.
+        """
+        lowest = np.zeros(len(self.prior))
+        highest = np.ones(len(self.prior))
+        for place in places:
+            weights = self.matrices["coverage"][1 + place]
+            is_alone = all(name == "coverage" or not matrix[1 + place].any() for name, matrix in self.matrices.items())
+            if not is_alone or np.count_nonzero(weights) != 1:
+                continue
+            k = int(weights.nonzero()[0][0])
+            bound = (margins[place] - self.constant[1 + place]) / weights[k]
+            if weights[k] > 0:
+                lowest[k] = max(lowest[k], bound)
+            else:
+                highest[k] = min(highest[k], bound)
+        return lowest, highest
 
     def evaluate_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> np.ndarray:
         """Return payoff places[p] at recall[p] and coverage[p], (P,); recall and coverage are (P, K)."""
@@ -141,50 +221,102 @@ class MetricForm:
         by_recall = np.zeros(len(self.prior))
         by_coverage = np.zeros(len(self.prior))
         for name, matrix in self.matrices.items():
-            along = weights @ matrix
+            class_weights = weights @ matrix
             divisor = np.maximum(coverage, least_coverage) if name == "precision" else coverage
             slopes = METRICS[name][1](recall, divisor, self.prior)
-            by_recall += along * slopes[0]
+            by_recall += class_weights * slopes[0]
             # Below its floor, a coverage does not count.
-            by_coverage += along * slopes[1] * (divisor == coverage)
+            by_coverage += class_weights * slopes[1] * (divisor == coverage)
+        for mean in self.means:
+            entries = mean.entries.evaluate(recall, coverage, least_coverage)
+            measure, differentiate = CURVED_MEANS[mean.function]
+            entry_weights = weights[0] * mean.factor * differentiate(entries, measure(entries))
+            inner_slopes = mean.entries.pull_back(entry_weights, recall, coverage, least_coverage)
+            by_recall += inner_slopes[0]
+            by_coverage += inner_slopes[1]
         return by_recall, by_coverage
 
 
 def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
-    """Return a bound sentence as a linear form under a prior (K,); None for anything that is not one."""
+    """Return a bound sentence as a form of class metrics under a prior (K,); None for anything that is not one."""
     if not isinstance(sentence, Sentence) or not sentence.reads_margins:
         return None
+    calls: list[Call] = []
+
+    def name_means(node: Node) -> Node:
+        """Replace every curved mean by a metric of its own, so that the rest may be linear."""
+        if not isinstance(node, Call) or node.function not in CURVED_MEANS:
+            return rebuild(node, name_means)
+        calls.append(node)
+        return Metric(f"mean {len(calls) - 1}", 0)
+
+    expression = name_means(sentence.expression)
+    if any(isinstance(node, Call) and node.function in CURVED_MEANS for c in sentence.constraints for node in walk(c)):
+        return None
+    outer = replace(sentence, expression=expression)
+    names = [f"mean {k}" for k in range(len(calls))]
+
+    def evaluate_outer(probe: Any) -> Tensor:
+        return torch.cat([outer.utility(probe)[None], outer.payoff(probe)])
+
+    linear = read_linear(evaluate_outer, prior, (*METRICS, *names))
+    if linear is None:
+        return None
+    means = []
+    for name, call in zip(names, calls, strict=True):
+
+        def evaluate_inner(probe: Any, call: Call = call) -> Tensor:
+            parts = [evaluate(part, probe, sentence.binding, sentence.text) for part in call.args]
+            return torch.cat([torch.atleast_1d(part) for part in parts])
+
+        factors = linear.matrices.pop(name, np.zeros((1, 1)))[:, 0]
+        inner = read_linear(evaluate_inner, prior, tuple(METRICS))
+        # Only the utility may read a curved mean.
+        if inner is None or factors[1:].any():
+            return None
+        means.append(CurvedMean(call.function, float(factors[0]), inner))
+    return replace(linear, means=tuple(means))
+
+
+def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Sequence[str]) -> MetricForm | None:
+    """Return a function of class metrics as a linear form; None if it is none.
+
+    Args:
+        evaluate: the values (n,) for anything that has the metrics as attributes.
+        prior: pi, (K,).
+        names: of the metrics, each (K,).
+    """
     classes = len(prior)
     rng = np.random.default_rng(0)
 
     @torch.no_grad()
-    def evaluate(metrics: dict[str, np.ndarray]) -> np.ndarray:
+    def measure(metrics: dict[str, np.ndarray]) -> np.ndarray:
         probe: Any = SimpleNamespace(classes=classes, rates=torch.zeros(0, dtype=torch.float64))
         for name, values in metrics.items():
             setattr(probe, name, torch.from_numpy(values))
         probe.accuracy = probe.recall @ torch.from_numpy(prior)
         probe.mcc = probe.accuracy.square()  # not linear, as mcc is not
         probe.fbeta = lambda beta: probe.f1.square()
-        return torch.cat([sentence.utility(probe)[None], sentence.payoff(probe)]).numpy()
+        return evaluate(probe).numpy()
 
     def draw() -> dict[str, np.ndarray]:
-        return {name: rng.uniform(0.1, 1.1, classes) for name in METRICS}
+        return {name: rng.uniform(0.1, 1.1, classes) for name in names}
 
     first = draw()
     second = draw()
-    middle = {name: (first[name] + second[name]) / 2 for name in METRICS}
+    middle = {name: (first[name] + second[name]) / 2 for name in names}
     # Of an affine function, the middle of two points is worth the middle of their values.
-    if not np.allclose(evaluate(middle), (evaluate(first) + evaluate(second)) / 2, rtol=1e-9, atol=1e-12):
+    if not np.allclose(measure(middle), (measure(first) + measure(second)) / 2, rtol=1e-9, atol=1e-12):
         return None
-    zero = {name: np.zeros(classes) for name in METRICS}
-    constant = evaluate(zero)
+    zero = {name: np.zeros(classes) for name in names}
+    constant = measure(zero)
     matrices = {}
-    for name in METRICS:
-        if np.array_equal(evaluate({**first, name: second[name]}), evaluate(first)):
+    for name in names:
+        if np.array_equal(measure({**first, name: second[name]}), measure(first)):
             continue
-        matrices[name] = np.stack([evaluate({**zero, name: row}) - constant for row in np.eye(classes)], axis=1)
+        matrices[name] = np.stack([measure({**zero, name: row}) - constant for row in np.eye(classes)], axis=1)
     third = draw()
     total = constant + sum(matrix @ third[name] for name, matrix in matrices.items())
-    if not np.allclose(total, evaluate(third), rtol=1e-9, atol=1e-9):
+    if not np.allclose(total, measure(third), rtol=1e-9, atol=1e-9):
         return None
     return MetricForm(matrices, constant, prior)

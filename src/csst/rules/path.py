@@ -14,9 +14,9 @@ from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, estimate_
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
 from csst.maths.objectives import Objective
+from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import Candidate, fit_pooled, hard_rates, sharpness
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 #: by how many standard errors every bound is tightened, rule by rule
 MARGINS = tuple(np.arange(4.0, -0.01, -0.25).tolist())
@@ -55,10 +55,10 @@ def fit_tightened(evidence: HeldOutScores, objective: Objective, prior: np.ndarr
     Returns:
         The rule.
     """
-    return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margins=margins)
+    return fit_pooled(SoftObjective(objective, prior, sharpness(evidence)), evidence, margins=margins)
 
 
-def measure_margin(evidence: HeldOutScores, smooth: SmoothObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
+def measure_margin(evidence: HeldOutScores, smooth: SoftObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
     """Return one standard error of every constraint under a rule, and the largest margin that makes sense.
 
     Args:
@@ -90,7 +90,7 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
         The rules, the most cautious first.
     """
     evidence = evidence.thin(MOST_ROWS)
-    smooth = SmoothObjective(objective, prior, sharpness(evidence))
+    smooth = SoftObjective(objective, prior, sharpness(evidence))
     rules = []
     decisions_before: list[np.ndarray] = []
     boldest = fit_tightened(evidence, objective, prior, np.zeros(len(smooth.margins)))
@@ -114,7 +114,7 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
     return path
 
 
-def _measure(candidate: Candidate, smooth: SmoothObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:
+def _measure(candidate: Candidate, smooth: SoftObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:
     objective = smooth.objective
     confusion = estimate.confusion
     slack = objective.slack(confusion).numpy()

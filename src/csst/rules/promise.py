@@ -26,6 +26,7 @@ from csst.rules.deployment import name_prior
 from csst.rules.fit import FittedRule, find_doubts, fit_rule
 from csst.rules.path import PathRule, make_path
 from csst.rules.price import measure_bound, price_in_labels
+from csst.rules.threads import use_one_thread
 
 #: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
 RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
@@ -149,6 +150,7 @@ def keep_apart(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[number:]), np.sort(order[:number])
 
 
+@use_one_thread
 def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class_names: Sequence[str]) -> FittedRule:
     """Return the boldest rule of a path that fresh labels certify; the rule itself, not certified, if there is none.
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from csst.rules.search import WeightedRows
-from csst.rules.smooth import SmoothObjective
+from csst.rules.bias_search import WeightedRows
+from csst.rules.soft_objective import SoftObjective
 
 #: what a miss costs, from sweeps that may trade it for value to sweeps that put it first
 MISS_COSTS = (10.0, 1000.0)
@@ -65,12 +65,15 @@ class Sweep:
     class_index: int
 
     @classmethod
-    def of_class(cls, rows: WeightedRows, shifted: np.ndarray, pulls: np.ndarray, class_index: int) -> Sweep:
+    def of_class(
+        cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
+    ) -> Sweep:
         """Sort the rows (N,) by the bias at which a class wins them.
 
         Args:
             rows: scores and fractions.
-            shifted: z + b, (N, K); its column of the class is lost.
+            shifted: z + b, (N, K).
+            decisions: argmax_j z_j + b_j, (N,).
             pulls: sum_k pi_k W_ik, (N,).
             class_index: j.
 
@@ -78,16 +81,22 @@ class Sweep:
             The sweep.
         """
         classes = shifted.shape[1]
-        shifted[:, class_index] = -np.inf
-        rivals = shifted.argmax(1)
-        index = np.arange(len(shifted))
-        thresholds = shifted[index, rivals] - rows.scores[:, class_index]
-        lost = rows.fractions[index, rivals]
+        # Only rows of the class itself have another rival than the class that is decided for.
+        rivals = decisions.copy()
+        own_rows = np.flatnonzero(decisions == class_index)
+        others = shifted[own_rows]
+        others[:, class_index] = -np.inf
+        rivals[own_rows] = others.argmax(1)
+        cells = np.arange(0, shifted.size, classes) + rivals
+        thresholds = shifted.take(cells) - rows.scores[:, class_index]
+        lost = rows.fractions.take(cells)
         recall = np.bincount(rivals, lost, minlength=classes)
         coverage = np.bincount(rivals, pulls, minlength=classes)
         order = np.argsort(thresholds)
-        won = rows.fractions[order, class_index]
-        return cls(thresholds[order], rivals[order], won, lost[order], pulls[order], recall, coverage, class_index)
+        won = rows.fractions.take(order * classes + class_index)
+        # In the order of the thresholds; `take` is three times as fast as indexing.
+        columns = [values.take(order) for values in (thresholds, rivals, lost, pulls)]
+        return cls(columns[0], columns[1], won, columns[2], columns[3], recall, coverage, class_index)
 
     def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return recall and coverage, both (B, K), after the class has won so many rows, ascending ranks (B,)."""
@@ -121,13 +130,13 @@ class Sweep:
         coverage = self.pulls.cumsum()
         by_class = np.searchsorted(recall, steps * recall[-1]) + 1
         by_rows = np.searchsorted(coverage, steps * coverage[-1]) + 1
-        return np.unique(np.concatenate([[0], np.minimum(by_class, size), np.minimum(by_rows, size), [size]]))
+        return sort_distinct(np.concatenate([[0], np.minimum(by_class, size), np.minimum(by_rows, size), [size]]))
 
     def snap_ranks(self, ranks: np.ndarray) -> np.ndarray:
         """Return the next ranks at which thresholds differ: rows with one threshold are won together."""
         inner = ranks[(ranks > 0) & (ranks < len(self.thresholds))]
         ends = np.searchsorted(self.thresholds, self.thresholds[inner - 1] + TIED, side="right")
-        return np.unique(np.concatenate([ends, ranks[(ranks == 0) | (ranks == len(self.thresholds))]]))
+        return sort_distinct(np.concatenate([ends, ranks[(ranks == 0) | (ranks == len(self.thresholds))]]))
 
     def bias_at(self, rank: int) -> float:
         """Return a bias between the last row that is won and the first that is not, or far from all."""
@@ -138,7 +147,13 @@ class Sweep:
         return float(self.thresholds[rank - 1] + self.thresholds[rank]) / 2
 
 
-def sweep_biases(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
+def sort_distinct(ranks: np.ndarray) -> np.ndarray:
+    """Return the distinct ranks in ascending order; `np.unique` takes three times as long for so few."""
+    ordered = np.sort(ranks)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
+
+
+def sweep_biases(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
     """Raise the score of a bias by sweeping one class after the other.
 
     Args:
@@ -158,27 +173,36 @@ def sweep_biases(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarra
     return max([bias, swept], key=lambda candidate: score_bias(objective, rows, candidate))
 
 
-def sweep_at_cost(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray, cost: float) -> np.ndarray:
+def sweep_at_cost(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray, cost: float) -> np.ndarray:
     """Return the bias (K,) that sweeps lead to when a miss costs so much."""
     pulls = rows.weigh_coverage(objective.prior.numpy())
     bias = bias.copy()
     shifted = rows.scores + bias
+    decisions = shifted.argmax(1)
     score = score_bias(objective, rows, bias, cost)
+    moves = 0
+    moves_at_sweep: dict[int, int] = {}
     for _ in range(PASSES):
         score_before = score
-        for class_index in order_classes(objective, rows, bias):
-            sweep = Sweep.of_class(rows, shifted, pulls, class_index)
+        for class_index in order_classes(objective, rows, bias).tolist():
+            # Where no bias has moved since its last sweep, a class would find the same rank again.
+            if moves_at_sweep.get(class_index) == moves:
+                continue
+            sweep = Sweep.of_class(rows, shifted, decisions, pulls, class_index)
             rank, rank_score = find_rank(objective, sweep, cost)
             if rank_score > score + ROUNDING:
                 bias[class_index] = sweep.bias_at(rank)
+                shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
+                decisions = shifted.argmax(1)
                 score = rank_score
-            shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
+                moves += 1
+            moves_at_sweep[class_index] = moves
         if score < score_before + SMALL_GAIN:
             break
     return bias
 
 
-def find_rank(objective: SmoothObjective, sweep: Sweep, cost: float) -> tuple[int, float]:
+def find_rank(objective: SoftObjective, sweep: Sweep, cost: float) -> tuple[int, float]:
     """Return how many rows the class should win, and the score then."""
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     scores = score_margins(objective, *sweep.margins_after(ranks), cost)
@@ -197,35 +221,35 @@ def find_rank(objective: SmoothObjective, sweep: Sweep, cost: float) -> tuple[in
 
 
 def score_margins(
-    objective: SmoothObjective, recall: np.ndarray, coverage: np.ndarray, cost: float = MISS_COSTS[-1]
+    objective: SoftObjective, recall: np.ndarray, coverage: np.ndarray, cost: float = MISS_COSTS[-1]
 ) -> np.ndarray:
     """Return value - cost (largest miss) for recalls and coverages (B, K), (B,)."""
     value, miss = objective.measure_margins(recall, coverage)
     return value - cost * miss
 
 
-def score_bias(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray, cost: float = MISS_COSTS[-1]) -> float:
+def score_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray, cost: float = MISS_COSTS[-1]) -> float:
     """Return the score of argmax_j z_j + b_j on the rows."""
     recall, coverage = measure_bias(objective, rows, bias)
     return float(score_margins(objective, recall[None], coverage[None], cost)[0])
 
 
-def measure_bias(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def measure_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return recall and coverage, both (K,), of argmax_j z_j + b_j on the rows."""
     decisions = (rows.scores + bias).argmax(1)
-    hits = rows.fractions[np.arange(len(decisions)), decisions]
+    hits = rows.fractions.take(np.arange(0, rows.scores.size, len(bias)) + decisions)
     recall = np.bincount(decisions, hits, minlength=len(bias))
     coverage = np.bincount(decisions, rows.weigh_coverage(objective.prior.numpy()), minlength=len(bias))
     return recall, coverage
 
 
-def measure_miss(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> float:
+def measure_miss(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> float:
     """Return the largest miss of a constraint beyond its margin by argmax_j z_j + b_j on the rows."""
     recall, coverage = measure_bias(objective, rows, bias)
     return float(objective.measure_margins(recall[None], coverage[None])[1][0])
 
 
-def order_classes(objective: SmoothObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
+def order_classes(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
     """Return the classes to sweep: all of them, or those on whose recall and coverage the score depends most."""
     classes = len(bias)
     if classes <= MOST_CLASSES:

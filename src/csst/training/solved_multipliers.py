@@ -32,10 +32,10 @@ from csst.maths.gain import Gain, canonical
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
+from csst.rules.bias_search import WeightedRows, search_bias
 from csst.rules.candidates import Candidate, fit_pooled, sharpness, softness
 from csst.rules.fit import CONTRADICTED
-from csst.rules.search import WeightedRows, search_bias
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 
 #: folds of the labels that measure a rule's error
 FOLDS = 5
@@ -138,7 +138,7 @@ class Solver:
         if weights.min() < least_weight * weights.max():
             multipliers.adopt(train_prior, multipliers.value)
         self.start = parameters_of_gain(multipliers.gain, train_prior)
-        SmoothObjective(self.objective, self.prior, 1.0)  # raises before training if the objective has no rule
+        SoftObjective(self.objective, self.prior, 1.0)  # raises before training if the objective has no rule
 
     def solve(self, evidence: HeldOutScores) -> Solution:
         """Return the rule that is best for the current scores, shrunk by its error.
@@ -203,7 +203,7 @@ def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.nd
         objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
-    return fit_pooled(SmoothObjective(objective, prior, sharpness(evidence)), evidence, margin=0.0)
+    return fit_pooled(SoftObjective(objective, prior, sharpness(evidence)), evidence, margin=0.0)
 
 
 def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> np.ndarray:
@@ -215,11 +215,11 @@ def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, 
         objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
-    soft_objective = SmoothObjective(objective, prior, sharpness(evidence))
-    if soft_objective.has_constraints and rule.bias is not None:
-        rows = WeightedRows.pool(evidence)
-        search_bias(soft_objective, rows, rule.bias, rule.bias, softness(soft_objective, evidence))
-    return soft_objective.prices
+    soft_objective = SoftObjective(objective, prior, sharpness(evidence))
+    if not soft_objective.has_constraints or rule.bias is None:
+        return soft_objective.first_prices.values
+    rows = WeightedRows.pool(evidence)
+    return search_bias(soft_objective, rows, rule.bias, rule.bias, softness(soft_objective, evidence)).prices.values
 
 
 def find_reason_to_hold(evidence: HeldOutScores) -> str:

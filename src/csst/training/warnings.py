@@ -19,7 +19,7 @@ from csst.maths.multipliers import COLLAPSE_UPDATES, find_collapse
 from csst.rules import fit_evidence
 from csst.rules.candidates import sharpness
 from csst.rules.feasibility import describe_missed
-from csst.rules.smooth import SmoothObjective
+from csst.rules.soft_objective import SoftObjective
 from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations
 from csst.training.measurement import choose_rows, evidence_from_logits
@@ -177,7 +177,7 @@ class ReachCheck:
         evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
         prior = task.validation_prior.numpy()
         fit = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)
-        soft_objective = SmoothObjective(runner.objective, prior, sharpness(evidence))
+        soft_objective = SoftObjective(runner.objective, prior, sharpness(evidence))
         misses = describe_missed(soft_objective, fit.estimate)
         if not misses:
             return ""

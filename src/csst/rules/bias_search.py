@@ -19,14 +19,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.rules.smooth import SmoothObjective, Value
+from csst.rules.soft_objective import MOST_PENALTY, Prices, SoftObjective, Value
 
 #: how many labels the unlabeled rows are worth for a class in the search
 UNLABELED_WORTH = 50.0
 #: how strongly parameters are drawn to where the search began
 ANCHOR = 1e-3
-#: rounds of the augmented Lagrangian, and the violation at which it stops
-ROUNDS, SMALL_VIOLATION = 10, 3e-4
+#: rounds of the augmented Lagrangian at most, and the violation at which it stops
+ROUNDS = 10
+SMALL_VIOLATION = 3e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,36 +86,74 @@ def soft_bias_margins(
     return factor * rows_part, factor * columns, pull_back
 
 
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The end of a search.
+
+    Args:
+        bias: b, (K,).
+        prices: of the constraints.
+        is_feasible: whether soft decisions meet all constraints.
+    """
+
+    bias: np.ndarray
+    prices: Prices
+    is_feasible: bool = True
+
+
 def maximize(
-    objective: SmoothObjective,
-    measure: Callable[[np.ndarray], tuple[Value, np.ndarray]],
+    objective: SoftObjective,
+    measure: Callable[[np.ndarray, Prices], tuple[Value, np.ndarray]],
     start: np.ndarray,
     anchor: np.ndarray,
+    prices: Prices,
     most: int,
-) -> np.ndarray:
-    """The parameters that maximize a measured value less ANCHOR |x - anchor|^2; constraints by raising prices."""
+) -> Search:
+    """Return the bias that maximizes a measured value less ANCHOR |x - anchor|^2; constraints by raising prices."""
 
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = measure(x)
-        away = x - anchor
-        return ANCHOR * float(away @ away) - value.value, 2 * ANCHOR * away - gradient
+    def loss(x: np.ndarray, prices: Prices) -> tuple[float, np.ndarray]:
+        value, gradient = measure(x, prices)
+        distance = x - anchor
+        return ANCHOR * float(distance @ distance) - value.value, 2 * ANCHOR * distance - gradient
 
     x = start
     violation = float("inf")
     options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
-    for _ in range(ROUNDS if objective.has_constraints else 1):
-        x = minimize(loss, x, jac=True, method="L-BFGS-B", options=options).x
-        if objective.has_constraints:
-            violation = objective.raise_prices(measure(x)[0].slack, violation)
-            if violation < SMALL_VIOLATION:
-                break
-    return x
+    for _ in range(ROUNDS):
+        x = minimize(loss, x, args=(prices,), jac=True, method="L-BFGS-B", options=options).x
+        if not objective.has_constraints:
+            return Search(x, prices)
+        slack = measure(x, prices)[0].slack
+        earlier_violation = violation
+        violation = float(np.maximum(0, -slack).max())
+        is_slow = violation > earlier_violation / 2
+        prices = prices.raise_by(slack, objective.constraints, is_slow)
+        # At the largest penalty, a violation that stays is there to stay.
+        if violation < SMALL_VIOLATION or (is_slow and prices.penalty == MOST_PENALTY):
+            break
+    return Search(x, prices, violation < SMALL_VIOLATION)
 
 
 def search_bias(
-    objective: SmoothObjective, rows: WeightedRows, start: np.ndarray, anchor: np.ndarray, t: float, most: int = 30
-) -> np.ndarray:
-    """The bias b (K,) that is best for the objective at softness t, from a start."""
+    objective: SoftObjective,
+    rows: WeightedRows,
+    start: np.ndarray,
+    anchor: np.ndarray,
+    t: float,
+    prices: Prices | None = None,
+    most: int = 30,
+) -> Search:
+    """Return the bias b (K,) that is best for the objective at softness t, from a start.
+
+    Args:
+        objective: under the deployment prior.
+        rows: scores and fractions.
+        start: (K,).
+        anchor: to which the bias is drawn, (K,).
+        t: softness of decisions.
+        prices: of a search for the same objective on similar rows, which shorten this one; None for none.
+        most: steps of L-BFGS at given prices.
+    """
     # In place: with 1,000 classes every copy is a hundred megabytes.
     likelihood = rows.scores + start
     likelihood /= t
@@ -123,22 +162,22 @@ def search_bias(
     fractions = rows.fractions * likelihood
     pulls = rows.weigh_coverage(objective.prior.numpy())
 
-    def measure(b: np.ndarray) -> tuple[Value, np.ndarray]:
+    def measure(b: np.ndarray, prices: Prices) -> tuple[Value, np.ndarray]:
         move = (b - start) / t
         factor = np.exp(np.clip(move - move.max(), -600, 0))
-        recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
         if objective.by_margins:
-            value = objective.from_margins(recall, coverage)
+            recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
+            value = objective.from_margins(recall, coverage, prices)
             return value, pull_back(value.by_recall, value.by_coverage) / t
-        soft = likelihood * factor
-        soft /= soft.sum(1, keepdims=True)
-        value = objective.from_rates(rows.fractions.T @ soft)
+        decisions = likelihood * factor
+        decisions /= decisions.sum(1, keepdims=True)
+        value = objective.from_rates(rows.fractions.T @ decisions, prices)
         assert value.by_rates is not None
-        return value, _through_softmax(soft, rows.fractions @ value.by_rates).sum(0) / t
+        return value, _through_softmax(decisions, rows.fractions @ value.by_rates).sum(0) / t
 
-    return maximize(objective, measure, start, anchor, most)
+    return maximize(objective, measure, start, anchor, prices or objective.first_prices, most)
 
 
-def _through_softmax(soft: np.ndarray, upstream: np.ndarray) -> np.ndarray:
-    """S (U - sum_j S U): a gradient by soft decisions taken back to their scores, (N, K)."""
-    return soft * (upstream - np.einsum("ij,ij->i", soft, upstream)[:, None])
+def _through_softmax(decisions: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Return S (U - sum_j S U): a gradient U by soft decisions S taken back to their scores, (N, K)."""
+    return decisions * (slopes - np.einsum("ij,ij->i", decisions, slopes)[:, None])

@@ -11,10 +11,10 @@ import torch
 import csst
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins
-from csst.maths.domains import Domain, NonNegative, Simplex
+from csst.maths.domains import Domain, Simplex
 from csst.maths.gain import ConstantGain
 from csst.maths.objectives import Objective
-from csst.rules.smooth import FIRST_PENALTY, MOST_PENALTY, SmoothObjective, soft_minimum
+from csst.rules.soft_objective import FIRST_PENALTY, MOST_PENALTY, Prices, SoftObjective, WorstCase
 from csst.rules.standard_errors import AutogradPayoffs, measure_standard_errors
 
 PRIOR = np.array([0.5, 0.3, 0.15, 0.05])
@@ -40,14 +40,20 @@ CURVED = [
     "max gmean(recall)",
     "max hmean(recall)",
     "max qmean(recall)",
-    "max precision[1]*recall[1]",
+    "max 2*gmean(recall[0], precision) - 0.5*hmean(f1) + 0.1*coverage[1]",
     "max gmean(recall) s.t. f1[3] >= 0.5, coverage >= 0.9/K",
+]
+PRODUCTS = [
+    "max precision[1]*recall[1]",
+    "max gmean(recall)*accuracy",
+    "max min(recall[0], gmean(recall))",
+    "max accuracy s.t. hmean(recall) >= 0.4",
 ]
 
 
 def smooth(text, beta=7.0, prior=PRIOR):
     goal = csst.objective(text) if isinstance(text, str) else text
-    return SmoothObjective(goal.bind_prior(torch.from_numpy(PRIOR)), prior, beta)
+    return SoftObjective(goal.bind_prior(torch.from_numpy(PRIOR)), prior, beta)
 
 
 def random_rates(seed=0):
@@ -58,14 +64,11 @@ def margins(rates, prior=PRIOR):
     return np.diag(rates).copy(), prior @ rates
 
 
-def priced(one, seed=0):
+def draw_prices(one, seed=0):
     """Prices and a penalty as in the middle of a search."""
-    rng = np.random.default_rng(seed)
-    for domain, at in one.blocks:
-        if isinstance(domain, NonNegative):
-            one.prices[at] = rng.uniform(0, 3, at.stop - at.start)
-    one.penalty = 13.0
-    return one
+    values = np.zeros(len(one.margins))
+    values[one.constraints] = np.random.default_rng(seed).uniform(0, 3, len(one.constraints))
+    return Prices(values, 13.0)
 
 
 def plain_soft_minimum(values, beta):
@@ -74,16 +77,24 @@ def plain_soft_minimum(values, beta):
 
 @pytest.mark.parametrize("beta", [0.5, 4.0, 30.0])
 def test_soft_minimum_is_the_formula(beta):
-    values = [0.3, 0.9, 0.35, 0.6]
-    found = soft_minimum(torch.tensor(values, dtype=torch.float64), beta)
-    assert float(found) == pytest.approx(plain_soft_minimum(values, beta), abs=1e-12)
+    values = np.array([0.3, 0.9, 0.35, 0.6])
+    worst_case = WorstCase(slice(1, 4), beta)
+    assert worst_case.soften(values) == pytest.approx(plain_soft_minimum(values[1:], beta), abs=1e-12)
+    for k, weight in enumerate(worst_case.weigh(values)):
+        step = 1e-6 * (np.arange(4) == k + 1)
+        slope = (worst_case.soften(values + step) - worst_case.soften(values - step)) / 2e-6
+        assert weight == pytest.approx(slope, abs=1e-7)
 
 
 def test_soft_minimum_goes_from_the_mean_to_the_minimum():
-    values = torch.tensor([0.3, 0.9, 0.35, 0.6], dtype=torch.float64)
-    assert float(soft_minimum(values, 1e-6)) == pytest.approx(0.5375, abs=1e-6)
-    assert float(soft_minimum(values, 1e5)) == pytest.approx(0.3, abs=1e-4)
-    between = [float(soft_minimum(values, beta)) for beta in (0.1, 1, 10, 100)]
+    values = np.array([0.3, 0.9, 0.35, 0.6])
+
+    def soften(beta):
+        return WorstCase(slice(0, 4), beta).soften(values)
+
+    assert soften(1e-6) == pytest.approx(0.5375, abs=1e-6)
+    assert soften(1e5) == pytest.approx(0.3, abs=1e-4)
+    between = [soften(beta) for beta in (0.1, 1, 10, 100)]
     assert between == sorted(between, reverse=True)
     assert 0.3 < between[-1] < between[0] < 0.5375
 
@@ -92,12 +103,12 @@ def test_worst_cases_are_measured_in_their_own_span():
     """min(coverage) moves by 1/K or less between chance and perfection; beta counts in such units."""
     one, recall, coverage = smooth("max min(coverage)", beta=6.0), *margins(random_rates())
     span = sum(abs(p - 1 / K) for p in PRIOR) / K * K / (K - 1)
-    assert one.spans == [pytest.approx(span)]
+    assert one.worst_cases[0].beta == pytest.approx(6.0 / span)
     assert one.from_margins(recall, coverage).value == pytest.approx(plain_soft_minimum(coverage, 6.0 / span), abs=1e-9)
-    assert smooth("max min(recall)").spans == [pytest.approx(1.0)]
-    assert smooth("max 0.3*min(recall)").spans == [pytest.approx(0.3)]
-    uniform = smooth("max min(coverage)", prior=np.full(K, 1 / K))
-    assert uniform.spans == [1.0]  # perfection covers as chance does: the span would be 0
+    assert smooth("max min(recall)", beta=6.0).worst_cases[0].beta == pytest.approx(6.0)
+    assert smooth("max 0.3*min(recall)", beta=6.0).worst_cases[0].beta == pytest.approx(20.0)
+    uniform = smooth("max min(coverage)", beta=6.0, prior=np.full(K, 1 / K))
+    assert uniform.worst_cases[0].beta == 6.0  # perfection covers as chance does: the span would be 0
 
 
 def plain_values():
@@ -135,23 +146,22 @@ def plain_values():
     }
 
 
-def plain_value(text, one, recall, coverage):
+def plain_value(text, one, prices, recall, coverage):
     """utility + soft minima - sum (max(0, mu - rho psi)^2 - mu^2) / (2 rho)."""
     total, worst, constraints = plain_values()[text](recall, coverage)
-    spans = [span for (domain, _), span in zip(one.blocks, one.spans, strict=True) if isinstance(domain, Simplex)]
-    for values, span in zip(worst, spans, strict=True):
-        total += plain_soft_minimum(values, one.beta / span)
-    prices = one.prices[len(one.prices) - len(constraints) :]
-    for psi, mu in zip(constraints, prices, strict=True):
-        total -= (max(0.0, mu - one.penalty * psi) ** 2 - mu**2) / (2 * one.penalty)
+    for values, worst_case in zip(worst, one.worst_cases, strict=True):
+        total += plain_soft_minimum(values, worst_case.beta)
+    for psi, mu in zip(constraints, prices.values[one.constraints], strict=True):
+        total -= (max(0.0, mu - prices.penalty * psi) ** 2 - mu**2) / (2 * prices.penalty)
     return total, constraints
 
 
 @pytest.mark.parametrize("text", plain_values())
 def test_the_augmented_lagrangian_by_hand(text):
-    one, (recall, coverage) = priced(smooth(text)), margins(random_rates(1))
-    expected, constraints = plain_value(text, one, recall, coverage)
-    found = one.from_margins(recall, coverage)
+    one, (recall, coverage) = smooth(text), margins(random_rates(1))
+    prices = draw_prices(one)
+    expected, constraints = plain_value(text, one, prices, recall, coverage)
+    found = one.from_margins(recall, coverage, prices)
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.slack == pytest.approx(constraints, abs=1e-9)
     step = 1e-6
@@ -160,35 +170,45 @@ def test_the_augmented_lagrangian_by_hand(text):
             ends = []
             for sign in (1, -1):
                 given[k] += sign * step
-                ends.append(plain_value(text, one, recall, coverage)[0])
+                ends.append(plain_value(text, one, prices, recall, coverage)[0])
                 given[k] -= sign * step
             assert derivative[k] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("text", LINEAR)
+@pytest.mark.parametrize("text", LINEAR + CURVED)
 def test_the_fast_path_is_the_slow_one(text):
-    fast, slow = priced(smooth(text)), priced(smooth(text))
+    fast, slow = smooth(text), smooth(text)
     assert fast.form is not None
     vars(slow)["form"] = None
+    prices = draw_prices(fast)
     for seed in range(3):
         recall, coverage = margins(random_rates(seed))
-        one, two = fast.from_margins(recall, coverage), slow.from_margins(recall, coverage)
+        one, two = (goal.from_margins(recall, coverage, prices) for goal in (fast, slow))
         assert one.value == pytest.approx(two.value, abs=1e-10)
         assert one.by_recall == pytest.approx(two.by_recall, abs=1e-10)
         assert one.by_coverage == pytest.approx(two.by_coverage, abs=1e-10)
         assert one.slack == pytest.approx(two.slack, abs=1e-10)
 
 
-@pytest.mark.parametrize("text", CURVED)
-def test_curved_objectives_are_no_linear_form(text):
+@pytest.mark.parametrize("text", PRODUCTS)
+def test_products_and_bounds_on_curved_means_are_no_form(text):
     assert smooth(text).form is None
 
 
-@pytest.mark.parametrize("text", LINEAR + CURVED)
+def test_a_class_that_is_never_right_has_a_geometric_mean_of_0():
+    """Without a warning: sweeps look at such rules."""
+    recall, coverage = margins(random_rates())
+    recall[2] = 0.0
+    for mean in ("gmean", "hmean"):
+        assert smooth(f"max {mean}(recall)").measure_margins(recall[None], coverage[None])[0].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("text", LINEAR + CURVED + PRODUCTS)
 def test_margins_say_as_much_as_all_rates(text):
     """The same value, and d/dR_ij = [i = j] by_recall_i + pi_i by_coverage_j."""
-    one, rates = priced(smooth(text)), random_rates(2)
-    whole, short = one.from_rates(rates.copy()), one.from_margins(*margins(rates))
+    one, rates = smooth(text), random_rates(2)
+    prices = draw_prices(one)
+    whole, short = one.from_rates(rates.copy(), prices), one.from_margins(*margins(rates), prices)
     assert whole.value == pytest.approx(short.value, abs=1e-9)
     assert whole.slack == pytest.approx(short.slack, abs=1e-9)
     expected = np.diag(short.by_recall) + PRIOR[:, None] * short.by_coverage[None]
@@ -271,7 +291,7 @@ def test_the_gradient_of_the_game_is_taken_at_smoothed_rates():
         return own + sum(m * (PRIOR @ r)[k] for k, m in enumerate(multipliers))
 
     at = (1 - 1e-3) * rates + 1e-3 / K
-    found = one.gradient(torch.from_numpy(rates), torch.tensor(multipliers, dtype=torch.float64))
+    found = one.gradient(torch.from_numpy(rates), np.array(multipliers))
     assert found == pytest.approx(finite_difference(game, at), abs=1e-7)
 
 
@@ -291,37 +311,32 @@ def test_first_weights():
 
 def test_prices_rise_by_the_penalty():
     one = smooth("max min(recall) s.t. coverage >= 0.9/K")
-    assert (one.penalty, one.prices.tolist()) == (FIRST_PENALTY, [0] * 8)
-    slack = np.array([0.1, -0.02, 0.0, -0.05])
-    assert one.raise_prices(slack, float("inf")) == 0.05
-    assert one.prices == pytest.approx([0, 0, 0, 0, 0, 0.4, 0, 1.0])
-    assert one.penalty == 20  # it fell by half, from infinity
-    assert one.raise_prices(np.array([0.1, 0.01, 0.0, -0.03]), 0.05) == 0.03
-    assert one.prices == pytest.approx([0, 0, 0, 0, 0, 0.2, 0, 1.6])
-    assert one.penalty == 80
+    first = one.first_prices
+    assert (first.penalty, first.values.tolist()) == (FIRST_PENALTY, [0] * 8)
+    second = first.raise_by(np.array([0.1, -0.02, 0.0, -0.05]), one.constraints, is_slow=False)
+    assert second.values == pytest.approx([0, 0, 0, 0, 0, 0.4, 0, 1.0])
+    assert second.penalty == 20
+    third = second.raise_by(np.array([0.1, 0.01, 0.0, -0.03]), one.constraints, is_slow=True)
+    assert third.values == pytest.approx([0, 0, 0, 0, 0, 0.2, 0, 1.6])
+    assert third.penalty == 80
     for _ in range(10):
-        one.raise_prices(slack, 0.0)
-    assert one.penalty == MOST_PENALTY
-    fresh = one.with_margins(0.1)
-    assert (fresh.penalty, fresh.prices.tolist(), fresh.margins.tolist()) == (FIRST_PENALTY, [0] * 8, [0.1] * 8)
-    assert one.penalty == MOST_PENALTY  # the search that it came from is left alone
-    assert one.prices[5] > 0
-    assert one.margins.tolist() == [0] * 8
+        third = third.raise_by(np.zeros(4), one.constraints, is_slow=True)
+    assert third.penalty == MOST_PENALTY
+    assert not first.values.any()  # the search that they came from is left alone
 
 
 def test_multipliers_are_the_weights_of_the_soft_minimum_and_the_prices():
-    one, rates = priced(smooth("max min(recall) s.t. coverage >= 0.9/K", beta=5.0)), random_rates(4)
-    found = one.multipliers(Confusion(torch.from_numpy(rates), torch.from_numpy(PRIOR))).numpy()
+    one, rates = smooth("max min(recall) s.t. coverage >= 0.9/K", beta=5.0), random_rates(4)
+    prices = draw_prices(one)
+    found = one.multipliers(Confusion(torch.from_numpy(rates), torch.from_numpy(PRIOR)), prices)
     raised = [math.exp(-5 * rates[k, k]) for k in range(K)]
     assert found[:K] == pytest.approx([x / sum(raised) for x in raised])
-    assert found[K:] == pytest.approx(one.prices[K:])
-    assert one.prices[:K].tolist() == [0] * K
+    assert found[K:] == pytest.approx(prices.values[K:])
 
 
 @pytest.mark.parametrize("seed", [0, 5])
 def test_judging_by_soft_minima_and_the_smallest_slack(seed):
     one, rates = smooth("max min(recall) s.t. coverage >= 0.9/K, recall[0] >= 0.2", beta=9.0), random_rates(seed)
-    one.prices[:] = 7.0  # of no matter
     one = one.with_margins(np.array([0.0] * K + [0.02] * K + [0.01]))
 
     def plain_value(r):
@@ -346,7 +361,7 @@ def test_without_constraints_there_is_no_slack():
     assert not one.judge_slopes(c)[1].any()
 
 
-@pytest.mark.parametrize("text", LINEAR + CURVED)
+@pytest.mark.parametrize("text", LINEAR + CURVED + PRODUCTS)
 def test_many_classifiers_are_measured_as_one_by_one(text):
     one = smooth(text).with_margins(0.03)
     points = [margins(random_rates(seed)) for seed in range(4)]
@@ -446,7 +461,7 @@ def test_precision_divides_by_no_less_than_its_floor():
     recall = np.array([0.9, 0.9, 0.9, 0.1])
     coverage = np.array([0.5, 0.3, 0.195, 0.005])
     assert one.from_margins(recall, coverage).value == pytest.approx(1.0)
-    one.least_coverage = 0.01
+    one = one.with_least_coverage(0.01)
     value = one.from_margins(recall, coverage)
     assert value.value == pytest.approx(0.5)
     assert one.measure_margins(recall[None], coverage[None])[0][0] == pytest.approx(0.5)
