@@ -10,19 +10,22 @@ import torch
 from scipy.special import expit, logit
 from scipy.stats import betabinom, norm
 
-from csst.estimation.expectation import estimate_lowest_recall
+import csst
+from csst.estimation.expectation import estimate_intervals, estimate_lowest_recall, expected_minimum
 from csst.estimation.rate_draws import (
     HALVING_ODDS,
     HALVINGS,
     SHIFT_CROSS_FITTED,
     SHIFT_HELD_OUT,
     SHIFTS,
+    count_answers,
     count_trust,
     draw_confusions,
     draw_recalls,
     shift_recalls,
     weigh_doubts,
 )
+from csst.maths.confusion import Confusion
 from tests.estimation.estimates import make_estimate
 
 #: intervals that rule nothing out
@@ -122,3 +125,23 @@ def test_draws_are_the_same_for_a_seed():
     rates = [next(draw_confusions(estimate, 1, seed)).rates for seed in (0, 0, 1)]
     assert torch.equal(rates[0], rates[1])
     assert not torch.equal(rates[0], rates[2])
+
+
+def test_recalls_of_a_classifier_that_abstains_are_of_its_answers():
+    """Recall .8 of the answers, a quarter of the rows without an answer: not .6, and known from fewer labels."""
+    answers = make_estimate([0.8, 0.8], n=40, unlabeled=4000)
+    rates = np.hstack([0.75 * answers.labeled_rates, np.full((2, 1), 0.25)])
+    confusion = Confusion(torch.from_numpy(rates), answers.confusion.prior)
+    estimate = replace(answers, confusion=confusion, labeled_rates=rates, unlabeled_rates=rates)
+    labels = count_answers(estimate)
+    assert labels.hits == pytest.approx([24, 24])
+    assert labels.misses == pytest.approx([6, 6])
+    assert labels.recalls == pytest.approx([0.8, 0.8])
+    recalls = draw_recalls(estimate)
+    assert recalls.mean(0) == pytest.approx([0.8, 0.8], abs=0.01)
+    assert (recalls.std(0) > draw_recalls(answers).std(0)).all()
+    drawn = np.stack([each.recall.numpy() for each in draw_confusions(estimate, 500)])
+    assert drawn.mean(0) == pytest.approx([0.8, 0.8], abs=0.015)
+    assert expected_minimum(estimate) == pytest.approx(recalls.min(1).mean())
+    rows = estimate_intervals(csst.objective("max min(recall)").bind(2), estimate)["recall"]
+    assert all(0.6 < row["low"] < 0.8 < row["high"] < 0.95 for row in rows)

@@ -15,7 +15,7 @@ import torch
 from scipy.stats import beta, norm
 
 from csst.estimation.class_rates import RateEstimate
-from csst.estimation.rate_draws import draw_confusions, draw_recalls
+from csst.estimation.rate_draws import count_answers, draw_confusions, draw_recalls
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective, payoff_of
 
@@ -79,9 +79,9 @@ def estimate_recalls(estimate: RateEstimate, level: float) -> list[Row]:
     low = np.minimum(beta.ppf(tail, sizes * means, sizes * (1 - means) + 1), recall)
     high = np.maximum(beta.ppf(1 - tail, sizes * means + 1, sizes * (1 - means)), recall)
     # Nothing that all labels say can be ruled out.
-    rates = np.diag(estimate.labeled_rates)
-    low = np.where(rates == 0, 0.0, low)
-    high = np.where((rates == 1) | (high > NEARLY_ONE), 1.0, high)
+    labels = count_answers(estimate)
+    low = np.where(labels.hits == 0, 0.0, low)
+    high = np.where((labels.misses == 0) | (high > NEARLY_ONE), 1.0, high)
     return [_row(*values) for values in zip(recall, low, high, estimate.n, strict=True)]
 
 

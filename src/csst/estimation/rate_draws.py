@@ -10,7 +10,8 @@ are weighed by how likely they make the labels,
     P(delta, m | h) ∝ N(delta; 0, s^2) 3^-m prod_k BetaBinomial(h_k; n_k, kappa_k u_k, kappa_k (1 - u_k)),
     kappa_k = 2^-m TRUST n_k / (n_k + half),    at most the number of rows behind R^U_k.
 
-A draw takes (delta, m) from these weights, then every r_k from its Beta given the labels; a row of rates comes from a
+Of a classifier that may abstain, labels and kappa_k count as far as it answers. A draw takes (delta, m) from these
+weights, then every r_k from its Beta given the labels; a row of rates comes from a
 Dirichlet in the same way. `half` and s are larger for labels that were cross-fitted: they say how good other models are
 than the one in use, which has learned from a handful of labels of every class.
 """
@@ -46,6 +47,23 @@ EDGE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
+class AnsweredLabels:
+    """Labels that the classifier answers: all, unless it may abstain.
+
+    Args:
+        hits: h_k, answered rightly, (K,).
+        misses: n_k - h_k, answered wrongly, (K,).
+        share: the fraction of a class's unlabeled rows with an answer, (K,).
+        recalls: R^U_kk among these, (K,).
+    """
+
+    hits: np.ndarray
+    misses: np.ndarray
+    share: np.ndarray
+    recalls: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class RateDoubts:
     """Values of delta and kappa, and how likely labels make them.
 
@@ -76,15 +94,27 @@ class RateDoubts:
 
 def count_trust(estimate: RateEstimate) -> np.ndarray:
     """Return kappa_k before any halving, (K,): TRUST n_k / (n_k + half), at most the rows behind R^U_k, at least 1."""
-    half = HALF_CROSS_FITTED if estimate.is_cross_fitted else HALF_HELD_OUT
+    half_labels = HALF_CROSS_FITTED if estimate.is_cross_fitted else HALF_HELD_OUT
     rows = estimate.unlabeled * estimate.unlabeled_prior if estimate.unlabeled else estimate.worth
-    return np.maximum(np.minimum(TRUST * estimate.n / (estimate.n + half), rows), 1.0)
+    return np.maximum(np.minimum(TRUST * estimate.n / (estimate.n + half_labels), rows), 1.0)
+
+
+def count_answers(estimate: RateEstimate) -> AnsweredLabels:
+    """Return the labels that are answered, and the recalls that unlabeled rows expect of answers."""
+    classes = estimate.classes
+    hits = np.diag(estimate.labeled_rates) * estimate.n
+    recalls = np.diag(estimate.unlabeled_rates)
+    if estimate.unlabeled_rates.shape[1] == classes:
+        return AnsweredLabels(hits, estimate.n - hits, np.ones(classes), recalls)
+    answers = estimate.labeled_rates[:, :classes].sum(1) * estimate.n
+    share = np.maximum(estimate.unlabeled_rates[:, :classes].sum(1), EDGE)
+    return AnsweredLabels(hits, np.maximum(answers - hits, 0.0), share, recalls / share)
 
 
 def shift_recalls(recalls: np.ndarray, shifts: np.ndarray) -> np.ndarray:
     """Return u with logit u = logit(recall) + delta, (D, K), for recalls (K,) and shifts (D,)."""
-    edged = recalls.clip(EDGE, 1 - EDGE)
-    odds = edged / (1 - edged) * np.exp(shifts)[:, None]
+    centers = recalls.clip(EDGE, 1 - EDGE)
+    odds = centers / (1 - centers) * np.exp(shifts)[:, None]
     return odds / (1 + odds)
 
 
@@ -94,23 +124,25 @@ def weigh_doubts(estimate: RateEstimate) -> RateDoubts:
     shifts = deviation * norm.ppf((np.arange(SHIFTS) + 0.5) / SHIFTS)
     halvings = np.arange(HALVINGS + 1)
     worths = count_trust(estimate) * 0.5 ** halvings[:, None]
-    hits = np.diag(estimate.labeled_rates) * estimate.n
-    expected = shift_recalls(np.diag(estimate.unlabeled_rates), shifts)
-    a = worths[:, None] * expected
-    b = worths[:, None] * (1 - expected)
-    logs = (betaln(a + hits, b + estimate.n - hits) - betaln(a, b)).sum(2)
+    labels = count_answers(estimate)
+    recalls = shift_recalls(labels.recalls, shifts)
+    sizes = (worths * labels.share)[:, None]
+    a = sizes * recalls
+    b = sizes * (1 - recalls)
+    logs = (betaln(a + labels.hits, b + labels.misses) - betaln(a, b)).sum(2)
     logs += halvings[:, None] * np.log(HALVING_ODDS)
     weights = np.exp(logs - logs.max())
     return RateDoubts(shifts, worths, weights / weights.sum())
 
 
 def draw_recalls(estimate: RateEstimate, number: int = 1000, seed: int = 0) -> np.ndarray:
-    """Return recalls of all classes as they may truly be, (number, K)."""
+    """Return recalls of all classes as they may truly be, among what is answered, (number, K)."""
     rng = np.random.default_rng(seed)
     shifts, worths = weigh_doubts(estimate).draw(number, rng)
-    expected = shift_recalls(np.diag(estimate.unlabeled_rates), shifts)
-    hits = np.diag(estimate.labeled_rates) * estimate.n
-    return rng.beta(hits + worths * expected, estimate.n - hits + worths * (1 - expected))
+    labels = count_answers(estimate)
+    recalls = shift_recalls(labels.recalls, shifts)
+    sizes = worths * labels.share
+    return rng.beta(labels.hits + sizes * recalls, labels.misses + sizes * (1 - recalls))
 
 
 def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Iterator[Confusion]:
@@ -124,8 +156,8 @@ def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Itera
     counts = estimate.labeled_rates * estimate.n[:, None]
     diagonal = np.diag_indices(estimate.classes)
     for shift, worth in zip(shifts, worths, strict=True):
-        expected = estimate.unlabeled_rates.copy()
-        expected[diagonal] *= np.exp(shift)
-        expected *= (worth / expected.sum(1))[:, None]
-        sizes = rng.standard_gamma(np.maximum(counts + expected, 1e-6)) + 1e-300
+        soft_counts = estimate.unlabeled_rates.copy()
+        soft_counts[diagonal] *= np.exp(shift)
+        soft_counts *= (worth / soft_counts.sum(1))[:, None]
+        sizes = rng.standard_gamma(np.maximum(counts + soft_counts, 1e-6)) + 1e-300
         yield Confusion(torch.from_numpy(sizes / sizes.sum(1, keepdims=True)), estimate.confusion.prior)
