@@ -264,11 +264,11 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "fitted",
-        "fitting/fitted_model.py",
+        "fitting/model_file.py",
         "objective.bind_prior(counts / counts.sum())",
         "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
     ),
-    ("fitted", "fitting/fitted_model.py", 'kept = "last." if has_rule else "selected."', 'kept = "selected."'),
+    ("fitted", "fitting/fitted_model.py", '"selected" if rule is None else "last"', '"selected"'),
     ("fitted", "fitting/fit.py", "gain if runner.best.gain is None else Gain(runner.best.gain)", "gain"),
     ("fitted", "fitting/fit.py", "wanted = task.validation_prior.numpy()", "wanted = train_prior.numpy()"),
     (
@@ -297,7 +297,6 @@ REASONS: dict[str, str] = {
     "maths/constraint_scale.py ConstraintUnits.measure: not places or": "without constraints nothing changes below",
     "rules/bias_search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
-    "learners/neighbors.py NeighborSearch.places: np.bincount(places) > most": "of a cell that is just full, all stay",
     "comparison/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
     "fitting/fit.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/bias_search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",

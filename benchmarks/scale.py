@@ -1,7 +1,7 @@
 """Time and memory of fit by rows, classes and columns: python benchmarks/scale.py [--cases NAME ...]
 
 Rows of float32. The default learner: 10 classes with 3,000 labels in all and more and more unlabeled rows; 1,000
-classes with 20 labels each; and 10,000 rows of 400 columns. `learner="propagation"`, whose graph holds up to 200,000
+classes with 20 labels each; and 10,000 rows of 400 columns. `learner="propagation"`, whose graph holds up to 60,000
 rows: 10 classes with 500 labels. Each case is fitted in a process of its own. The memory is the highest resident size
 during fit beyond that just before it, after a tiny fit has loaded all libraries. Every measured line is kept in
 results/scale.jsonl and never computed again. Writes results/scale.md.
@@ -112,7 +112,7 @@ def write_report(lines: list[dict[str, Any]]) -> str:
     )
     caps = (
         "Capped, whatever the rows are: the principal components (5,000 rows), the kernel's landmarks (300), the graph "
-        'of the default (10,000 unlabeled rows; 200,000 for `learner="propagation"`), and the unlabeled rows that '
+        'of the default (10,000 unlabeled rows; 60,000 for `learner="propagation"`), and the unlabeled rows that '
         "the decision rule is fitted on (10,000). All rows are read, checked, and counted for the columns' means and "
         "deviations, and new rows are scored in pieces: linear in rows."
     )

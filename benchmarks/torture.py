@@ -29,7 +29,7 @@ import torch
 
 import csst.runs.folder as runs
 from csst.errors import InputError
-from csst.fitting.fitted_model import MODEL
+from csst.fitting.model_file import MODEL
 from csst.recipes import Recipe, recipe
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run

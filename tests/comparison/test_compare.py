@@ -19,8 +19,9 @@ from csst.comparison.compare import compare
 from csst.comparison.rows import Row, make_rows
 from csst.comparison.summary import Outcome, tabulate
 from csst.errors import InputError
-from csst.fitting.fitted_model import MODEL, FittedModel
+from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import read_outputs
+from csst.fitting.model_file import MODEL
 from csst.recipes import recipe
 from csst.report.comparison_tables import as_csv, cells, markdown
 from csst.rules import rule_from_dict

@@ -217,7 +217,7 @@ def test_neighborly_goes_towards_a_near_one_that_is_not_itself():
 
 
 def test_table_input_by_hand():
-    layer = TableInput([0, 3, 0]).fit(np.array([1.0, 0.0, 5.0]), np.array([2.0, 0.0, 0.0]))
+    layer = TableInput.for_network([0, 3, 0], np.array([1.0, 0.0, 5.0]), np.array([2.0, 0.0, 0.0]))
     out = layer(torch.tensor([[3.0, 2.0, 5.0], [1.0, -1.0, 6.0]]))
     assert layer.width == 5
     assert out.tolist() == [[1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0, 0.0]]

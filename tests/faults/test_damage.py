@@ -17,7 +17,8 @@ import yaml
 import csst
 from csst.cli import main
 from csst.data import Toy
-from csst.fitting.fitted_model import MODEL, FittedModel
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import MODEL
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, CHECKSUM_MAGIC, CHECKSUM_SIZE, PREVIOUS, Run

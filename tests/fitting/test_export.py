@@ -15,13 +15,10 @@ from safetensors import safe_open
 from csst import CSSTClassifier
 from csst.cli import main
 from csst.errors import InputError
-from csst.estimation.calibration import Calibration
 from csst.fitting.export import Decision, Exportable, export, model_card
 from csst.fitting.fitted_model import FittedModel
 from csst.learners.forest import Forest
-from csst.learners.graph import PortfolioScores
 from csst.learners.linear import Linear
-from csst.learners.portfolio import Member, Portfolio
 from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.runs.folder import Run
@@ -29,7 +26,7 @@ from tests.helpers.estimators import blobs, hidden, quick
 from tests.helpers.exports import onnx, run_onnx
 from tests.helpers.short_runs import SHORT_RUN
 from tests.helpers.tiny_models import reviews, save_text_model
-from tests.learners.samples import bent, table_of
+from tests.learners.samples import bent, member_of, portfolio_of, table_of
 
 pytestmark = SHORT_RUN
 
@@ -66,12 +63,12 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
 @onnx
 def test_a_forest(tmp_path):
     X, y = bent(150)
-    members = tuple(
-        Member(name, learner.fit(X[:40], y[:40]), Calibration(1.3, np.array([0.2, -0.2, 0.0])), 0.0, weight)
-        for name, learner, weight in (("linear", Linear(table_of(X)), 0.4), ("forest", Forest(trees=2), 0.6))
-    )
-    portfolio = Portfolio(members, (), np.array([0.6, 0.3, 0.1]))
-    what = Exportable(PortfolioScores(portfolio), torch.from_numpy(X[:3]), ("a", "b", "c"))
+    members = [
+        member_of(learner.fit(X[:40], y[:40]), learner.name, 1.3, (0.2, -0.2, 0.0), weight)
+        for learner, weight in ((Linear(table_of(X)), 0.4), (Forest(trees=2), 0.6))
+    ]
+    portfolio = portfolio_of(*members)
+    what = Exportable(portfolio, torch.from_numpy(X[:3]), ("a", "b", "c"))
     path, _ = export(what, tmp_path / "model.onnx", "onnx")
     for rows in (X[60:], X[60:61]):
         out = run_onnx(path, rows)

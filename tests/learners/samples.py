@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from scipy.special import log_softmax
 
 from csst.learners.catalog import Problem
-from csst.learners.protocol import Rows
+from csst.learners.portfolio import Member, Portfolio
+from csst.learners.protocol import FittedLearner, Rows
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 
@@ -52,6 +54,17 @@ def problem_of(rows, unlabeled=None, labels=30, classes=3, is_embedded=False):
     return Problem(table_of(dense), rows, count, labels, classes, is_embedded)
 
 
+def member_of(model, name="linear", temperature=1.0, bias=(0.0, 0.0, 0.0), weight=1.0, loss=0.0):
+    """A fitted learner as a member of a portfolio."""
+    return Member(name=name, model=model, temperature=temperature, bias=np.array(bias), weight=weight, loss=loss)
+
+
+def portfolio_of(*members, prior=PRIOR, left_out=()):
+    """Members, or fitted learners, as a portfolio."""
+    members = [member if isinstance(member, Member) else member_of(member) for member in members]
+    return Portfolio(members=members, left_out=list(left_out), prior=np.array(prior))
+
+
 def soften(scores):
     """The log-softmax of every row, by plain loops."""
     out = np.zeros(np.shape(scores))
@@ -73,8 +86,7 @@ class Spy:
     name: str = "spy"
     fits: list = field(default_factory=list)
 
-    def fit(self, rows, labels, weights=None, seed=0):
-        assert weights is None, "learners learn from rows as they are, unweighted"
+    def fit(self, rows, labels, seed=0):
         self.fits.append(SpyModel(self, len(self.fits), rows[:, 0].astype(int), np.array(labels), seed))
         return self.fits[-1]
 
@@ -83,21 +95,22 @@ class Spy:
         return [one for one in self.fits if any(set(asked) & set(ids) for asked in one.asked)]
 
 
-@dataclass
-class SpyModel:
+class SpyModel(FittedLearner):
     """One fit of a spy: which rows, in which order, with which labels and seed, and what it was asked about."""
 
-    spy: Spy
-    number: int
-    learned: np.ndarray
-    labels: np.ndarray
-    seed: int
-    asked: list = field(default_factory=list)
+    def __init__(self, spy, number, learned, labels, seed):
+        super().__init__()
+        self.spy = spy
+        self.number = number
+        self.learned = learned
+        self.labels = labels
+        self.seed = seed
+        self.asked = []
 
-    def log_probs(self, rows):
-        ids = rows[:, 0].astype(int)
+    def forward(self, x):
+        ids = x[:, 0].long().numpy()
         self.asked.append(ids.tolist())
-        return log_softmax(self.answer(ids), axis=1)
+        return torch.from_numpy(log_softmax(self.answer(ids), axis=1))
 
     def answer(self, ids):
         return self.spy.answer(self, ids)

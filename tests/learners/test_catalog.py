@@ -15,7 +15,7 @@ from csst.learners.forest import Forest
 from csst.learners.kernel import Kernel
 from csst.learners.linear import PENALTIES, Linear
 from csst.learners.propagation import Propagation
-from csst.learners.sklearn_classifier import Wrapped
+from csst.learners.sklearn_classifier import SklearnLearner
 from tests.learners.samples import gaussians, problem_of
 
 
@@ -63,11 +63,11 @@ def test_members_have_variants():
     common = problem.table.with_common_scale.std
     assert all((one.table.std == common).all() for one in linear[len(PENALTIES) :])
     assert [type(one) for one in forest] == [Forest]
-    assert [type(one) for one in own] == [Wrapped]
+    assert [type(one) for one in own] == [SklearnLearner]
     for variants, kind in ((kernel, Kernel), (propagation, Propagation), (lda, Discriminant)):
         assert [type(one) for one in variants] == [kind, kind]
-        assert (variants[0].projection.table.std == problem.table.std).all()
-        assert (variants[1].projection.table.std == common).all()
+        assert (variants[0].projection.input.std.numpy() == problem.table.std).all()
+        assert (variants[1].projection.input.std.numpy() == common).all()
     assert [one.projection.has_unit_length for one in (*kernel, *propagation)] == [False, False, True, True]
     assert all(one.unlabeled.shape == X.shape for one in propagation)
     assert all(one.unlabeled.shape == (0, 4) for one in make_variants("propagation", problem_of(X, unlabeled=0)))
@@ -81,7 +81,7 @@ def test_members_have_variants():
         ("zebra", f"there is no learner 'zebra'; learners: {', '.join(LEARNERS)}, or a scikit-learn classifier"),
         ([], "learner is an empty list: name at least one"),
         ((), "learner is an empty list: name at least one"),
-        (None, "a name or a scikit-learn classifier with predict_proba; found NoneType"),
+        (None, "a name, a scikit-learn classifier with predict_proba or a csst.learners.Learner; found NoneType"),
     ],
 )
 def test_what_is_no_learner_gets_a_hint(learner, says):
@@ -104,3 +104,10 @@ def test_lists_are_read_one_by_one():
     assert names(["forest", GaussianNB(), "linear"]) == ["forest", "GaussianNB", "linear"]
     assert names(["auto", GaussianNB()]) == [*everything, "GaussianNB"]
     assert names(["auto", "forest"], is_embedded=True) == ["linear", "kernel", "propagation", "forest"]
+
+
+def test_a_network_in_a_list_gets_a_sentence_of_its_own():
+    X, _ = gaussians(30)
+    with pytest.raises(InputError, match="network") as raised:
+        read_learner(["linear", "network"], problem_of(X))
+    assert "did you mean 'network'" not in str(raised.value)

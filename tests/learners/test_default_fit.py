@@ -12,9 +12,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from csst import CSSTClassifier
+from csst import CSSTClassifier, InputError
 from tests.helpers.short_runs import SHORT_RUN
-from tests.learners.samples import PRIOR, bent, gaussians
+from tests.learners.samples import PRIOR, bent, gaussians, soften
 
 pytestmark = SHORT_RUN
 
@@ -62,9 +62,8 @@ def test_lists_of_learners_are_averaged():
     assert weights == pytest.approx({"linear": 0.5, "GaussianNB": 0.5})
     wanted, prior = np.zeros((140, 3)), np.array(found.labeled_counts_) / 70
     for one in found.fit_.model.members:
-        logs, calibration = one.model.log_probs(X), one.calibration
-        wanted += one.weight * (calibration.temperature * (logs - np.log(prior)) + calibration.bias)
-    np.testing.assert_allclose(found.fit_.model.scores(X), wanted, atol=1e-5)
+        wanted += one.weight * (one.temperature * (one.model.log_probs(X) - np.log(prior)) + one.bias.numpy())
+    np.testing.assert_allclose(found.fit_.model.log_probs(X), soften(wanted + np.log(prior)), atol=1e-5)
 
 
 def test_a_learner_that_is_clearly_worse_is_named():
@@ -162,10 +161,17 @@ def test_pickle_clone_and_seed(fitted):
     assert not hasattr(clone(fitted), "fit_")
     seeded = CSSTClassifier(learner=RandomForestClassifier(3), random_state=5, validation=(X, y)).fit(X, y)
     assert (seeded.seed_, fitted.seed_) == (5, 0)
-    assert seeded.fit_.model.members[0].model.model.random_state == 5
+    assert seeded.fit_.model.members[0].model.classifier.random_state == 5
 
 
 def test_unlabeled_rows_may_come_apart(fitted):
     X, y = bent(140)
     apart = CSSTClassifier().fit(X[::2], y[::2], X_unlabeled=X[1::2])
     np.testing.assert_array_equal(apart.predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_validation_that_takes_all_labels_of_a_class_gets_a_sentence(k):
+    X, y = gaussians(60)
+    with pytest.raises(InputError):
+        CSSTClassifier(learner="linear", validation=np.flatnonzero(y == k)).fit(X, y)

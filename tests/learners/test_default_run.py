@@ -12,18 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from csst import CSSTClassifier
+from csst import CSSTClassifier, InputError
 from csst.cli import main
 from csst.fitting.export import Decision
-from csst.learners.graph import PortfolioScores
-from csst.learners.store import unpack
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import MODEL
 from csst.recipes import from_dict, recipe
 from csst.rules import DecisionRule
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.runs.learners import as_parts, load_rows
 from tests.helpers.short_runs import SHORT_RUN
-from tests.learners.samples import bent
+from tests.learners.samples import bent, gaussians
 
 pytestmark = SHORT_RUN
 
@@ -99,7 +99,7 @@ def test_a_run_predicts_what_the_estimator_predicts(run, data, fitted):
     assert found["adjusted"]["rule"] == fitted.fit_.rule.as_dict()
     assert found["adjusted"]["chosen"] == fitted.fit_.full_details.adjusted.chosen
     assert found["adjusted"]["validation"]["estimate"] == json.loads(json.dumps(fitted.fit_.expected.as_dict()))
-    stored = unpack((run / "model.safetensors").read_bytes(), "it")
+    stored = FittedModel.load(run).model
     np.testing.assert_allclose(stored.probs(new), fitted.fit_.model.probs(new), atol=1e-12)
 
 
@@ -175,9 +175,8 @@ def test_export_of_a_run(linear_run, run, data, tmp_path):
         path = tmp_path / "model.safetensors"
         assert main(["export", str(folder), "--to", "safetensors", "-o", str(path)]) == 0
         assert f"{who} + rule, recipe array" in (tmp_path / "model.card.md").read_text()
-        portfolio = unpack((folder / "model.safetensors").read_bytes(), "it")
         with torch.no_grad():
-            again = Decision(PortfolioScores(portfolio), DecisionRule.identity(3), 3)
+            again = Decision(FittedModel.load(folder).model, DecisionRule.identity(3), 3)
             for value in again.state_dict().values():
                 value.zero_()
             again.load_state_dict(load_file(path))
@@ -262,3 +261,57 @@ def test_images_are_flattened(tmp_path):
     assert sorted(parts.labeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label >= 0)
     assert sorted(parts.unlabeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label < 0)
     assert (parts.validation, parts.sizes) == (None, [0] * 6)
+
+
+def test_a_flipped_byte_of_the_model_is_refused(tmp_path):
+    X, y = gaussians(60)
+    array_run(tmp_path, x=X, y=y)
+    path = tmp_path / "run" / MODEL
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 64
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="does not match the checksum"):
+        FittedModel.load(tmp_path / "run")
+
+
+def array_run(tmp_path, objective="min-recall", **arrays):
+    np.savez(tmp_path / "mine.npz", **arrays)
+    base = recipe("array")
+    source = replace(base.data, path=str(tmp_path / "mine.npz"))
+    return execute(replace(base, data=source, learner="linear", objective=objective), tmp_path / "run")
+
+
+WRONG = {
+    "a class without labels": lambda X, y: {"y": np.where(y == 1, -1, y)},
+    "one class": lambda X, y: {"y": np.zeros(60, dtype=int)},
+    "validation without labels": lambda X, y: {"x_validation": X, "y_validation": np.where(y == 1, -1, y)},
+    "validation of other classes": lambda X, y: {"x_validation": X, "y_validation": y + 1},
+    "validation of other columns": lambda X, y: {"x_validation": X[:, :2], "y_validation": y},
+    "test of other columns": lambda X, y: {"x_test": X[:, :2], "y_test": y},
+    "an empty test set": lambda X, y: {"x_test": X[:0], "y_test": y[:0]},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_arrays_that_do_not_fit_get_a_sentence(wrong, tmp_path):
+    X, y = gaussians(60)
+    with pytest.raises(InputError):
+        array_run(tmp_path, **{"x": X, "y": y, **WRONG[wrong](X, y)})
+
+
+def test_evaluate_knows_the_objective_of_the_run(tmp_path):
+    X, y = gaussians(60)
+    array_run(tmp_path, "max mean(recall[tail])", x=X, y=y, x_test=X, y_test=y)
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+
+
+def test_a_run_of_another_version_gets_a_sentence(tmp_path, capsys):
+    X, y = gaussians(60)
+    array_run(tmp_path, x=X, y=y)
+    recipe_file = tmp_path / "run" / "recipe.yaml"
+    recipe_file.write_text(recipe_file.read_text().replace("rule: none", "finish: none"))
+    np.savez(tmp_path / "new.npz", x=X)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 2
+    assert "do not fit this version of csst (there is no setting finish" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "train again in another folder" in capsys.readouterr().err

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Forest
+from csst.learners.forest import CHUNK, SMALLEST_FRACTION, FittedForest, Forest, Trees
+from csst.learners.protocol import apply
 from tests.learners.samples import gaussians
 
 
@@ -37,21 +40,22 @@ def reference(forests, rows):
 def test_log_probs_are_the_mean_of_both_forests(classes):
     X, y = gaussians(90, np.ones(classes) / classes, apart=1.5)
     model = Forest(trees=10).fit(X, y, seed=3)
-    assert [type(forest) for forest in model.forests] == [ExtraTreesClassifier, RandomForestClassifier]
-    assert [len(forest.estimators_) for forest in model.forests] == [10, 10]
+    assert [type(forest) for forest in model.originals] == [ExtraTreesClassifier, RandomForestClassifier]
+    assert [len(forest.estimators_) for forest in model.originals] == [10, 10]
     new, truth = gaussians(200, np.ones(classes) / classes, apart=1.5, seed=1)
     found = model.log_probs(new)
     assert found.shape == (200, classes)
-    np.testing.assert_allclose(found, reference(model.forests, new), atol=1e-12)
+    np.testing.assert_allclose(found, reference(model.originals, new), atol=1e-12)
     np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-12)
     assert (found.argmax(1) == truth).mean() > 0.65
-    for kind, forest in zip((ExtraTreesClassifier, RandomForestClassifier), model.forests, strict=True):
+    for kind, forest in zip((ExtraTreesClassifier, RandomForestClassifier), model.originals, strict=True):
         alone = kind(10, random_state=3).fit(X, y)
         np.testing.assert_array_equal(forest.predict_proba(new), alone.predict_proba(new))
 
 
 def test_no_probability_is_below_what_the_clip_implies():
-    model = FittedForest((Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])))
+    originals = (Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    model = FittedForest([torch.nn.Identity()], originals)
     found = np.exp(model.log_probs(np.zeros((2, 1))))
     tiny = SMALLEST_FRACTION
     np.testing.assert_allclose(found[0], np.array([1, tiny, tiny]) / (1 + 2 * tiny), rtol=1e-12)
@@ -63,17 +67,53 @@ def test_no_probability_is_below_what_the_clip_implies():
     assert least - 1e-12 <= sure.min() < np.log(0.01), "this fit was chosen because its forests are certain"
 
 
-def test_weights_count_and_so_does_the_seed():
+def test_the_seed_counts():
     X, y = gaussians(90, apart=1.0)
-    learner = Forest(trees=10)
-    plain, same, other = (learner.fit(X, y, seed=seed).log_probs(X) for seed in (0, 0, 1))
+    plain, same, other = (Forest(trees=10).fit(X, y, seed=seed).log_probs(X) for seed in (0, 0, 1))
     assert (plain == same).all()
     assert (plain != other).any()
-    weights = np.where(y == 2, 5.0, 1.0)
-    model = learner.fit(X, y, weights, seed=2)
-    for kind, forest in zip((ExtraTreesClassifier, RandomForestClassifier), model.forests, strict=True):
-        alone = kind(10, random_state=2).fit(X, y, sample_weight=weights)
-        np.testing.assert_array_equal(forest.predict_proba(X), alone.predict_proba(X))
-    assert (model.log_probs(X) != learner.fit(X, y, seed=2).log_probs(X)).any()
     assert Forest().trees == 200
     assert Forest().name == "forest"
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
+def test_trees_give_what_scikit_learn_gives(kind):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 6, (150, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] + rng.integers(0, 3, 150) > 6).astype(int) + (X[:, 2] > 4)
+    forest = kind(7, random_state=0).fit(X, y)
+    trees = Trees.from_sklearn(forest)
+    assert trees.count == 7
+    assert trees.depth == max(estimator.tree_.max_depth for estimator in forest.estimators_)
+    # Halves are thresholds of the random forest: at a threshold, a row goes to the left.
+    grid = rng.integers(0, 12, (2 * CHUNK + 3, 4)) / 2
+    for rows in (X, grid, grid[:1], grid[:CHUNK], rng.normal(size=(50, 4)) * 3, grid + 1e-9):
+        np.testing.assert_allclose(trees(torch.from_numpy(rows)), forest.predict_proba(rows), atol=1e-12, rtol=0)
+    np.testing.assert_array_equal(apply(trees, csr_matrix(grid)), apply(trees, grid))
+    assert trees(torch.zeros(0, 4)).shape == (0, 3)
+
+
+def test_thresholds_of_the_trees_are_met_exactly():
+    """Every threshold as a row of float32: which side it falls on is decided as in scikit-learn."""
+    X, _ = gaussians(80, features=1, prior=[1.0], apart=0.0)
+    y = (X[:, 0] + np.random.default_rng(1).normal(size=80) > 0).astype(int)
+    forest = RandomForestClassifier(5, random_state=0).fit(X, y)
+    cuts = np.concatenate([tree.tree_.threshold[tree.tree_.children_left >= 0] for tree in forest.estimators_])
+    rows = np.concatenate([cuts.astype(np.float32), np.nextafter(cuts.astype(np.float32), np.float32(9))])[:, None]
+    np.testing.assert_allclose(apply(Trees.from_sklearn(forest), rows), forest.predict_proba(rows), atol=1e-12, rtol=0)
+
+
+def test_trees_without_a_split():
+    X = np.zeros((9, 2), dtype=np.float32)
+    forest = ExtraTreesClassifier(3, random_state=0).fit(X, np.arange(9) % 3)
+    trees = Trees.from_sklearn(forest)
+    assert trees.depth == 0
+    np.testing.assert_allclose(apply(trees, X), forest.predict_proba(X), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("child", [[0, 0, 2], [2, 1, 2], [1, 1, 9], [1, 0, 2]])
+def test_nodes_that_are_no_trees_are_refused(child):
+    """A child before its parent, or beyond the last node: a walk would not end, or would leave the trees."""
+    nodes = {"feature": np.zeros(3, dtype=np.int64), "threshold": np.zeros(3), "probs": np.ones((3, 2)) / 2}
+    with pytest.raises(ValueError, match="are no trees"):
+        Trees(**nodes, child=np.array(child), count=1)

@@ -9,9 +9,9 @@ from csst.estimation.calibration import Calibration, fit_calibration
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
-from csst.learners.portfolio import Labeled, Member, Portfolio, _Scored, drop_worse, fit_portfolio
+from csst.learners.portfolio import Labeled, _Scored, drop_worse, fit_portfolio
 from tests.helpers.toys import probs, sample
-from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
+from tests.learners.samples import Spy, gaussians, member_of, numbered, portfolio_of, soften, table_of
 
 #: classes of 31 numbered rows; the last class has a single label
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [16, 10, 4, 1]))
@@ -77,8 +77,8 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     calibration = fit_calibration(scores, LABELS)
     (member,) = portfolio.members
     assert member.model is spy.fits[-1]
-    assert member.calibration.temperature == pytest.approx(calibration.temperature, abs=1e-9)
-    np.testing.assert_allclose(member.calibration.bias, calibration.bias, atol=1e-9)
+    assert member.temperature == pytest.approx(calibration.temperature, abs=1e-9)
+    np.testing.assert_allclose(member.bias, calibration.bias, atol=1e-9)
     assert member.loss == pytest.approx(balanced_loss(scores, LABELS), abs=1e-9)
     wanted = soften(calibration.temperature * scores + calibration.bias)
     np.testing.assert_allclose(soften(evidence.scores), wanted, atol=1e-8)
@@ -97,11 +97,12 @@ def test_the_class_prior_is_taken_out():
     spy = Spy(lambda model, ids: np.log(probs(x[ids], prior)))
     portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(1500), y), numbered(0))
     (member,) = portfolio.members
-    assert np.abs(member.calibration.bias).max() < 0.25, "the bias has to make up for the prior"
-    assert 0.85 < member.calibration.temperature < 1.15
+    assert member.bias.abs().max() < 0.25, "the bias has to make up for the prior"
+    assert 0.85 < member.temperature < 1.15
     uniform = probs(x, np.ones(3) / 3)
     np.testing.assert_allclose(np.exp(soften(evidence.scores)), uniform, atol=0.1)
-    np.testing.assert_allclose(np.exp(soften(portfolio.scores(numbered(1500)))), uniform, atol=0.1)
+    scores = portfolio.log_probs(numbered(1500)) - np.log(prior)
+    np.testing.assert_allclose(np.exp(soften(scores)), uniform, atol=0.1)
     np.testing.assert_allclose(portfolio.probs(numbered(1500)), probs(x, prior), atol=0.1)
     assert np.abs(probs(x, prior) - uniform).max() > 0.25
 
@@ -110,7 +111,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     spies, n = [Spy(noisy(1.2, seed), f"spy {seed}") for seed in (1, 2, 3)], len(LABELS)
     portfolio, evidence = fit_portfolio([[spy] for spy in spies], Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [one.name for one in portfolio.members] == ["spy 1", "spy 2", "spy 3"]
-    assert portfolio.left_out == ()
+    assert portfolio.left_out == []
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
     for spy in spies:
         scores = answers(spy, range(n))
@@ -123,7 +124,8 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
                 more[i, k] += (calibration.temperature * new[i, k] + calibration.bias[k]) / 3
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
     np.testing.assert_allclose(soften(evidence.unlabeled_scores), soften(more), atol=1e-8)
-    np.testing.assert_allclose(portfolio.scores(numbered(9, start=500)), more, atol=1e-8)
+    logs = portfolio.log_probs(numbered(9, start=500))
+    np.testing.assert_allclose(logs, soften(more + np.log(fractions(LABELS))), atol=1e-8)
     found = portfolio.probs(numbered(9, start=500))
     np.testing.assert_allclose(found, np.exp(soften(more + np.log(prior))), atol=1e-8)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-12)
@@ -153,11 +155,11 @@ def test_a_member_that_is_clearly_worse_is_left_out_and_named():
     good, bad, n = Spy(noisy(4.0), "good"), Spy(noisy(0.0), "bad"), len(LABELS)
     portfolio, evidence = fit_portfolio([[bad], [good]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [one.name for one in portfolio.members] == ["good"]
-    assert portfolio.left_out == ("bad",)
+    assert portfolio.left_out == ["bad"]
     alone, same = fit_portfolio([[Spy(noisy(4.0), "good")]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     np.testing.assert_array_equal(evidence.scores, same.scores)
     np.testing.assert_array_equal(evidence.unlabeled_scores, same.unlabeled_scores)
-    assert alone.left_out == ()
+    assert alone.left_out == []
 
 
 def look(labels, looks):
@@ -184,7 +186,7 @@ def test_variants_are_judged_by_the_balanced_loss():
     for variants in ([heads, tail], [tail, heads]):
         portfolio, _ = fit_portfolio([variants], Labeled(numbered(1000), labels), numbered(0))
         assert [one.name for one in portfolio.members] == ["tells the tail apart"]
-        assert portfolio.left_out == (), "a variant that was not chosen is no member that was left out"
+        assert portfolio.left_out == [], "a variant that was not chosen is no member that was left out"
         assert portfolio.members[0].loss == pytest.approx(balanced["tells the tail apart"], abs=1e-9)
         assert portfolio.members[0].weight == 1
 
@@ -197,7 +199,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     portfolio, evidence = fit_portfolio(members, Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [(one.name, one.weight) for one in portfolio.members] == [("two", 0.25), ("two", 0.25), ("alone", 0.5)]
     assert portfolio.names == ("two", "alone")
-    assert portfolio.left_out == ()
+    assert portfolio.left_out == []
     wanted = np.zeros((n, 4))
     for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
         scores = answers(spy, range(n))
@@ -211,9 +213,9 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
 def test_rows_are_scored_in_pieces(monkeypatch):
     spy = Spy(noisy(1.0))
     portfolio, _ = fit_portfolio([[spy]], Labeled(numbered(len(LABELS)), LABELS), numbered(0))
-    whole = portfolio.scores(numbered(10))
-    monkeypatch.setattr("csst.learners.portfolio.CHUNK", 4)
-    np.testing.assert_array_equal(portfolio.scores(numbered(10)), whole)
+    whole = portfolio.log_probs(numbered(10))
+    monkeypatch.setattr("csst.learners.protocol.CHUNK", 4)
+    np.testing.assert_array_equal(portfolio.log_probs(numbered(10)), whole)
     assert [len(asked) for asked in spy.fits[-1].asked] == [10, 4, 4, 2]
 
 
@@ -222,7 +224,7 @@ def test_threads_give_the_same_portfolio():
     new, _ = gaussians(40, seed=1)
     members = [[Linear(table_of(X)), Linear(table_of(X), 1.0)], [Forest(trees=5)]]
     one, two = (fit_portfolio(members, Labeled(X, y), new, n_jobs=n)[0] for n in (1, 2))
-    np.testing.assert_array_equal(one.scores(new), two.scores(new))
+    np.testing.assert_array_equal(one.log_probs(new), two.log_probs(new))
 
 
 def test_variants_are_chosen_out_of_fold():
@@ -267,7 +269,8 @@ def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
         assert len(asked) == len(set(asked)) == len(evidence.unlabeled_scores) == MOST_UNLABELED
         assert set(asked) <= set(range(1000, 1000 + many))
         assert max(asked) > 1000 + MOST_UNLABELED, "the first rows are no random choice"
-        wanted = portfolio.scores(np.array(asked, dtype=float)[:20, None])
+        logs = portfolio.log_probs(np.array(asked, dtype=float)[:20, None])
+        wanted = logs - np.log(fractions(LABELS))
         np.testing.assert_allclose(soften(evidence.unlabeled_scores[:20]), soften(wanted), atol=1e-8)
         chosen.append(asked)
     assert chosen[0] == chosen[1] != chosen[2]
@@ -284,7 +287,7 @@ def test_the_same_seed_gives_the_same_portfolio():
     for seed in (3, 3, 4):
         members = [[Linear(table_of(X))], [Forest(trees=5)]]
         portfolio, evidence = fit_portfolio(members, Labeled(X, y), new, seed=seed)
-        found.append((evidence.scores, evidence.unlabeled_scores, portfolio.scores(new)))
+        found.append((evidence.scores, evidence.unlabeled_scores, portfolio.log_probs(new)))
     assert all((one == two).all() for one, two in zip(found[0], found[1], strict=True))
     assert all((one != two).any() for one, two in zip(found[0], found[2], strict=True))
     spy = Spy(noisy(1.0))
@@ -295,14 +298,17 @@ def test_the_same_seed_gives_the_same_portfolio():
 def test_scores_of_a_portfolio_by_plain_loops():
     models = [Spy(noisy(1.0, seed)).fit(numbered(3), LABELS[:3]) for seed in (0, 1)]
     calibrations = [Calibration(2.0, np.array([0.1, -0.1, 0.3, -0.3])), Calibration(0.5, np.array([0.0, 1, -1, 0]))]
-    members = tuple(
-        Member("m", model, c, 0.0, weight) for model, c, weight in zip(models, calibrations, (0.7, 0.3), strict=True)
-    )
+    members = [
+        member_of(model, "m", calibration.temperature, calibration.bias, weight)
+        for model, calibration, weight in zip(models, calibrations, (0.7, 0.3), strict=True)
+    ]
     prior = np.array([0.4, 0.3, 0.2, 0.1])
-    found = Portfolio(members, (), prior).scores(numbered(6))
+    found = portfolio_of(*members, prior=prior).log_probs(numbered(6))
     for i in range(6):
         logs = [soften(model.answer(np.arange(6)))[i] for model in models]
+        scores = []
         for k in range(4):
             one = 2.0 * (logs[0][k] - np.log(prior[k])) + calibrations[0].bias[k]
             two = 0.5 * (logs[1][k] - np.log(prior[k])) + calibrations[1].bias[k]
-            assert found[i, k] == pytest.approx(0.7 * one + 0.3 * two, abs=1e-12)
+            scores.append(0.7 * one + 0.3 * two + np.log(prior[k]))
+        np.testing.assert_allclose(found[i], soften([scores])[0], atol=1e-12)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 from scipy.sparse import csr_matrix
 
-from csst.estimation.calibration import Calibration
-from csst.learners.graph import PortfolioScores, PropagationScores
-from csst.learners.portfolio import Member, Portfolio
 from csst.learners.projection import fit_projection
 from csst.learners.propagation import (
     ADDED_PROBABILITY,
@@ -20,9 +14,10 @@ from csst.learners.propagation import (
     NEAREST,
     NEIGHBORS,
     Propagation,
+    find_nearest,
     make_graph,
 )
-from csst.learners.store import pack, unpack
+from csst.learners.protocol import apply
 from tests.learners.samples import gaussians, mixed, soften, table_of
 
 
@@ -63,7 +58,7 @@ def learned():
 def test_labels_spread_as_the_formula_says(learned):
     learner, rows, labels, _, _ = learned
     model = learner.fit(rows, labels)
-    nodes = learner.projection.apply(np.vstack([learner.unlabeled, rows])).astype(np.float64)
+    nodes = apply(learner.projection, np.vstack([learner.unlabeled, rows])).astype(np.float64)
     np.testing.assert_allclose(model.nodes, nodes, atol=1e-6)
     counts = [sum(label == k for label in labels) for k in range(3)]
     sources = np.zeros((len(nodes), 3))
@@ -78,11 +73,12 @@ def test_new_rows_take_the_mean_of_their_nearest_nodes(learned):
     model = learner.fit(rows, labels)
     found = model.log_probs(new)
     np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-9)
-    points = learner.projection.apply(new)
+    points = apply(learner.projection, new)
+    nodes, probs, prior = (part.double().numpy() for part in (model.nodes, model.probs, model.prior))
     for i in range(0, 200, 23):
-        wanted = reference_scores(model.nodes.astype(np.float64), model.probs, model.prior, points[i])
+        wanted = reference_scores(nodes, probs, prior, points[i])
         np.testing.assert_allclose(found[i], wanted, atol=1e-4)
-    balanced = found - np.log(model.prior)
+    balanced = found - np.log(prior)
     assert np.mean([(balanced.argmax(1)[truth == k] == k).mean() for k in range(3)]) > 0.75
 
 
@@ -105,16 +101,6 @@ def test_rows_held_out_do_not_help():
     alone = Propagation(learner.projection, X[40:]).fit(X[:40][some], y[:40][some])
     np.testing.assert_array_equal(part.log_probs(X[:40]), alone.log_probs(X[:40]))
     assert len(part.nodes) == 50 + some.sum()
-
-
-def test_weights_are_the_strength_of_a_source():
-    X, y = gaussians(80)
-    learner = Propagation(fit_projection(X, table_of(X)), X[40:])
-    whole = learner.fit(X[:40], y[:40], np.ones(40))
-    np.testing.assert_array_equal(whole.probs, learner.fit(X[:40], y[:40]).probs)
-    kept = np.where(np.arange(40) < 6, 1.0, 1e-9)
-    few = learner.fit(X[:40], y[:40], kept)
-    assert np.abs(few.probs - whole.probs).max() > 0.1
 
 
 def test_no_unlabeled_rows_categories_sparse_rows_and_doubles():
@@ -140,52 +126,30 @@ def test_not_all_of_many_unlabeled_rows_are_nodes():
     X, y = gaussians(90)
     model = Propagation(fit_projection(X, table_of(X)), X[20:], most_nodes=30).fit(X[:20], y[:20])
     assert len(model.nodes) == 30 + 20
-    assert len({tuple(node) for node in model.nodes}) == 50
+    assert len({tuple(node) for node in model.nodes.tolist()}) == 50
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """A graph that is solved by conjugate gradients, with neighbors looked for in cells."""
-    monkeypatch.setattr("csst.learners.neighbors.MOST_EXACT", 1000)
-    monkeypatch.setattr("csst.learners.propagation.MOST_EXACT", 1000)
-    X, y = gaussians(1630, apart=2.5)
+def test_a_large_graph_is_solved_to_the_last_node(monkeypatch):
+    monkeypatch.setattr("csst.learners.propagation.LARGE_GRAPH", 500)
+    X, y = gaussians(630, apart=2.5)
     learner = Propagation(fit_projection(X[30:], table_of(X[30:])), X[30:])
-    return learner, learner.fit(X[:30], y[:30]), y
-
-
-def test_a_large_graph_is_solved_to_the_last_node(large):
-    learner, model, y = large
-    assert model.cells is learner.cells is not None
-    sources = np.zeros((1630, 3))
-    sources[1600 + np.arange(30), y[:30]] = 1 / np.bincount(y[:30])[y[:30]]
-    graph = make_graph(*learner._join(model.nodes[1600:], model.nodes))
-    exact = (1 - ALPHA) * np.linalg.solve(np.eye(1630) - ALPHA * graph.toarray().astype(np.float64), sources)
+    model = learner.fit(X[:30], y[:30])
+    sources = np.zeros((630, 3))
+    sources[600 + np.arange(30), y[:30]] = 1 / np.bincount(y[:30])[y[:30]]
+    nodes = model.nodes.numpy()
+    graph = make_graph(*learner._join(nodes[600:], nodes))
+    exact = (1 - ALPHA) * np.linalg.solve(np.eye(630) - ALPHA * graph.toarray().astype(np.float64), sources)
     np.testing.assert_allclose(model.probs, exact / exact.sum(1, keepdims=True), atol=1e-5)
 
 
-def test_new_rows_of_a_large_graph(large):
-    _, model, _ = large
-    new, truth = gaussians(200, apart=2.5, seed=1)
-    found = model.log_probs(new)
-    points = model.projection.apply(new)
-    near = [
-        np.abs(found[i] - reference_scores(model.nodes.astype(np.float64), model.probs, model.prior, points[i])).max()
-        for i in range(40)
-    ]
-    assert (np.array(near) < 1e-3).mean() > 0.9
-    assert (found.argmax(1) == truth).mean() > 0.7
-
-
-def test_a_large_graph_is_stored_and_exported_as_it_is(large):
-    _, model, _ = large
-    new, _ = gaussians(100, apart=2.5, seed=2)
-    member = Member("propagation", model, Calibration.identity(3), 0.0, 1.0)
-    portfolio = Portfolio((member,), (), np.ones(3) / 3)
-    again = unpack(pack(portfolio), "a file")
-    np.testing.assert_array_equal(again.scores(new), portfolio.scores(new))
-    found = torch.softmax(PortfolioScores(again)(torch.from_numpy(new)), 1)
-    np.testing.assert_allclose(found, portfolio.probs(new), atol=1e-4)
-    few = replace(model, cells=replace(model.cells, nearby=model.cells.nearby[:, :1]))
-    found = torch.exp(PropagationScores(few)(torch.from_numpy(new)))
-    np.testing.assert_allclose(found, np.exp(few.log_probs(new)), atol=1e-4)
-    assert np.abs(few.log_probs(new) - model.log_probs(new)).max() > 0.1, "the cells must matter for this test"
+def test_neighbors_are_the_nearest():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(7, 3)).astype(np.float32)
+    nodes = rng.normal(size=(12, 3)).astype(np.float32)
+    neighbors, squares = find_nearest(points, nodes, 5)
+    for i in range(7):
+        order = sorted(range(12), key=lambda j: float(((points[i] - nodes[j]) ** 2).sum()))[:5]
+        assert neighbors[i].tolist() == order
+        np.testing.assert_allclose(squares[i], [((points[i] - nodes[j]) ** 2).sum() for j in order], rtol=1e-3)
+    assert find_nearest(points, nodes[:2], 5)[0].shape == (7, 2)
+    assert find_nearest(points[:0], nodes, 5)[0].shape == (0, 5)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from csst.errors import InputError
 from csst.learners.catalog import read_learner
 from csst.learners.protocol import SMALLEST_PROBABILITY
-from csst.learners.sklearn_classifier import wrap
+from csst.learners.sklearn_classifier import as_learner
 from tests.learners.samples import gaussians, problem_of
 
 MODELS = [
@@ -37,12 +37,12 @@ MODELS = [
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_any_classifier_gives_clipped_log_probabilities(model):
     X, y = gaussians(90)
-    learner = wrap(model)
+    learner = as_learner(model)
     assert learner.name == type(model).__name__
     fitted = learner.fit(X, y)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
-    said = fitted.model.predict_proba(X)
+    said = fitted.classifier.predict_proba(X)
     wanted = np.zeros(said.shape)
     for i, row in enumerate(said):
         kept = [max(p, SMALLEST_PROBABILITY) for p in row]
@@ -57,33 +57,26 @@ def test_any_classifier_gives_clipped_log_probabilities(model):
 def test_every_fit_has_a_model_of_its_own():
     X, y = gaussians(90)
     given = DecisionTreeClassifier(max_depth=2)
-    learner = wrap(given)
+    learner = as_learner(given)
     first = learner.fit(X, y)
     before = first.log_probs(X)
     second = learner.fit(X, 2 - y)
-    assert first.model is not second.model
-    assert given not in (first.model, second.model)
+    assert first.classifier is not second.classifier
+    assert given not in (first.classifier, second.classifier)
     assert (first.log_probs(X) == before).all()
-    assert second.model.get_params() | {"random_state": None} == given.get_params()
+    assert second.classifier.get_params() | {"random_state": None} == given.get_params()
 
 
 def test_the_seed_is_set_where_none_was_given():
     X, y = gaussians(60)
     free, bound = RandomForestClassifier(3), RandomForestClassifier(3, random_state=5)
-    assert wrap(free).fit(X, y, seed=7).model.random_state == 7
-    assert wrap(bound).fit(X, y, seed=7).model.random_state == 5
+    assert as_learner(free).fit(X, y, seed=7).classifier.random_state == 7
+    assert as_learner(bound).fit(X, y, seed=7).classifier.random_state == 5
     assert free.random_state is None, "the given object was changed"
-    first, same, other = (wrap(free).fit(X, y, seed=seed).log_probs(X) for seed in (1, 1, 2))
+    first, same, other = (as_learner(free).fit(X, y, seed=seed).log_probs(X) for seed in (1, 1, 2))
     assert (first == same).all()
     assert (first != other).any()
-    assert not hasattr(wrap(GaussianNB()).fit(X, y, seed=7).model, "random_state")
-
-
-def test_weights_reach_the_model():
-    X, y = gaussians(60)
-    weights = np.where(np.arange(60) < 40, 1.0, 0.0)
-    weighted, fewer = wrap(GaussianNB()).fit(X, y, weights), wrap(GaussianNB()).fit(X[:40], y[:40])
-    np.testing.assert_allclose(weighted.model.theta_, fewer.model.theta_, rtol=1e-6)
+    assert not hasattr(as_learner(GaussianNB()).fit(X, y, seed=7).classifier, "random_state")
 
 
 class Nameless(ClassifierMixin, BaseEstimator):
@@ -98,8 +91,22 @@ class Nameless(ClassifierMixin, BaseEstimator):
     "model", [SVC(), LinearSVC(), SGDClassifier(), Ridge(), Nameless(), 3, object()], ids=lambda m: type(m).__name__
 )
 def test_a_model_without_probabilities_names_the_remedy(model):
-    with pytest.raises(InputError, match=f"predict_proba; found {type(model).__name__}: .*CalibratedClassifierCV"):
-        wrap(model)
+    with pytest.raises(
+        InputError, match=rf"predict_proba or .*; found {type(model).__name__}: .*CalibratedClassifierCV"
+    ):
+        as_learner(model)
     X, _ = gaussians(30)
     with pytest.raises(InputError, match="CalibratedClassifierCV"):
         read_learner(["linear", model], problem_of(X))
+
+
+def test_a_class_in_place_of_an_object_gets_a_sentence():
+    with pytest.raises(InputError):
+        as_learner(LogisticRegression)
+
+
+def test_the_seed_reaches_into_a_pipeline():
+    X, y = gaussians(60)
+    learner = as_learner(make_pipeline(StandardScaler(), RandomForestClassifier(3)))
+    first, second = (learner.fit(X, y, seed=1).log_probs(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

@@ -12,7 +12,8 @@ from csst.data.tabular.arrays import KEYS, read_npz
 from csst.data.tabular.files import is_table
 from csst.data.text.files import column, labels_of, read_table
 from csst.errors import InputError
-from csst.fitting.fitted_model import FittedModel, read_recipe
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
 from csst.recipes import Recipe
 from csst.runs.folder import Run
 

@@ -9,7 +9,8 @@ from typing import Any
 from csst.cli.terminal import metrics_table, show
 from csst.data.task import RowTask, Task
 from csst.errors import InputError
-from csst.fitting.fitted_model import FittedModel, read_recipe
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
 from csst.learners.dealing import deal_task
 from csst.recipes import Recipe
 from csst.runs.learners import load_rows

@@ -19,7 +19,8 @@ from csst.data.task import Examples, as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.fitting.fitted_model import FittedModel, read_recipe
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
 from csst.recipes import Recipe
 from csst.report.comparison_tables import quote_formula
 from csst.runs.folder import Run

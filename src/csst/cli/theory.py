@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from csst.comparison.rows import refuse_numbers_only
 from csst.errors import InputError
 from csst.estimation.calibration import fit_calibration
-from csst.fitting.fitted_model import FittedModel, read_recipe
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
 from csst.runs.execute import assemble

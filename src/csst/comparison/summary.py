@@ -13,8 +13,8 @@ import torch
 
 from csst.comparison.rows import Row
 from csst.errors import InputError
-from csst.fitting.fitted_model import read_recipe
 from csst.fitting.metrics import KeptEvidence, read_outputs
+from csst.fitting.model_file import read_recipe
 from csst.maths.confusion import Confusion, head_tail
 from csst.recipes.recipe import read_group
 from csst.rules.candidates import NAMES, fit_candidates, sharpness

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from csst.data.images.files import ImageFolder
 from csst.errors import InputError
-from csst.learners.graph import PortfolioScores
-from csst.learners.portfolio import Portfolio
+from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
+from csst.models.stored import refuse_foreign
 from csst.models.wide_resnet import Pixels
 from csst.recipes import Recipe
 from csst.rules.rule import DecisionRule, rule_probs, rule_scores
@@ -54,7 +54,7 @@ class Decision(nn.Module):
         self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        probs = torch.softmax(self.model(x), 1)
+        probs = torch.softmax(self.model(x), 1).float()  # learners compute in double precision
         posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
         return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
 
@@ -94,22 +94,17 @@ class TextGraph(nn.Module):
         return self.network(input_ids=words, attention_mask=mask.long()).logits
 
 
-def make_graph(model: nn.Module | Portfolio) -> nn.Module:
+def make_graph(model: nn.Module) -> nn.Module:
     """Return the model as a module that can be exported; raise an error for learners of other packages."""
-    if isinstance(model, Portfolio):
-        return PortfolioScores(model)
-    if isinstance(model, HuggingFaceTexts):
-        return TextGraph(model)
-    return model
+    refuse_foreign(model)
+    return TextGraph(model) if isinstance(model, HuggingFaceTexts) else model
 
 
-def describe_inputs(
-    model: nn.Module | Portfolio, kind: str, shape: tuple[int, ...], is_embedded: bool
-) -> tuple[Tensor, str]:
+def describe_inputs(model: nn.Module, kind: str, shape: tuple[int, ...], is_embedded: bool) -> tuple[Tensor, str]:
     """Return example inputs of a model, and how raw examples become such inputs, as a phrase."""
     generator = torch.Generator().manual_seed(0)
     preprocessing = "none: standardization is part of the graph"
-    if isinstance(model, Portfolio):
+    if isinstance(model, FittedLearner):
         return torch.rand(3, *shape, generator=generator).flatten(1), preprocessing
     if is_embedded:
         return torch.randn(
@@ -148,7 +143,7 @@ def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
     }
 
 
-def describe_preprocessing(recipe: Recipe, model: nn.Module | Portfolio, shape: tuple[int, ...]) -> str:
+def describe_preprocessing(recipe: Recipe, model: nn.Module, shape: tuple[int, ...]) -> str:
     """Return how raw examples of a recipe's data become inputs; "" if the kind of input says it all."""
     if recipe.frozen:
         return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"

@@ -22,8 +22,9 @@ from csst.data.tabular.rows import RowParts
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
-from csst.fitting.fitted_model import FittedModel, Weights
+from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
+from csst.fitting.model_file import Weights
 from csst.learners.dealing import deal_rows, deal_task
 from csst.learners.fit import fit_members
 from csst.learners.network import Network
@@ -168,7 +169,7 @@ def fit_learners(
         rule,
         outputs,
         about,
-        torch.from_numpy(portfolio.prior),
+        portfolio.prior,
         rows.unlabeled.shape[0],
         tuple(notes),
     )

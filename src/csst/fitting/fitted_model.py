@@ -10,51 +10,33 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
-from csst.comparison.rows import refuse_numbers_only
-from csst.data.embeddings import Embedder
 from csst.data.input_spec import InputSpec
-from csst.data.row_hashes import hash_rows, pack_hashes, read_hashes
+from csst.data.row_hashes import hash_rows, pack_hashes
 from csst.data.tabular.rows import as_examples, as_rows
 from csst.data.tabular.tables import is_sparse
-from csst.data.task import Examples, Labeled
+from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
-from csst.fitting.export import (
-    Exportable,
-    Format,
-    describe_card,
-    describe_inputs,
-    describe_preprocessing,
-    export,
-    make_graph,
-)
+from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
-from csst.learners.portfolio import Portfolio
-from csst.learners.store import pack, unpack
+from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights, read_recipe
+from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models import Projected, build
-from csst.models.encoders import encoder
-from csst.recipes import Recipe, from_dict
-from csst.rules import DecisionRule, fit_point, rule_from_dict
+from csst.models.stored import pack
+from csst.rules import DecisionRule, fit_point
 from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.runs.folder import Run
 from csst.training.evaluation import compute_logits, summarize_counts
-
-#: files in a run's folder: the model, and hashes of the rows it was fitted on
-MODEL, ROWS = "model.safetensors", "rows.npz"
-
-Weights = Literal["selected", "last"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +55,7 @@ class FittedModel:
         row_hashes: of the rows of the fit, which cannot certify, (N,); None if they are not known.
     """
 
-    model: nn.Module | Portfolio
+    model: nn.Module
     rule: DecisionRule | None
     objective: Objective
     class_names: tuple[str, ...]
@@ -93,8 +75,8 @@ class FittedModel:
             Scores, (N, K).
         """
         rows = inputs if self.inputs.embed is None else self.inputs.embed(inputs)
-        if isinstance(self.model, Portfolio):
-            return torch.from_numpy(self.model.probs(as_rows(rows))).clamp(min=1e-300).log()
+        if isinstance(self.model, FittedLearner):  # it takes all rows at once, and sparse ones as they are
+            return torch.from_numpy(self.model.log_probs(as_rows(rows)))
         if not isinstance(rows, Tensor) and (isinstance(rows, np.ndarray) or is_sparse(rows)):
             rows = as_examples(rows)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -191,11 +173,12 @@ class FittedModel:
     def learner_name(self) -> str:
         """Who decides, in words."""
         details = self.full_details
-        if not isinstance(self.model, Portfolio):
-            return f"network, {details.about['method']}{'' if details.adjusted is None else ' + rule'}"
-        names = " + ".join(self.model.names)
-        left_out = f" (clearly worse and left out: {', '.join(self.model.left_out)})" if self.model.left_out else ""
-        return f"{names}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
+        method = details.about["method"]
+        if "members" not in details.about:
+            return f"network, {method}{'' if details.adjusted is None else ' + rule'}"
+        dropped_names = ", ".join(details.about["left_out"])
+        left_out = f" (clearly worse and left out: {dropped_names})" if dropped_names else ""
+        return f"{method}{left_out}, rule: {details.adjusted.chosen if details.adjusted else 'none'}"
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -231,10 +214,11 @@ class FittedModel:
         Returns:
             What metrics.json holds.
         """
-        run, details = Run(folder), self.full_details
+        run = Run(folder)
+        details = self.full_details
         run.make_folder()
         run.path("metrics.json").unlink(missing_ok=True)  # model and numbers never contradict each other
-        content = pack(self.model) if isinstance(self.model, Portfolio) else pack_tensors(details.weights)
+        content = pack(self.model) if isinstance(self.model, FittedLearner) else pack_tensors(details.weights)
         digest = run.write_checked(MODEL, content)
         metrics = self.describe(**about, checksums={MODEL: digest})
         outputs = pack_outputs(details.adjusted_outputs or details.outputs)
@@ -262,44 +246,19 @@ class FittedModel:
         Returns:
             The model, without the details of its fit.
         """
-        run = Run(folder)
-        recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
-        metrics = run.metrics()
-        refuse_numbers_only(folder, metrics)
-        names, shape = tuple(metrics["class_names"]), tuple(metrics["input_shape"])
-        counts = torch.tensor(metrics["labeled_counts"]).double()
-        if recipe is None:
-            objective = read_objective(metrics["objective"]).bind(len(names), names)
-        else:
-            objective = recipe.bind_objective(names)
-        objective = objective.bind_prior(counts / counts.sum())
-        has_rule = "adjusted" in metrics and weights is None
-        rule = rule_from_dict(metrics["adjusted"]["rule"]) if has_rule else None
-        content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
-        model: nn.Module | Portfolio
-        if "members" in metrics:
-            model = unpack(content, str(run.path(MODEL)))
-        else:
-            model = make_network(folder, recipe, shape, len(names)) if make is None else make()
-            wide = metrics.get("facts", {}).get("embedding_width")
-            if recipe is not None and recipe.frozen and shape != (wide,):
-                model, shape = Projected(model, torch.zeros(wide), torch.zeros(wide, *shape)), (wide,)
-            kept = "last." if has_rule else "selected."
-            stored = {k[len(kept) :]: v for k, v in load_tensors(content).items() if k.startswith(kept)}
-            try:
-                model.load_state_dict(stored)
-            except RuntimeError as error:
-                reason = " ".join(str(error).split())[:200]
-                raise InputError(f"the weights of the run {folder} no longer fit its network: {reason}") from None
-            model.eval()
-        hashes = read_hashes(run.path(ROWS))
-        if recipe is None:
-            spec = InputSpec(metrics["kind"], shape, is_embedded=metrics["is_embedded"])
-            return cls(model, rule, objective, names, spec, metrics=metrics, row_hashes=hashes)
-        embed = make_embedder(recipe, metrics["kind"], metrics["facts"].get("encoder", "")) if recipe.frozen else None
-        spec = InputSpec(metrics["kind"], shape, describe_preprocessing(recipe, model, shape), embed, recipe.frozen)
-        batch = recipe.training.evaluation_batch
-        return cls(model, rule, objective, names, spec, batch, metrics, row_hashes=hashes)
+        file = ModelFile.read(folder)
+        rule = file.read_rule() if weights is None else None
+        model = file.build_model("selected" if rule is None else "last", make)
+        return cls(
+            model,
+            rule,
+            file.objective,
+            file.class_names,
+            file.describe_inputs(model),
+            batch=8192 if file.recipe is None else file.recipe.training.evaluation_batch,
+            metrics=file.metrics,
+            row_hashes=file.row_hashes,
+        )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
         """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
@@ -355,39 +314,3 @@ class FittedModel:
         if self.details is None:
             raise InputError("this model was loaded from a folder, which keeps numbers but not how it was fitted")
         return self.details
-
-
-def read_recipe(folder: str | Path) -> Recipe:
-    """The recipe of a run; one of another version of csst gets a sentence."""
-    run = Run.open(folder)
-    try:
-        return from_dict(run.recipe())
-    except InputError as error:
-        raise InputError(
-            f"the settings of the run {folder} do not fit this version of csst ({error}): use the one that its "
-            "environment.json names, or train again in another folder"
-        ) from None
-
-
-def make_network(folder: str | Path, recipe: Recipe | None, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The untrained network of a run."""
-    if recipe is None:
-        raise InputError(
-            f"{folder} has no recipe.yaml, which says what its network is: give FittedModel.load the function that "
-            "makes an untrained one, make=..."
-        )
-    return build(recipe.network, shape, classes, recipe.seed)
-
-
-def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
-    """Raw examples through the recipe's frozen encoder, which must be the one of the training."""
-
-    def embed(inputs: Examples) -> Examples:
-        frozen: Any = encoder(recipe.encoder, kind, recipe.embedding.max_length)  # type: ignore[arg-type]
-        if fingerprint not in ("", frozen.fingerprint):
-            raise InputError(
-                f"the encoder {recipe.encoder} differs from the one used in training: restore that one, or train again"
-            )
-        return Embedder(frozen, recipe.embedding)(inputs, "examples")
-
-    return embed

@@ -6,6 +6,7 @@ The network of the paper learns by `csst.training.trainer`; everything here take
 from __future__ import annotations
 
 from csst.learners.catalog import LEARNERS, default_members, read_learner
+from csst.learners.portfolio import Portfolio
 from csst.learners.protocol import FittedLearner, Learner
 
-__all__ = ["LEARNERS", "FittedLearner", "Learner", "default_members", "read_learner"]
+__all__ = ["LEARNERS", "FittedLearner", "Learner", "Portfolio", "default_members", "read_learner"]

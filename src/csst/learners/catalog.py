@@ -17,7 +17,8 @@ from csst.learners.linear import PENALTIES, Linear
 from csst.learners.projection import fit_projection
 from csst.learners.propagation import MOST_NODES, Propagation
 from csst.learners.protocol import Learner, Rows
-from csst.learners.sklearn_classifier import wrap
+from csst.learners.sklearn_classifier import as_learner
+from csst.plugins import load
 
 #: names of learners; the network trains by the paper's method
 LEARNERS = ("auto", "linear", "forest", "kernel", "propagation", "lda", "network")
@@ -84,7 +85,8 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
     """Return the members of a portfolio, each as its variants, from a name, a classifier, or a list of these.
 
     Args:
-        learner: "auto", another of `LEARNERS`, a scikit-learn classifier with `predict_proba`, or a list of these.
+        learner: "auto", another of `LEARNERS`, package.module:name, a scikit-learn classifier with `predict_proba`, a
+            `Learner`, or a list of these.
         problem: the rows to learn from.
     """
     entries = learner if isinstance(learner, (list, tuple)) else [learner]
@@ -93,7 +95,9 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
     members: list[Sequence[Learner]] = []
     for entry in entries:
         if not isinstance(entry, str):
-            members.append([wrap(entry)])
+            members.append([as_learner(entry)])
+        elif ":" in entry:
+            members.append([load_learner(entry)])
         elif entry == "auto":
             members += [make_variants(name, problem, DEFAULT_NODES) for name in default_members(problem)]
         elif entry == "network":
@@ -104,6 +108,12 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
         else:
             members.append(make_variants(entry, problem))
     return members
+
+
+def load_learner(reference: str) -> Learner:
+    """Import a learner of the user's own, named package.module:name; a class is called without arguments."""
+    entry = load(reference, "a learner")
+    return as_learner(entry() if isinstance(entry, type) else entry)
 
 
 def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> Sequence[Learner]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from csst.learners.linear import FittedLinear
 from csst.learners.projection import Projection
+from csst.learners.protocol import apply
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,27 +23,25 @@ class Discriminant:
     projection: Projection
     name: str = "lda"
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedLinear:
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedLinear:
         from sklearn.covariance import oas
 
-        values = self.projection.apply(rows).astype(np.float64)
-        row_weights = np.ones(len(labels)) if weights is None else weights * len(weights) / weights.sum()
-        classes = int(labels.max()) + 1
-        totals = np.bincount(labels, row_weights, minlength=classes)
-        masks = [labels == k for k in range(classes)]
-        means = np.stack([np.average(values[mask], axis=0, weights=row_weights[mask]) for mask in masks])
-        residuals = (values - means[labels]) * np.sqrt(row_weights)[:, None]
+        values = apply(self.projection, rows).astype(np.float64)
+        counts = np.bincount(labels)
+        means = np.stack([values[labels == k].mean(0) for k in range(len(counts))])
+        residuals = values - means[labels]
         # The mean of a class takes one degree of freedom. With one row per class nothing is left within the classes,
         # and the spread of all rows stands in.
-        freedom = len(values) - classes
+        freedom = len(values) - len(counts)
         if freedom < 1:
             residuals = values - values.mean(0)
             freedom = max(1, len(values) - 1)
         covariance, _ = oas(residuals * (len(values) / freedom) ** 0.5, assume_centered=True)
         covariance += 1e-9 * max(float(np.trace(covariance)) / len(covariance), 1e-12) * np.eye(len(covariance))
         directions = np.linalg.solve(covariance, means.T).T
-        bias = np.log(totals / totals.sum()) - (directions * means).sum(1) / 2
+        bias = np.log(counts / counts.sum()) - (directions * means).sum(1) / 2
         # The same model on standardized columns, so that it needs no projection later.
-        weights_of_columns = directions @ self.projection.matrix.T
-        bias = bias - weights_of_columns @ self.projection.center
-        return FittedLinear(self.projection.table, weights_of_columns, bias)
+        weights = directions @ self.projection.matrix.numpy().T
+        return FittedLinear(
+            input=self.projection.input, weights=weights, bias=bias - directions @ self.projection.shift.numpy()
+        )

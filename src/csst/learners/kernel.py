@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+import torch
+from torch import Tensor
 
-from csst.learners.linear import fit_logistic, per_class
+from csst.learners.linear import fit_logistic
 from csst.learners.projection import Projection
+from csst.learners.protocol import FittedLearner, apply
 
 #: landmarks, a random sample of rows without regard to labels
 LANDMARKS = 300
@@ -20,8 +22,7 @@ PENALTY = 10.0
 SMALLEST_EIGENVALUE = 1e-4
 
 
-@dataclass(frozen=True, eq=False)
-class FittedKernel:
+class FittedKernel(FittedLearner):
     """log softmax(k(x, landmarks) V + b) with k(x, l) = exp(-gamma |x - l|^2) in a projected space.
 
     Args:
@@ -33,14 +34,14 @@ class FittedKernel:
     """
 
     projection: Projection
-    landmarks: np.ndarray
+    landmarks: Tensor
     gamma: float
-    weights: np.ndarray
-    bias: np.ndarray
+    weights: Tensor
+    bias: Tensor
 
-    def log_probs(self, rows: Any) -> np.ndarray:
-        similarities = compute_kernel(self.projection.apply(rows), self.landmarks, self.gamma)
-        return log_softmax(similarities @ self.weights.T + self.bias, axis=1)
+    def forward(self, x: Tensor) -> Tensor:
+        similarities = compute_kernel(self.projection(x), self.landmarks, self.gamma)
+        return torch.log_softmax(similarities @ self.weights.T + self.bias, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,32 +54,35 @@ class Kernel:
     name: str = "kernel"
 
     @cached_property
-    def basis(self) -> tuple[np.ndarray, float, np.ndarray]:
+    def basis(self) -> tuple[Tensor, float, np.ndarray]:
         """Landmarks (L, d), gamma = 1 / median squared distance, and K^-1/2 (L, L)."""
         indices = np.sort(np.random.default_rng(0).permutation(self.sample.shape[0])[:LANDMARKS])
-        landmarks = self.projection.apply(self.sample[indices])
-        squares = compute_squares(landmarks, landmarks)
+        landmarks = torch.from_numpy(apply(self.projection, self.sample[indices]))
+        squares = square_distances(landmarks, landmarks).numpy()
         squares_of_pairs = squares[np.triu_indices(len(landmarks), 1)]
         median = float(np.median(squares_of_pairs)) if len(squares_of_pairs) else 1.0
         gamma = 1 / max(median, 1e-12)
         values, vectors = np.linalg.eigh(np.exp(-gamma * squares))
         return landmarks, gamma, vectors / np.sqrt(np.maximum(values, SMALLEST_EIGENVALUE)) @ vectors.T
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedKernel:
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedKernel:
         landmarks, gamma, root = self.basis
-        features = compute_kernel(self.projection.apply(rows), landmarks, gamma) @ root
-        model = fit_logistic(features, labels, weights, self.penalty)
-        coefficients = per_class(model.coef_ @ root.T)
-        return FittedKernel(self.projection, landmarks, gamma, coefficients, per_class(model.intercept_))
+        points = torch.from_numpy(apply(self.projection, rows))
+        features = compute_kernel(points, landmarks, gamma).numpy() @ root
+        weights, bias = fit_logistic(features, labels, self.penalty)
+        return FittedKernel(
+            projection=self.projection, landmarks=landmarks, gamma=gamma, weights=weights @ root.T, bias=bias
+        )
 
 
-def compute_squares(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return squared distances, (N, M)."""
-    from sklearn.metrics.pairwise import euclidean_distances
+def square_distances(points: Tensor, others: Tensor) -> Tensor:
+    """Return |x - y|^2, (N, M), in double precision: it is a small difference of large squares."""
+    x = points.double()
+    y = others.double()
+    squares = (x**2).sum(1, keepdim=True) + (y**2).sum(1) - 2 * x @ y.T
+    return squares.clamp(min=0)
 
-    return euclidean_distances(points, others, squared=True).astype(np.float64)
 
-
-def compute_kernel(points: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
+def compute_kernel(points: Tensor, landmarks: Tensor, gamma: float) -> Tensor:
     """Return exp(-gamma |x - l|^2), (N, L)."""
-    return np.exp(-gamma * compute_squares(points, landmarks))
+    return torch.exp(-gamma * square_distances(points, landmarks))

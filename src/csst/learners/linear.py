@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+import torch
+from torch import Tensor
 
-from csst.data.tabular.tables import is_sparse
-from csst.learners.protocol import Rows
+from csst.learners.protocol import FittedLearner, Rows, apply
+from csst.models.table import TableInput
 
 #: inverse penalties to choose from, by balanced out-of-fold log-loss
 PENALTIES = (0.01, 0.1, 1.0)
@@ -20,22 +21,21 @@ MOST_ITERATIONS = 300
 TOLERANCE = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class FittedLinear:
+class FittedLinear(FittedLearner):
     """log softmax(W x' + b) for standardized columns x'; categories become indicators.
 
     Args:
-        table: standardization of the columns.
+        input: standardization of the columns.
         weights: W, (K, D').
         bias: b, (K,).
     """
 
-    table: Rows
-    weights: np.ndarray
-    bias: np.ndarray
+    input: TableInput
+    weights: Tensor
+    bias: Tensor
 
-    def log_probs(self, rows: Any) -> np.ndarray:
-        return log_softmax(standardize(rows, self.table) @ self.weights.T + self.bias, axis=1)
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log_softmax(self.input(x).double() @ self.weights.T + self.bias, 1)
 
 
 @dataclass(frozen=True)
@@ -46,47 +46,27 @@ class Linear:
     penalty: float = 0.1
     name: str = "linear"
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedLinear:
-        table = self.table.centered_for(rows)
-        model = fit_logistic(standardize(rows, table), labels, weights, self.penalty)
-        # C order, as in a stored file: products in another order differ in the last bit.
-        coefficients = np.ascontiguousarray(model.coef_, dtype=np.float64)
-        return FittedLinear(table, per_class(coefficients), per_class(model.intercept_.astype(np.float64)))
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedLinear:
+        table = self.table.as_input(rows)
+        weights, bias = fit_logistic(apply(table, rows), labels, self.penalty)
+        return FittedLinear(input=table, weights=weights, bias=bias)
 
 
-def fit_logistic(features: Any, labels: np.ndarray, weights: np.ndarray | None, penalty: float) -> Any:
-    """Return scikit-learn's logistic regression with inverse penalty C, converged or not: it is calibrated later."""
+def fit_logistic(features: Any, labels: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return W (K, D) and b (K,) of scikit-learn's logistic regression with inverse penalty C.
+
+    Whether the solver has converged does not matter: the scores are calibrated later.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=penalty, max_iter=MOST_ITERATIONS, tol=TOLERANCE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(features, labels, weights)
-
-
-def per_class(coefficients: np.ndarray) -> np.ndarray:
-    """Return coefficients with one row per class; scikit-learn stores a single row for two classes."""
-    if len(coefficients) == 1:
-        return np.stack([-coefficients[0] / 2, coefficients[0] / 2])
-    return coefficients
-
-
-def standardize(rows: Any, table: Rows) -> Any:
-    """Return (x - mean) / std for columns of numbers, and an indicator for every category.
-
-    Sparse rows stay sparse if the table has neither means nor categories (it was `centered_for` sparse rows); otherwise
-    the model was fitted on dense rows, and sparse rows become dense.
-    """
-    if is_sparse(rows):
-        from scipy.sparse import diags
-
-        if table.is_scale_only:
-            return (rows.tocsr() @ diags(1 / table.std)).astype(np.float32)
-        rows = rows.toarray()
-    numbers = [column for column, size in enumerate(table.sizes) if not size]
-    blocks = [((rows[:, numbers] - table.mean[numbers]) / table.std[numbers]).astype(np.float32)]
-    for column, size in enumerate(table.sizes):
-        if size:
-            blocks.append((rows[:, column, None] == np.arange(size)).astype(np.float32))
-    return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+        model.fit(features, labels)
+    weights = model.coef_.astype(np.float64)
+    bias = model.intercept_.astype(np.float64)
+    if len(weights) == 1:  # scikit-learn stores a single row for two classes
+        weights = np.stack([-weights[0] / 2, weights[0] / 2])
+        bias = np.stack([-bias[0] / 2, bias[0] / 2])
+    return weights, bias

@@ -16,40 +16,74 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from scipy.special import log_softmax
+from torch import Tensor
 
 from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.learners.protocol import FittedLearner, Learner
 from csst.learners.self_training import SelfTrained
+from csst.models.stored import StoredModule
 
 #: folds of cross-fitting
 FOLDS = 5
 #: standard errors by which a variant or a member must be worse to be left out
 CLEARLY = 3.0
-#: rows scored at a time
-CHUNK = 20_000
 
 
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A model of all labels, its calibration, its balanced log-loss on rows it had not seen, and its weight."""
+class Member(StoredModule):
+    """The weighted, calibrated scores of one model of all labels: w (T (log p(x) - log prior) + a), (N, K).
+
+    Args:
+        name: name of the learner.
+        model: the fitted learner.
+        temperature: T.
+        bias: a, (K,).
+        weight: w.
+        loss: its balanced log-loss on rows it had not seen.
+    """
 
     name: str
     model: FittedLearner
-    calibration: Calibration
-    loss: float
+    temperature: float
+    bias: Tensor
     weight: float
+    loss: float
+
+    def forward(self, x: Tensor, log_prior: Tensor) -> Tensor:
+        return self.weight * (self.temperature * (self.model(x) - log_prior) + self.bias)
 
 
-@dataclass(frozen=True, eq=False)
-class Portfolio:
-    """The models in use, the names of members left out, and the class fractions of the labels (K,)."""
+class Portfolio(FittedLearner):
+    """The sum of the members' scores, under the class prior of the labels.
 
-    members: tuple[Member, ...]
-    left_out: tuple[str, ...]
-    prior: np.ndarray
+    Args:
+        members: the models in use.
+        left_out: names of members left out.
+        prior: class fractions of the labels, (K,).
+    """
+
+    members: Sequence[Member]
+    left_out: list[str]
+    prior: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        log_prior = torch.log(self.prior)
+        total = log_prior
+        for member in self.members:
+            total = total + member(x, log_prior)
+        return torch.log_softmax(total, 1)
+
+    def log_probs(self, rows: Any) -> np.ndarray:
+        if not rows.shape[0]:  # a classifier of another package may refuse an empty table
+            return np.zeros((0, len(self.prior)))
+        return super().log_probs(rows)
+
+    def probs(self, rows: Any) -> np.ndarray:
+        """Return calibrated probabilities under the class prior of the labels, (N, K)."""
+        return np.exp(self.log_probs(rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,22 +99,6 @@ class Portfolio:
             weight = sum(member.weight for member in variants)
             descriptions.append({"name": name, "balanced_log_loss": float(loss), "weight": float(weight)})
         return descriptions
-
-    def scores(self, rows: Any) -> np.ndarray:
-        """Return z, the weighted mean of the members' calibrated scores without the class prior, (N, K)."""
-        pieces = [self._scores(rows[start : start + CHUNK]) for start in range(0, rows.shape[0], CHUNK)]
-        return np.concatenate(pieces) if pieces else np.zeros((0, len(self.prior)))
-
-    def _scores(self, rows: Any) -> np.ndarray:
-        prior = np.log(self.prior)
-        total = np.zeros((rows.shape[0], len(self.prior)))
-        for member in self.members:
-            total += member.weight * member.calibration.apply(member.model.log_probs(rows) - prior)
-        return total
-
-    def probs(self, rows: Any) -> np.ndarray:
-        """Return calibrated probabilities under the class prior of the labels, (N, K)."""
-        return add_prior(self.scores(rows), self.prior)
 
 
 def add_prior(scores: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -108,6 +126,17 @@ class _Scored:
     @property
     def calibrated(self) -> np.ndarray:
         return self.calibration.apply(self.scores)
+
+    def as_member(self, model: FittedLearner, weight: float) -> Member:
+        """Return the variant's model of all labels as a member of the portfolio."""
+        return Member(
+            name=self.learner.name,
+            model=model,
+            temperature=self.calibration.temperature,
+            bias=self.calibration.bias,
+            weight=weight,
+            loss=float(self.losses.mean()),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +186,7 @@ def fit_portfolio(
     """
     from sklearn.utils.parallel import Parallel, delayed
 
-    classes = int(labeled.labels.max()) + 1
-    prior = np.bincount(labeled.labels, minlength=classes) / len(labeled.labels)
+    prior = np.bincount(labeled.labels) / len(labeled.labels)
     judge = labeled if validation is None else validation
     deal = deal_folds(labeled.labels, folds, seed) if validation is None else None
     run = Parallel(n_jobs=n_jobs, prefer="threads")
@@ -166,6 +194,7 @@ def fit_portfolio(
     def score_all(learners: Sequence[Learner]) -> list[_Scored]:
         return run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in learners)
 
+    # All variants are scored in one go, so that no thread waits for the slowest variant of a member.
     learners = [learner for variants in members for learner in variants]
     scored_variants = score_all(learners)
     if rounds and unlabeled.shape[0]:
@@ -176,39 +205,41 @@ def fit_portfolio(
         groups.append(_average(scored_variants[: len(variants)], judge.labels))
         scored_variants = scored_variants[len(variants) :]
     groups, dropped_groups = drop_worse(groups)
-
-    variants_in_use = [variant for group in groups for variant in group.variants]
-    weights = [1 / len(groups) / len(group.variants) for group in groups for _ in group.variants]
-    models = run(delayed(each.learner.fit)(labeled.rows, labeled.labels, None, seed) for each in variants_in_use)
-    fitted_members = [
-        Member(variant.learner.name, model, variant.calibration, float(variant.losses.mean()), weight)
-        for variant, model, weight in zip(variants_in_use, models, weights, strict=True)
+    weights = weigh(groups)
+    pairs = [
+        (variant, weight / len(group.variants))
+        for group, weight in zip(groups, weights, strict=True)
+        for variant in group.variants
     ]
-    portfolio = Portfolio(tuple(fitted_members), tuple(group.name for group in dropped_groups), prior)
-    return portfolio, _collect_evidence(portfolio, groups, judge.labels, unlabeled, seed, deal is not None)
-
-
-def _collect_evidence(
-    portfolio: Portfolio,
-    groups: Sequence[_Group],
-    labels: np.ndarray,
-    unlabeled: Any,
-    seed: int,
-    is_cross_fitted: bool,
-) -> HeldOutScores:
-    """Return the scores of the rows that judge and of at most MOST_UNLABELED unlabeled rows."""
-    if unlabeled.shape[0] > MOST_UNLABELED:
-        sample = np.random.default_rng(seed).permutation(unlabeled.shape[0])[:MOST_UNLABELED]
-        unlabeled = unlabeled[np.sort(sample)]
-    scores = np.mean([group.calibrated for group in groups], axis=0)
-    probs = add_prior(scores, portfolio.prior)
-    return HeldOutScores.from_probs(
-        probs,
-        labels,
-        portfolio.probs(unlabeled),
-        train_prior=portfolio.prior,
-        is_cross_fitted=is_cross_fitted,
+    models = run(delayed(variant.learner.fit)(labeled.rows, labeled.labels, seed) for variant, _ in pairs)
+    portfolio = Portfolio(
+        members=[variant.as_member(model, weight) for (variant, weight), model in zip(pairs, models, strict=True)],
+        left_out=[group.name for group in dropped_groups],
+        prior=prior,
     )
+    scores = np.average([group.calibrated for group in groups], axis=0, weights=weights)
+    unlabeled_probs = portfolio.probs(_sample(unlabeled, seed))
+    evidence = HeldOutScores.from_probs(
+        add_prior(scores, prior),
+        judge.labels,
+        unlabeled_probs,
+        train_prior=prior,
+        is_cross_fitted=validation is None,
+    )
+    return portfolio, evidence
+
+
+def weigh(groups: Sequence[_Group]) -> list[float]:
+    """Return the weight of each member; all are equal: weights fitted on few labels fit their noise."""
+    return [1 / len(groups)] * len(groups)
+
+
+def _sample(unlabeled: Any, seed: int) -> Any:
+    """Return at most MOST_UNLABELED of the unlabeled rows."""
+    if unlabeled.shape[0] <= MOST_UNLABELED:
+        return unlabeled
+    order = np.random.default_rng(seed).permutation(unlabeled.shape[0])
+    return unlabeled[np.sort(order[:MOST_UNLABELED])]
 
 
 def _score(
@@ -222,14 +253,14 @@ def _score(
     """Score a learner on labeled rows that it has not learned from."""
     if deal is None:
         assert validation is not None
-        logs = learner.fit(labeled.rows, labeled.labels, None, seed).log_probs(validation.rows)
+        logs = learner.fit(labeled.rows, labeled.labels, seed).log_probs(validation.rows)
         return _calibrate(learner, logs - np.log(prior), validation.labels)
     is_only_label = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
     scores = np.zeros((len(labeled.labels), len(prior)))
     for fold in np.unique(deal):
         fold_rows = np.flatnonzero(deal == fold)
         other_rows = np.flatnonzero((deal != fold) | is_only_label)
-        model = learner.fit(labeled.rows[other_rows], labeled.labels[other_rows], None, seed)
+        model = learner.fit(labeled.rows[other_rows], labeled.labels[other_rows], seed)
         # The rows of a fold are missing from what its model learns, which makes their classes rarer there than among
         # all labels. The prior of all labels would take that for evidence against these classes.
         fractions = np.bincount(labeled.labels[other_rows], minlength=len(prior)) / len(other_rows)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from csst.data.tabular.tables import is_sparse
-from csst.learners.linear import standardize
-from csst.learners.protocol import Rows
+from csst.learners.protocol import Rows, apply
+from csst.models.stored import StoredModule
+from csst.models.table import TableInput
 
 #: principal components, at most
 COMPONENTS = 128
@@ -21,28 +22,26 @@ SMALLEST_VARIANCE = 1e-6
 EXACT = 1_000
 
 
-@dataclass(frozen=True, eq=False)
-class Projection:
-    """(x' - center) M for standardized columns x', each row of length 1 if `has_unit_length`.
+class Projection(StoredModule):
+    """x' M - shift for standardized columns x', float32, each row of length 1 if `has_unit_length`.
 
     Args:
-        table: standardization of the columns.
-        center: mean of the standardized columns, (D',).
+        input: standardization of the columns.
         matrix: M, (D', d).
+        shift: the mean of the projected rows, (d,).
         has_unit_length: whether rows are scaled to length 1.
     """
 
-    table: Rows
-    center: np.ndarray
-    matrix: np.ndarray
-    has_unit_length: bool = False
+    input: TableInput
+    matrix: Tensor
+    shift: Tensor
+    has_unit_length: bool
 
-    def apply(self, rows: Any) -> np.ndarray:
-        """Return the rows in the projected space, (N, d), float32."""
-        values = np.asarray(standardize(rows, self.table) @ self.matrix - self.center @ self.matrix, dtype=np.float32)
+    def forward(self, x: Tensor) -> Tensor:
+        points = (self.input(x).double() @ self.matrix - self.shift).float()
         if not self.has_unit_length:
-            return values
-        return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+            return points
+        return points / points.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
 def fit_projection(
@@ -59,9 +58,9 @@ def fit_projection(
     """
     from sklearn.utils.extmath import randomized_svd
 
-    table = table.centered_for(rows)
+    standardize = table.as_input(rows)
     sample = np.random.default_rng(seed).permutation(rows.shape[0])[:MOST_ROWS]
-    values = standardize(rows[np.sort(sample)], table)
+    values = apply(standardize, rows[np.sort(sample)])
     width = values.shape[1]
     center = np.zeros(width) if is_sparse(values) else values.mean(0, dtype=np.float64)
     if is_sparse(values) or width > EXACT:
@@ -77,7 +76,7 @@ def fit_projection(
         variances = variances[order]
         axes = vectors[:, order].T
     varies = variances > SMALLEST_VARIANCE * max(float(variances.max(initial=0.0)), 1e-300)
+    matrix = axes[varies].T * variances[varies] ** (-whitening / 2)
     if not varies.any():  # constant columns
-        return Projection(table, center, np.zeros((width, 1)), has_unit_length)
-    scale = variances[varies] ** (-whitening / 2)
-    return Projection(table, center, axes[varies].T * scale, has_unit_length)
+        matrix = np.zeros((width, 1))
+    return Projection(input=standardize, matrix=matrix, shift=center @ matrix, has_unit_length=has_unit_length)

@@ -13,9 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from csst.learners.neighbors import MOST_EXACT, Cells, NeighborSearch, find_nearest
+from csst.learners.kernel import square_distances
 from csst.learners.projection import Projection
+from csst.learners.protocol import FittedLearner, apply
 
 #: neighbors of a node in the graph
 NEIGHBORS = 10
@@ -29,18 +32,19 @@ DECAY = 4.0
 ROUNDS = 100
 #: the change, as a part of the largest source, at which these rounds end
 SMALLEST_CHANGE = 1e-4
-#: the residual, as a part of the right side, at which conjugate gradients end in a large graph
+#: unlabeled rows in the graph, at most; other rows are scored by their nearest nodes, so that time is linear in rows
+MOST_NODES = 60_000
+#: nodes beyond which the equation is solved instead: values far from all labels are small, and rounds end too early
+LARGE_GRAPH = 20_000
+#: the residual, as a part of the right side, at which conjugate gradients end
 RESIDUAL = 1e-6
 #: steps of conjugate gradients, at most
 MOST_STEPS = 200
-#: unlabeled rows in the graph, at most; other rows are scored by their nearest nodes, so that time is linear in rows
-MOST_NODES = 200_000
 #: added to all probabilities: a row far from all labels of a class may still belong to it
 ADDED_PROBABILITY = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class FittedPropagation:
+class FittedPropagation(FittedLearner):
     """Nodes with the class probabilities that reached them, under a uniform class prior.
 
     Args:
@@ -48,25 +52,30 @@ class FittedPropagation:
         nodes: points, (N, d), float32.
         probs: class probabilities of the nodes, (N, K).
         prior: the class fractions of the labels, (K,).
-        cells: cells that limit the search among many nodes; None searches all nodes.
     """
 
     projection: Projection
-    nodes: np.ndarray
-    probs: np.ndarray
-    prior: np.ndarray
-    cells: Cells | None = None
+    nodes: Tensor
+    probs: Tensor
+    prior: Tensor
 
-    @cached_property
-    def search(self) -> NeighborSearch:
-        return NeighborSearch(self.nodes, self.cells)
+    def forward(self, x: Tensor) -> Tensor:
+        points = self.projection(x)
+        neighbors, squares = self.search(points)
+        farthest = squares.amax(1, keepdim=True)
+        weights = torch.exp(-DECAY * squares / torch.where(farthest > 0, farthest, torch.ones_like(farthest)))
+        probs = (weights[:, :, None] * self.probs[neighbors]).sum(1) / weights.sum(1, keepdim=True)
+        return torch.log_softmax(torch.log(probs + ADDED_PROBABILITY) + torch.log(self.prior), 1)
 
-    def log_probs(self, rows: Any) -> np.ndarray:
-        neighbors, squares = self.search.find(self.projection.apply(rows), NEAREST)
-        weights = weigh_edges(squares)
-        probs = np.einsum("nk,nkc->nc", weights, self.probs[neighbors]) / weights.sum(1, keepdims=True)
-        logs = np.log(probs + ADDED_PROBABILITY) + np.log(self.prior)
-        return logs - np.log(np.exp(logs).sum(1, keepdims=True))
+    def search(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nearest nodes of each point and their squared distances, (N, k)."""
+        if torch.compiler.is_compiling() or points.is_cuda:  # a graph holds tensor operations only
+            squares, neighbors = square_distances(points, self.nodes).topk(
+                min(NEAREST, len(self.nodes)), dim=1, largest=False
+            )
+            return neighbors, squares
+        neighbors_array, squares_array = find_nearest(points.numpy(), self.nodes.numpy(), NEAREST)
+        return torch.from_numpy(neighbors_array), torch.from_numpy(squares_array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,31 +98,29 @@ class Propagation:
         """The unlabeled rows in the projected space, at most `most_nodes` of them."""
         count = self.unlabeled.shape[0]
         sample = np.sort(np.random.default_rng(0).permutation(count)[: self.most_nodes])
-        return self.projection.apply(self.unlabeled[sample])
-
-    @cached_property
-    def cells(self) -> Cells | None:
-        """Cells that limit the search for neighbors; None if there are few rows."""
-        return Cells.learn(self.points)
+        return apply(self.projection, self.unlabeled[sample])
 
     @cached_property
     def among_points(self) -> tuple[np.ndarray, np.ndarray]:
         """The nearest unlabeled rows of every unlabeled row and their squared distances; the same in all folds."""
-        return NeighborSearch(self.points, self.cells).find(self.points, NEIGHBORS + 1)
+        return find_nearest(self.points, self.points, NEIGHBORS + 1)
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedPropagation:
-        classes = int(labels.max()) + 1
-        row_weights = np.ones(len(labels)) if weights is None else weights
-        labeled = self.projection.apply(rows)
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedPropagation:
+        labeled = apply(self.projection, rows)
         nodes = np.vstack([self.points, labeled])
-        totals = np.bincount(labels, row_weights, minlength=classes)
-        sources = np.zeros((len(nodes), classes), dtype=np.float32)
-        sources[len(self.points) + np.arange(len(labels)), labels] = row_weights / totals[labels]
+        counts = np.bincount(labels)
+        sources = np.zeros((len(nodes), len(counts)), dtype=np.float32)
+        sources[len(self.points) + np.arange(len(labels)), labels] = 1 / counts[labels]
         masses = spread_labels(make_graph(*self._join(labeled, nodes)), sources)
         total_mass = masses.sum(1, keepdims=True)
         # A node that no label reaches may be of any class.
-        probs = np.where(total_mass > 0, masses / np.where(total_mass > 0, total_mass, 1), 1 / classes)
-        return FittedPropagation(self.projection, nodes, probs.astype(np.float32), totals / totals.sum(), self.cells)
+        probs = np.where(total_mass > 0, masses / np.where(total_mass > 0, total_mass, 1), 1 / len(counts))
+        return FittedPropagation(
+            projection=self.projection,
+            nodes=nodes,
+            probs=probs.astype(np.float32),
+            prior=counts / counts.sum(),
+        )
 
     def _join(self, labeled: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the nearest nodes of every node and their squared distances, (N, k); a node itself comes first."""
@@ -153,8 +160,8 @@ def make_graph(neighbors: np.ndarray, squares: np.ndarray) -> Any:
 
 
 def spread_labels(graph: Any, sources: np.ndarray) -> np.ndarray:
-    """Repeat F <- alpha S F + (1 - alpha) Y until F settles, (N, K); conjugate gradients solve a large graph."""
-    if len(sources) > MOST_EXACT:
+    """Repeat F <- alpha S F + (1 - alpha) Y until F settles, (N, K); a large graph is solved by conjugate gradients."""
+    if len(sources) > LARGE_GRAPH:
         return solve_system(graph, sources)
     start = (1 - ALPHA) * sources
     masses = start
@@ -167,10 +174,21 @@ def spread_labels(graph: Any, sources: np.ndarray) -> np.ndarray:
 
 
 def solve_system(graph: Any, sources: np.ndarray) -> np.ndarray:
-    """Return F = (1 - alpha) (I - alpha S)^-1 Y, exact also for the small values of nodes far from all labels."""
+    """Return F = (1 - alpha) (I - alpha S)^-1 Y, (N, K)."""
     from scipy.sparse import identity
     from scipy.sparse.linalg import cg
 
     system = (identity(len(sources)) - ALPHA * graph.astype(np.float64)).tocsr()
     columns = [cg(system, (1 - ALPHA) * column, rtol=RESIDUAL, maxiter=MOST_STEPS)[0] for column in sources.T]
     return np.maximum(np.stack(columns, axis=1), 0)
+
+
+def find_nearest(points: np.ndarray, nodes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest nodes of each point, nearest first, and squared distances, (n, k) for k <= count."""
+    from sklearn.neighbors import NearestNeighbors
+
+    width = min(count, len(nodes))
+    if not len(points):
+        return np.zeros((0, width), dtype=np.int64), np.zeros((0, width))
+    distances, neighbors = NearestNeighbors(n_neighbors=width, algorithm="brute").fit(nodes).kneighbors(points)
+    return neighbors, distances.astype(np.float64) ** 2

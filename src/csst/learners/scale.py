@@ -73,6 +73,6 @@ def measure_loss(table: Rows, rows: np.ndarray, labels: np.ndarray, seed: int) -
         fold_rows = np.flatnonzero(folds == fold)
         other_rows = np.flatnonzero((folds != fold) | is_only_label)
         if len(fold_rows):
-            model = Linear(table).fit(rows[other_rows], labels[other_rows], None, seed)
+            model = Linear(table).fit(rows[other_rows], labels[other_rows], seed)
             scores[fold_rows] = model.log_probs(rows[fold_rows]) - np.log(prior)
     return float(compute_losses(scores, labels).mean())

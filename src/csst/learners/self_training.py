@@ -9,42 +9,48 @@ mean of both. Whether rounds help is judged on rows that neither model has seen 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import log_softmax
+from torch import Tensor
 
 from csst.data.tabular.tables import is_sparse
 from csst.estimation.shift import estimate_prior
-from csst.learners.protocol import FittedLearner, Learner
+from csst.learners.protocol import FittedLearner, Learner, apply
+from csst.models.stored import StoredModule
 
 #: unlabeled rows learned from, at most
 MOST_ROWS = 10_000
 
 
-@dataclass(frozen=True, eq=False)
-class Student:
-    """A fitted learner, and the class fractions of all it has learned from, (K,)."""
+class Student(StoredModule):
+    """Scores of a fitted learner without a class prior: log p(x) - log prior, (N, K).
+
+    Args:
+        model: the fitted learner.
+        prior: the class fractions of all that it has learned from, (K,).
+    """
 
     model: FittedLearner
-    prior: np.ndarray
+    prior: Tensor
 
-    def scores(self, rows: Any) -> np.ndarray:
-        """Return log-probabilities minus the log class prior of the student, (N, K)."""
-        return self.model.log_probs(rows) - np.log(self.prior)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x) - torch.log(self.prior)
 
 
-@dataclass(frozen=True, eq=False)
-class FittedRounds:
+class FittedRounds(FittedLearner):
     """The students of both halves; their scores are averaged, under the class prior of the labels (K,)."""
 
-    students: tuple[Student, Student]
-    prior: np.ndarray
+    students: Sequence[Student]
+    prior: Tensor
 
-    def log_probs(self, rows: Any) -> np.ndarray:
-        mean = np.mean([student.scores(rows) for student in self.students], axis=0)
-        return log_softmax(mean + np.log(self.prior), axis=1)
+    def forward(self, x: Tensor) -> Tensor:
+        mean = torch.stack([student(x) for student in self.students]).mean(0)
+        return torch.log_softmax(mean + torch.log(self.prior), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,28 +73,25 @@ class SelfTrained:
     def name(self) -> str:
         return f"{self.learner.name}, self-trained"
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedRounds:
-        if weights is not None:
-            raise NotImplementedError("self-training counts every row once")
-        classes = int(labels.max()) + 1
-        prior = np.bincount(labels, minlength=classes) / len(labels)
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedRounds:
+        prior = np.bincount(labels) / len(labels)
         order = np.random.default_rng(seed).permutation(self.unlabeled.shape[0])[:MOST_ROWS]
         half = self.unlabeled[np.sort(order[0::2])]
         other_half = self.unlabeled[np.sort(order[1::2])]
-        student = other_student = Student(self.learner.fit(rows, labels, None, seed), prior)
+        student = other_student = Student(model=self.learner.fit(rows, labels, seed), prior=prior)
         for _ in range(self.rounds):
             # A half is labeled by the student of the other half, which has not learned from it.
             pupil = self._teach(rows, labels, half, other_student, seed)
             other_student = self._teach(rows, labels, other_half, student, seed)
             student = pupil
-        return FittedRounds((student, other_student), prior)
+        return FittedRounds(students=[student, other_student], prior=prior)
 
     def _teach(self, rows: Any, labels: np.ndarray, half: Any, teacher: Student, seed: int) -> Student:
-        guesses, is_trusted = label_rows(teacher.scores(half), np.bincount(labels) / len(labels), self.tau)
+        guesses, is_trusted = label_rows(apply(teacher, half), np.bincount(labels) / len(labels), self.tau)
         lessons = stack(rows, half[np.flatnonzero(is_trusted)])
         answers = np.concatenate([labels, guesses[is_trusted]])
         prior = np.bincount(answers, minlength=len(teacher.prior)) / len(answers)
-        return Student(self.learner.fit(lessons, answers, None, seed), prior)
+        return Student(model=self.learner.fit(lessons, answers, seed), prior=prior)
 
 
 def label_rows(scores: np.ndarray, start: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:

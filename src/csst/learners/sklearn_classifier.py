@@ -6,50 +6,59 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from csst.errors import InputError
-from csst.learners.protocol import SMALLEST_PROBABILITY
+from csst.learners.protocol import SMALLEST_PROBABILITY, FittedLearner, Learner, as_array
+
+
+class FittedClassifier(FittedLearner):
+    """A fitted scikit-learn classifier, which can be used but neither stored nor exported."""
+
+    def __init__(self, classifier: Any) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, x: Tensor) -> Tensor:
+        probs = np.maximum(self.classifier.predict_proba(as_array(x)), SMALLEST_PROBABILITY)
+        return torch.from_numpy(np.log(probs / probs.sum(1, keepdims=True)))
+
+    def describe_parts(self) -> dict[str, Any]:
+        raise InputError(
+            f"the learner {type(self.classifier).__name__} can be neither stored nor exported, which would take its "
+            "code: use csst's own learners, or one of yours whose fit returns a csst.learners.FittedLearner"
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class FittedWrapped:
-    """A fitted scikit-learn classifier."""
-
-    model: Any
-
-    def log_probs(self, rows: Any) -> np.ndarray:
-        probs = np.maximum(self.model.predict_proba(rows), SMALLEST_PROBABILITY)
-        return np.log(probs / probs.sum(1, keepdims=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Wrapped:
+class SklearnLearner:
     """A scikit-learn classifier with `predict_proba`, cloned for every fit."""
 
-    model: Any
+    classifier: Any
 
     @property
     def name(self) -> str:
-        return type(self.model).__name__
+        return type(self.classifier).__name__
 
-    def fit(self, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None, seed: int = 0) -> FittedWrapped:
+    def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedClassifier:
         from sklearn.base import clone
 
-        model = clone(self.model)
-        parameters = model.get_params()
+        classifier = clone(self.classifier)
+        parameters = classifier.get_params()
         seeds = {name: seed for name in parameters if name.endswith("random_state") and parameters[name] is None}
-        model.set_params(**seeds)
-        # A classifier that takes no weights can still be fitted without them.
-        return FittedWrapped(model.fit(rows, labels) if weights is None else model.fit(rows, labels, weights))
+        return FittedClassifier(classifier.set_params(**seeds).fit(rows, labels))
 
 
-def wrap(model: Any) -> Wrapped:
-    """Return a scikit-learn classifier as a learner; raise an error for anything else."""
-    if isinstance(model, type):
-        raise InputError(f"a learner is a classifier and not its class: write {model.__name__}()")
-    if not hasattr(model, "fit") or not hasattr(model, "predict_proba"):
-        raise InputError(
-            f"a learner is a name or a scikit-learn classifier with predict_proba; found {type(model).__name__}: wrap "
-            "it in CalibratedClassifierCV"
-        )
-    return Wrapped(model)
+def as_learner(entry: Any) -> Learner:
+    """Return a learner as it is, and a scikit-learn classifier as a learner; raise an error for anything else."""
+    if isinstance(entry, type):
+        raise InputError(f"a learner is an object and not its class: write {entry.__name__}()")
+    if hasattr(entry, "fit") and hasattr(entry, "predict_proba"):
+        return SklearnLearner(entry)
+    if isinstance(entry, Learner):
+        return entry
+    raise InputError(
+        f"a learner is a name, a scikit-learn classifier with predict_proba or a csst.learners.Learner; found "
+        f"{type(entry).__name__}: wrap a classifier in CalibratedClassifierCV"
+    )

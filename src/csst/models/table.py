@@ -6,48 +6,75 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from csst.models.stored import StoredModule
+
 
 def usable_deviation(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """The deviation of every column, 1 where it is below the resolution of float32: rounding, not information."""
+    """Return the deviation of each column; 1 if it is below the resolution of float32, which is mere rounding."""
     return np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-12), std, 1.0)
 
 
-class TableInput(nn.Module):
-    """Rows of a table → features: numbers standardized, categories one-hot (none of them for -1)."""
+class TableInput(StoredModule):
+    """Rows of a table → features: numbers standardized, categories one-hot (none of them for -1).
 
+    The type of `mean` and `std` is that of the computation; features are float32. Sparse rows (CSR) stay sparse if no
+    mean is subtracted and no column becomes indicators; otherwise they become dense.
+
+    Args:
+        sizes: number of categories of each column, 0 for numbers.
+        mean: mean of each column of numbers.
+        std: deviation of each column of numbers.
+    """
+
+    sizes: list[int]
     mean: Tensor
     std: Tensor
 
-    def __init__(self, sizes: list[int]) -> None:
-        super().__init__()
-        self.sizes = sizes
-        self.numbers = [at for at, size in enumerate(sizes) if not size]
-        self.categories = [at for at, size in enumerate(sizes) if size]
-        self.register_buffer("mean", torch.zeros(len(self.numbers)))
-        self.register_buffer("std", torch.ones(len(self.numbers)))
+    def __init__(self, sizes: list[int], mean: Tensor | np.ndarray, std: Tensor | np.ndarray) -> None:
+        super().__init__(sizes=sizes, mean=mean, std=std)
+        self.numbers = [column for column, size in enumerate(sizes) if not size]
+        self.categories = [column for column, size in enumerate(sizes) if size]
+        if self.mean.shape != (len(self.numbers),) or self.std.shape != self.mean.shape:
+            raise ValueError(f"{len(self.numbers)} columns of numbers need as many means and deviations")
+
+    @classmethod
+    def for_network(cls, sizes: list[int], mean: np.ndarray, std: np.ndarray) -> TableInput:
+        """Return the input of a network, float32, from statistics of all columns; a constant column gets std 1."""
+        is_number = np.array(sizes) == 0
+        deviation = usable_deviation(mean, std)[is_number]
+        return cls(sizes, mean[is_number].astype(np.float32), deviation.astype(np.float32))
 
     @property
     def width(self) -> int:
+        """Number of features."""
         return len(self.numbers) + sum(self.sizes)
 
-    def fit(self, mean: np.ndarray, std: np.ndarray) -> TableInput:
-        """Take the statistics of all columns; a constant column keeps std 1."""
-        self.mean = torch.as_tensor(mean[self.numbers], dtype=torch.float32)
-        self.std = torch.as_tensor(usable_deviation(mean, std)[self.numbers], dtype=torch.float32)
-        return self
-
     def forward(self, x: Tensor) -> Tensor:
+        if x.layout is torch.sparse_csr:
+            if not self.categories and not self.mean.any():
+                return scale_sparse(x, 1 / self.std)
+            x = x.to_dense()
         if not self.categories:
-            return (x - self.mean) / self.std
-        parts = [(x[:, self.numbers] - self.mean) / self.std] if self.numbers else []
-        for at in self.categories:
-            codes = x[:, at].round().long()[:, None]
-            parts.append((codes == torch.arange(self.sizes[at], device=x.device)).to(x.dtype))
+            return self.standardize(x)
+        parts = [self.standardize(x[:, self.numbers])] if self.numbers else []
+        for column in self.categories:
+            codes = x[:, column].round().long()[:, None]
+            parts.append((codes == torch.arange(self.sizes[column], device=x.device)).float())
         return torch.cat(parts, 1)
+
+    def standardize(self, numbers: Tensor) -> Tensor:
+        """Return (x - mean) / std, float32."""
+        return ((numbers.to(self.mean.dtype) - self.mean) / self.std).float()
+
+
+def scale_sparse(x: Tensor, factors: Tensor) -> Tensor:
+    """Return sparse rows with each column multiplied by its factor, float32."""
+    values = (x.values() * factors[x.col_indices()]).float()
+    return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False)
 
 
 def hidden_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.Module]:
-    """`depth` hidden layers of `hidden` ReLUs on `width` features, and logits of the classes; depth 0 is linear."""
+    """Return `depth` hidden layers of `hidden` ReLUs on `width` features, and the output layer; depth 0 is linear."""
     layers: list[nn.Module] = []
     for _ in range(depth):
         layers += [nn.Linear(width, hidden), nn.ReLU()]
@@ -58,17 +85,17 @@ def hidden_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.
 def table_network(
     sizes: list[int], moments: tuple[np.ndarray, np.ndarray], hidden: int, depth: int, classes: int, seed: int
 ) -> nn.Module:
-    """An untrained network for the rows of a table.
+    """Return an untrained network for the rows of a table.
 
     Args:
-        sizes: number of categories of every column, 0 for numbers.
-        moments: mean and deviation of every column.
+        sizes: number of categories of each column, 0 for numbers.
+        moments: mean and deviation of each column.
         hidden: width of the hidden layers.
-        depth: how many there are; 0 is linear.
-        classes: how many outputs.
-        seed: of the weights.
+        depth: number of hidden layers; 0 is linear.
+        classes: number of outputs.
+        seed: seed of the weights.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        first = TableInput(sizes).fit(*moments)
-        return nn.Sequential(first, *hidden_layers(first.width, hidden, depth, classes))
+        table = TableInput.for_network(sizes, *moments)
+        return nn.Sequential(table, *hidden_layers(table.width, hidden, depth, classes))

@@ -127,8 +127,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choices(self, "")
-        if self.learner not in LEARNERS:
-            raise InputError(f"learner is {', '.join(LEARNERS)}; found {self.learner!r}")
+        if self.learner not in LEARNERS and ":" not in self.learner:
+            raise InputError(f"learner is {', '.join(LEARNERS)} or package.module:name; found {self.learner!r}")
         if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
             raise InputError(
                 f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"

@@ -17,7 +17,7 @@ from csst.data.tabular.rows import RowParts, as_rows
 from csst.data.task import Labeled, RowTask
 from csst.errors import InputError
 from csst.fitting.fit import fit
-from csst.fitting.fitted_model import make_embedder
+from csst.fitting.model_file import make_embedder
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe, RowSource
 from csst.runs.folder import Run

@@ -1,0 +1,175 @@
+"""The files of a fitted model in a run's folder, and the model built from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from torch import nn
+
+from csst.comparison.rows import refuse_numbers_only
+from csst.data.embeddings import Embedder
+from csst.data.input_spec import InputSpec
+from csst.data.row_hashes import read_hashes
+from csst.data.task import Examples
+from csst.errors import InputError
+from csst.fitting.export import describe_preprocessing
+from csst.learners.catalog import load_learner
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.models import Projected, build
+from csst.models.encoders import encoder
+from csst.models.stored import unpack
+from csst.recipes import Recipe, from_dict
+from csst.rules import DecisionRule, rule_from_dict
+from csst.runs.folder import Run
+
+#: the model, in a run's folder
+MODEL = "model.safetensors"
+#: hashes of the rows that the model was fitted on, in a run's folder
+ROWS = "rows.npz"
+
+Weights = Literal["selected", "last"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """The content of a complete run's folder, or of one that `FittedModel.save` wrote.
+
+    Args:
+        folder: the folder.
+        recipe: the recipe of the run; None for a model fitted in Python.
+        metrics: content of metrics.json.
+        content: content of the model's file, whose checksum is right.
+        row_hashes: hashes of the rows of the fit; None if they are not stored.
+    """
+
+    folder: Path
+    recipe: Recipe | None
+    metrics: dict[str, Any]
+    content: bytes
+    row_hashes: np.ndarray | None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ModelFile:
+        """Read the files of a folder."""
+        run = Run(folder)
+        recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
+        metrics = run.metrics()
+        refuse_numbers_only(folder, metrics)
+        content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
+        return cls(Path(folder), recipe, metrics, content, read_hashes(run.path(ROWS)))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the outputs."""
+        return tuple(self.metrics["class_names"])
+
+    @property
+    def objective(self) -> Objective:
+        """The objective, bound to the classes and the class prior of the labels."""
+        names = self.class_names
+        if self.recipe is None:
+            objective = read_objective(self.metrics["objective"]).bind(len(names), names)
+        else:
+            objective = self.recipe.bind_objective(names)
+        counts = torch.tensor(self.metrics["labeled_counts"]).double()
+        return objective.bind_prior(counts / counts.sum())
+
+    def read_rule(self) -> DecisionRule | None:
+        """Return the decision rule; None if the run fitted none."""
+        return rule_from_dict(self.metrics["adjusted"]["rule"]) if "adjusted" in self.metrics else None
+
+    def build_model(self, weights: Weights, make: Callable[[], nn.Module] | None) -> nn.Module:
+        """Return the model: learners as their header says, a network as the recipe or `make` says.
+
+        Args:
+            weights: the network's weights, as selected or at the end of training.
+            make: function that makes an untrained network; None for the recipe's.
+        """
+        if "members" in self.metrics:
+            if self.recipe is not None and ":" in self.recipe.learner:
+                load_learner(self.recipe.learner)  # the classes of its modules must exist before they are looked up
+            return unpack(
+                self.content, str(self.folder / MODEL), torch.zeros(1, math.prod(self.metrics["input_shape"]))
+            )
+        network = self._make_network() if make is None else make()
+        width = self._embedding_width
+        if width is not None:
+            network = Projected(network, torch.zeros(width), torch.zeros(width, *self.metrics["input_shape"]))
+        try:
+            stored = load_tensors(self.content)
+            prefix = f"{weights}."
+            names = [name for name in stored if name.startswith(prefix)]
+            network.load_state_dict({name.removeprefix(prefix): stored[name] for name in names})
+        except (RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"the weights of the run {self.folder} no longer fit its network: {reason}") from None
+        return network.eval()
+
+    def _make_network(self) -> nn.Module:
+        if self.recipe is None:
+            raise InputError(
+                f"{self.folder} has no recipe.yaml, which says what its network is: give FittedModel.load the function "
+                "that makes an untrained one, make=..."
+            )
+        shape = tuple(self.metrics["input_shape"])
+        return build(self.recipe.network, shape, len(self.class_names), self.recipe.seed)
+
+    @property
+    def _embedding_width(self) -> int | None:
+        """Width of the encoder's vectors if the network takes principal components of them, else None."""
+        width = self.metrics.get("facts", {}).get("embedding_width")
+        is_projected = self.recipe is not None and self.recipe.frozen and (width,) != tuple(self.metrics["input_shape"])
+        return width if is_projected else None
+
+    def describe_inputs(self, model: nn.Module) -> InputSpec:
+        """Return the inputs that the model takes."""
+        width = self._embedding_width
+        kind = self.metrics["kind"]
+        shape = tuple(self.metrics["input_shape"]) if width is None else (width,)
+        if self.recipe is None:
+            return InputSpec(kind, shape, is_embedded=self.metrics["is_embedded"])
+        embed = None
+        if self.recipe.frozen:
+            embed = make_embedder(self.recipe, kind, self.metrics["facts"].get("encoder", ""))
+        return InputSpec(kind, shape, describe_preprocessing(self.recipe, model, shape), embed, self.recipe.frozen)
+
+
+def read_recipe(folder: str | Path) -> Recipe:
+    """Return the recipe of a run; raise an error if another version of csst wrote it."""
+    run = Run.open(folder)
+    try:
+        return from_dict(run.recipe())
+    except InputError as error:
+        raise InputError(
+            f"the settings of the run {folder} do not fit this version of csst ({error}): use the one that its "
+            "environment.json names, or train again in another folder"
+        ) from None
+
+
+def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
+    """Return the function from raw examples to vectors of the recipe's frozen encoder.
+
+    Args:
+        recipe: names the encoder.
+        kind: image or text.
+        fingerprint: fingerprint of the encoder of the training, from which the present one must not differ; "" for any.
+    """
+
+    def embed(inputs: Examples) -> Examples:
+        frozen_encoder: Any = encoder(recipe.encoder, kind, recipe.embedding.max_length)  # type: ignore[arg-type]
+        if fingerprint not in ("", frozen_encoder.fingerprint):
+            raise InputError(
+                f"the encoder {recipe.encoder} differs from the one used in training: restore that one, or train again"
+            )
+        return Embedder(frozen_encoder, recipe.embedding)(inputs, "examples")
+
+    return embed
