@@ -16,18 +16,17 @@ from csst.learners.protocol import Rows, apply
 from tests.learners.samples import bent, gaussians, mixed, soften, table_of
 
 
-@pytest.mark.parametrize("whitening", [0.0, 1.0])
-def test_projection_is_onto_principal_components(whitening):
+def test_projection_is_onto_principal_components():
     X, _ = gaussians(200)
     X = X @ np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
-    space = fit_projection(X, table_of(X), whitening)
+    space = fit_projection(X, table_of(X))
     values = apply(space, X).astype(np.float64)
     covariance = values.T @ values / len(values)
     np.testing.assert_allclose(covariance - np.diag(np.diag(covariance)), 0, atol=1e-4)
     standardized = apply(table_of(X).as_input(X), X).astype(np.float64)
     variances = np.sort(np.linalg.eigvalsh(np.cov(standardized.T, bias=True)))[::-1]
-    np.testing.assert_allclose(np.diag(covariance), variances ** (1 - whitening), rtol=1e-3)
-    lengths = np.linalg.norm(apply(fit_projection(X, table_of(X), whitening, True), X), axis=1)
+    np.testing.assert_allclose(np.diag(covariance), variances, rtol=1e-3)
+    lengths = np.linalg.norm(apply(space.with_unit_length(), X), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
 
 
@@ -45,7 +44,7 @@ def test_projection_of_wide_sparse_and_constant_rows():
     np.testing.assert_allclose(apply(space, sparse[:5]), scaled @ space.matrix.numpy(), atol=1e-4)
     constant = np.ones((9, 3), dtype=np.float32)
     table = Rows(constant.mean(0), np.ones(3), (0, 0, 0))
-    assert not apply(fit_projection(constant, table, 1.0, True), constant).any()
+    assert not apply(fit_projection(constant, table).with_unit_length(), constant).any()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

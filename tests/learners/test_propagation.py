@@ -51,7 +51,7 @@ def reference_scores(nodes, probs, prior, point):
 def learned():
     X, y = gaussians(120, apart=2.5)
     new, truth = gaussians(200, apart=2.5, seed=1)
-    space = fit_projection(X[30:], table_of(X[30:]), has_unit_length=True)
+    space = fit_projection(X[30:], table_of(X[30:])).with_unit_length()
     return Propagation(space, X[30:]), X[:30], y[:30], new, truth
 
 
@@ -108,7 +108,7 @@ def test_no_unlabeled_rows_categories_sparse_rows_and_doubles():
     found = Propagation(fit_projection(X, table_of(X)), X[:0]).fit(X, y).log_probs(X)
     assert np.isfinite(found).all()
     rows, labels, table = mixed(60)
-    found = Propagation(fit_projection(rows, table, has_unit_length=True), rows).fit(rows, labels).log_probs(rows)
+    found = Propagation(fit_projection(rows, table).with_unit_length(), rows).fit(rows, labels).log_probs(rows)
     assert (found.argmax(1) == labels).mean() > 0.6
     doubled = np.repeat(X[:8], 20, axis=0)  # every neighbor is at distance 0
     found = Propagation(fit_projection(doubled, table_of(X)), doubled).fit(X[:8], y[:8]).log_probs(X)
@@ -118,7 +118,7 @@ def test_no_unlabeled_rows_categories_sparse_rows_and_doubles():
     assert np.isfinite(found).all()
     constant = np.ones((20, 3), dtype=np.float32)
     table = table_of(constant)
-    space = fit_projection(constant, type(table)(table.mean, np.ones(3), table.sizes), has_unit_length=True)
+    space = fit_projection(constant, type(table)(table.mean, np.ones(3), table.sizes)).with_unit_length()
     assert np.isfinite(Propagation(space, constant).fit(constant, np.arange(20) % 2).log_probs(constant)).all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from csst.learners.discriminant import Discriminant
 from csst.learners.forest import TREES, Forest
 from csst.learners.kernel import Kernel
 from csst.learners.linear import PENALTIES, Linear
-from csst.learners.projection import fit_projection
+from csst.learners.projection import Projection, fit_projection
 from csst.learners.propagation import MOST_NODES, Propagation
 from csst.learners.protocol import Learner, Rows
 from csst.learners.sklearn_classifier import as_learner
@@ -65,6 +66,11 @@ class Problem:
     def scales(self) -> tuple[Rows, Rows]:
         """Standardization with one deviation per column, and with a common deviation."""
         return self.table, self.table.with_common_scale
+
+    @cached_property
+    def spaces(self) -> list[Projection]:
+        """Principal components of the rows in both scales, computed once for all learners."""
+        return [fit_projection(self.rows, table) for table in self.scales]
 
 
 def default_members(problem: Problem) -> tuple[str, ...]:
@@ -132,9 +138,7 @@ def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> 
         return [Forest(trees=int(np.clip(TREES * FULL_FOREST / (problem.labels * problem.classes), 10, TREES)))]
     if name == "propagation":
         unlabeled = problem.rows[: problem.unlabeled]
-        spaces = [fit_projection(problem.rows, table, has_unit_length=True) for table in problem.scales]
-        return [Propagation(space, unlabeled, most_nodes) for space in spaces]
-    spaces = [fit_projection(problem.rows, table) for table in problem.scales]
+        return [Propagation(space.with_unit_length(), unlabeled, most_nodes) for space in problem.spaces]
     if name == "kernel":
-        return [Kernel(space, problem.rows) for space in spaces]
-    return [Discriminant(space) for space in spaces]
+        return [Kernel(space, problem.rows) for space in problem.spaces]
+    return [Discriminant(space) for space in problem.spaces]

@@ -37,6 +37,10 @@ class Projection(StoredModule):
     shift: Tensor
     has_unit_length: bool
 
+    def with_unit_length(self) -> Projection:
+        """Return the same projection with rows scaled to length 1."""
+        return Projection(input=self.input, matrix=self.matrix, shift=self.shift, has_unit_length=True)
+
     def forward(self, x: Tensor) -> Tensor:
         points = (self.input(x).double() @ self.matrix - self.shift).float()
         if not self.has_unit_length:
@@ -44,16 +48,12 @@ class Projection(StoredModule):
         return points / points.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
-def fit_projection(
-    rows: Any, table: Rows, whitening: float = 0.0, has_unit_length: bool = False, seed: int = 0
-) -> Projection:
-    """Compute principal components of unlabeled rows; component j is divided by variance_j^(whitening / 2).
+def fit_projection(rows: Any, table: Rows, seed: int = 0) -> Projection:
+    """Compute principal components of unlabeled rows.
 
     Args:
         rows: rows, (N, D); a random sample of at most 5,000 is used.
         table: standardization of the columns.
-        whitening: 0 keeps the variances, 1 makes them equal.
-        has_unit_length: whether rows are scaled to length 1 afterwards.
         seed: seed of the sample.
     """
     from sklearn.utils.extmath import randomized_svd
@@ -76,7 +76,5 @@ def fit_projection(
         variances = variances[order]
         axes = vectors[:, order].T
     varies = variances > SMALLEST_VARIANCE * max(float(variances.max(initial=0.0)), 1e-300)
-    matrix = axes[varies].T * variances[varies] ** (-whitening / 2)
-    if not varies.any():  # constant columns
-        matrix = np.zeros((width, 1))
-    return Projection(input=standardize, matrix=matrix, shift=center @ matrix, has_unit_length=has_unit_length)
+    matrix = axes[varies].T if varies.any() else np.zeros((width, 1))  # zeros for constant columns
+    return Projection(input=standardize, matrix=matrix, shift=center @ matrix, has_unit_length=False)

@@ -55,7 +55,7 @@ class StoredModule(nn.Module):
         self.plain_values: dict[str, Any] = {}
         for name, part in parts.items():
             if isinstance(part, np.ndarray):
-                self.register_buffer(name, torch.from_numpy(np.array(part)))
+                self.register_buffer(name, torch.from_numpy(np.array(part, order="C")))
             elif isinstance(part, Tensor):
                 self.register_buffer(name, part)
             elif isinstance(part, nn.Module):
