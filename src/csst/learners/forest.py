@@ -131,7 +131,8 @@ class FittedForest(FittedLearner):
         self.originals = originals
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.originals and len(x) and not torch.compiler.is_compiling():
+        # A traced graph must neither leave torch nor look at the number of rows.
+        if not torch.compiler.is_compiling() and self.originals and len(x):
             rows = as_array(x)
             fractions = [torch.from_numpy(forest.predict_proba(rows)) for forest in self.originals]
         else:

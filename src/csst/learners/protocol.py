@@ -24,16 +24,33 @@ class FittedLearner(StoredModule):
     """A learner that has learned: a module from rows (N, D) to log-probabilities of all classes (N, K).
 
     A subclass declares its tensors and modules as a dataclass does, see `StoredModule`, and has a `forward`. It is then
-    stored and exported like csst's own. Rows are dense, or sparse (CSR) if the model was fitted on sparse rows.
+    stored and exported like csst's own.
+
+    Args:
+        **parts: all declared attributes by name.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return log-probabilities, (N, K)."""
+        """Compute log-probabilities.
+
+        Args:
+            x: rows, (N, D); sparse (CSR) if the user's rows are.
+
+        Returns:
+            Log-probabilities, (N, K).
+        """
         raise NotImplementedError(f"{type(self).__name__} has no forward(x)")
 
     @torch.no_grad()
     def log_probs(self, rows: Any) -> np.ndarray:
-        """Return log-probabilities of an array or a sparse matrix (N, D), some rows at a time, (N, K)."""
+        """Compute log-probabilities of an array or a sparse matrix, some rows at a time.
+
+        Args:
+            rows: rows, (N, D).
+
+        Returns:
+            Log-probabilities, (N, K).
+        """
         pieces = []
         for start in range(0, max(1, rows.shape[0]), CHUNK):
             pieces.append(self(as_tensor(rows[start : start + CHUNK])).numpy())
@@ -49,10 +66,21 @@ class Learner(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name in summaries and tables."""
+        ...
 
     def fit(self, rows: Any, labels: np.ndarray, seed: int = 0) -> FittedLearner:
-        """Learn from rows (n, D) and their classes 0 .. K-1 (n,), each at least once."""
+        """Learn from labeled rows.
+
+        Args:
+            rows: rows, (n, D), an array or a sparse matrix.
+            labels: classes 0 .. K-1 of the rows, each at least once, (n,).
+            seed: seed of random numbers.
+
+        Returns:
+            The fitted learner.
+        """
         ...
 
 
