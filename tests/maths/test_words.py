@@ -240,3 +240,27 @@ def test_rules_for_new_words_are_near_the_best_thresholds(text):
     assert float(goal.value(c)) > find_best(goal) - 0.02 * scale
     assert goal.slack(c).numpy().min(initial=0) > (-0.3 if "cost <=" in text else -0.03)
     assert goal.describe_value(fitted.value) in fitted.sentence
+
+
+def test_a_run_keeps_its_costs(tmp_path, capsys):
+    from csst.cli import main
+    from csst.fitting.fitted_model import FittedModel
+
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 60)
+    rows = rng.normal(labels[:, None] * 1.5, 1.0, (120, 3))
+    np.savez(tmp_path / "rows.npz", x=rows, y=np.where(np.arange(120) % 2, labels, -1))
+    file = tmp_path / "costs.csv"
+    file.write_text("EUR,0,1\n0,0,1\n1,9,0\n")
+    data = ["--data.path", str(tmp_path / "rows.npz"), "--learner", "linear", "--out", str(tmp_path / "run")]
+    assert main(["train", "array", *data, "--objective", "min cost", "--costs", str(file)]) == 0
+    assert "EUR a row" in capsys.readouterr().out
+    file.unlink()  # the run has its own copy
+    model = FittedModel.load(tmp_path / "run")
+    predictions = model.predict(rows.astype(np.float32)).numpy()
+    assert (predictions[labels == 1] == 1).mean() > (predictions[labels == 0] == 0).mean()
+    counts = csst.Confusion.from_predictions(labels, predictions, 2)
+    costs = np.array([[0, 1], [9, 0]])
+    assert model.objective.as_stated(float(model.objective.value(counts))) == pytest.approx(
+        costs[labels, predictions].mean()
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_ou
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights, read_recipe
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
+from csst.maths.costs import cost_table_from_dict
+from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
@@ -195,13 +197,15 @@ class FittedModel:
             Plain values for JSON.
         """
         details = self.full_details
-        shared = {
+        shared: dict[str, Any] = {
             "objective": str(self.objective),
             "class_names": list(self.class_names),
             "kind": self.inputs.kind,
             "input_shape": list(self.inputs.shape),
             "is_embedded": self.inputs.is_embedded,
         }
+        if isinstance(self.objective, Sentence) and self.objective.binding.costs is not None:
+            shared["costs"] = asdict(self.objective.binding.costs)
         return describe_fit(details, self.objective, self.class_names, {**shared, **details.about, **about})
 
     def save(self, folder: str | Path, **about: Any) -> dict[str, Any]:
@@ -273,7 +277,8 @@ class FittedModel:
         if read_objective(objective).confidence is not None:
             raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
         kept = KeptEvidence.read(folder)
-        wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective), self.class_names)
+        costs = cost_table_from_dict(self.metrics.get("costs"))
+        wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective, costs), self.class_names)
         return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:

@@ -22,6 +22,7 @@ from csst.data.task import Examples
 from csst.errors import InputError
 from csst.fitting.export import describe_preprocessing
 from csst.learners.catalog import load_learner
+from csst.maths.costs import cost_table_from_dict
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
@@ -76,10 +77,11 @@ class ModelFile:
     def objective(self) -> Objective:
         """The objective, bound to the classes and the class prior of the labels."""
         names = self.class_names
+        costs = cost_table_from_dict(self.metrics.get("costs"))
         if self.recipe is None:
-            objective = read_objective(self.metrics["objective"]).bind(len(names), names)
+            objective = read_objective(self.metrics["objective"], costs=costs).bind(len(names), names)
         else:
-            objective = self.recipe.bind_objective(names)
+            objective = self.recipe.bind_objective(names, costs=costs)
         counts = torch.tensor(self.metrics["labeled_counts"]).double()
         return objective.bind_prior(counts / counts.sum())
 

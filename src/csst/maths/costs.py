@@ -83,3 +83,12 @@ def read_cost_table(costs: Any) -> CostTable | None:
     if values.ndim != 2:
         raise InputError(f"costs have one row and one column per class, K x K; found shape {tuple(values.shape)}")
     return CostTable(tuple(tuple(row) for row in values.tolist()), class_names)
+
+
+def cost_table_from_dict(stored: dict[str, Any] | None) -> CostTable | None:
+    """Return the cost table of a run's metrics.json; None if the run has none."""
+    if stored is None:
+        return None
+    names = stored.get("class_names")
+    rows = tuple(tuple(float(cost) for cost in row) for row in stored["rows"])
+    return CostTable(rows, None if names is None else tuple(names), stored.get("unit", ""))

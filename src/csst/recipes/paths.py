@@ -8,7 +8,7 @@ from typing import Any
 from csst.recipes.recipe import Recipe, with_overrides
 
 #: settings that name a file or a folder, besides those that end in _path
-PATHS = ("path", "table", "cache")
+PATHS = ("path", "table", "cache", "costs")
 HUGGING_FACE = "hf:"
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from csst.data.costs import read_costs
 from csst.data.embeddings import Embedding
 from csst.data.task import RowTask, Task
 from csst.errors import InputError, nearest
 from csst.learners import LEARNERS
+from csst.maths.costs import CostTable
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model
@@ -98,6 +100,7 @@ class Recipe:
             paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
+        costs: CSV file with the cost of every prediction, for an objective with `cost`: a row per true class.
         confidence: how sure one must be that all bounds of the objective hold; None for what its sentence says.
         certifying: share of the labels that then certify and that nothing is fitted to: of a network's those for
             validation; validation examples of other learners certify all.
@@ -114,6 +117,7 @@ class Recipe:
     rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
     folds: int = 0
+    costs: str = ""
     confidence: float | None = None
     certifying: float = 0.5
     groups: dict[str, Any] = field(default_factory=dict)
@@ -168,11 +172,22 @@ class Recipe:
     def settings(self) -> Settings:
         return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
 
-    def bind_objective(self, class_names: Sequence[str], text: str = "") -> Objective:
-        """The objective for these classes and the recipe's groups of them; or another objective, in words."""
+    def bind_objective(self, class_names: Sequence[str], text: str = "", costs: CostTable | None = None) -> Objective:
+        """Return the objective for these classes and the recipe's groups of them.
+
+        Args:
+            class_names: names of the classes in order.
+            text: another objective in words; empty for the recipe's own.
+            costs: what every prediction costs, as a run has stored it; None reads the recipe's file.
+        """
         groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
-        read = read_objective(text) if text else read_objective(self.objective, confidence=self.confidence)
-        return read.bind(len(class_names), class_names, groups)
+        if costs is None and self.costs:
+            costs = read_costs(self.costs)
+        if text:
+            objective = read_objective(text, costs=costs)
+        else:
+            objective = read_objective(self.objective, confidence=self.confidence, costs=costs)
+        return objective.bind(len(class_names), class_names, groups)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for YAML."""
