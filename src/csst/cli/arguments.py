@@ -24,6 +24,7 @@ HELP = {
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit: after training, fit the decision rule for the objective on validation and unlabeled examples",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
+    "costs": "CSV file with the cost of every prediction, for an objective with cost: a row per true class",
     "confidence": "confidence that all bounds of the objective hold, e.g. 0.95; default as the objective says",
     "certifying": "with a confidence, the fraction of the labels that certify; nothing is fitted to them",
     "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
