@@ -244,10 +244,10 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/deployment.py", '"labeled": learned}', '"labeled": judged}'),
     ("rules", "rules/deployment.py", "fractions[1], fractions[0], None", "fractions[0], fractions[1], None"),
     ("rules", "rules/frontier.py", "best = max(met, key", "best = min(met, key"),
-    ("estimation", "estimation/shift.py", "(explained + extra * start) / total", "explained / (total - extra)"),
+    ("estimation", "estimation/shift.py", "(mass + start_rows * start) / total", "mass / (total - start_rows)"),
     ("estimation", "estimation/labeling.py", "variance = posterior * (1 - posterior)", "variance = posterior"),
     ("estimation", "estimation/class_rates.py", "weight = np.minimum(worth, mass)", "weight = worth + 0 * mass"),
-    ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(seen)", "(1 - level) / 2"),
+    ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
         "estimators/suggesting.py",

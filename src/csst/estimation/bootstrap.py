@@ -16,8 +16,10 @@ from csst.estimation.intervals import intervals
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 
-#: bootstrap draws behind an interval, and by how much a normal interval is widened because they are few
-DRAWS, WIDER = 200, 1.1
+#: bootstrap draws behind an interval
+DRAWS = 200
+#: factor by which a normal interval is widened because the draws are few
+WIDER = 1.1
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class SlackInterval:
 
 
 def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
-    """Counts (K, K) as they might have come out with other examples of every class, one draw at a time.
+    """Yield counts (K, K) as they might have come out with other examples of every class, one draw at a time.
 
     From row i of n_i examples, n_i new predictions are drawn as if one more example had been right and one more wrong,
     this one spread over all other classes, so that neither a perfect row nor a hopeless one claims to be certain.
@@ -42,13 +44,14 @@ def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
     hits = torch.eye(*counts.shape, dtype=torch.float64)
     rows = counts.double() + hits + (1 - hits) / (counts.shape[1] - 1)
     shares = (rows / rows.sum(1, keepdim=True)).numpy()
-    totals, generator = counts.sum(1).long().numpy(), np.random.default_rng(0)
+    totals = counts.sum(1).long().numpy()
+    generator = np.random.default_rng(0)
     for _ in range(draws):
         yield torch.from_numpy(generator.multinomial(totals, shares))
 
 
 def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> list[SlackInterval]:
-    """The slack of every constraint and simultaneous intervals of them (Bonferroni), by the bootstrap.
+    """Return the slack of every constraint with simultaneous intervals (Bonferroni), by the bootstrap.
 
     The widest of three bootstraps: percentile (the tails a and b of the slack over the draws), basic (2 slack - b to
     2 slack - a), and normal (1.1 standard normal quantiles from the slack and from its mean over the draws). An
@@ -56,20 +59,20 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
     at least the stated one.
     """
     confusion = Confusion.from_counts(counts)
-    seen = objective.slack(confusion)
-    if not len(seen):
+    slack = objective.slack(confusion)
+    if not len(slack):
         return []
     draws = torch.stack([objective.slack(Confusion.from_counts(sample)) for sample in bootstrap_counts(counts, DRAWS)])
-    tail = (1 - level) / 2 / len(seen)
+    tail = (1 - level) / 2 / len(slack)
     a, b = torch.quantile(draws, torch.tensor([tail, 1 - tail], dtype=draws.dtype), dim=0)
     reach = WIDER * NormalDist().inv_cdf(1 - tail) * draws.std(0)
-    low = torch.stack([a, 2 * seen - b, seen - reach, draws.mean(0) - reach]).amin(0)
-    high = torch.stack([b, 2 * seen - a, seen + reach, draws.mean(0) + reach]).amax(0)
-    names = constraint_names(objective, confusion, len(seen))
-    return [SlackInterval(*each) for each in zip(names, seen.tolist(), low.tolist(), high.tolist(), strict=True)]
+    low = torch.stack([a, 2 * slack - b, slack - reach, draws.mean(0) - reach]).amin(0)
+    high = torch.stack([b, 2 * slack - a, slack + reach, draws.mean(0) + reach]).amax(0)
+    names = constraint_names(objective, confusion, len(slack))
+    return [SlackInterval(*values) for values in zip(names, slack.tolist(), low.tolist(), high.tolist(), strict=True)]
 
 
 def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> dict[str, Any]:
-    """The intervals of metrics.json: of the class rates, and of the slack of every constraint."""
+    """Return the intervals of metrics.json: of the class rates, and of the slack of every constraint."""
     constraints = [interval.as_dict() for interval in slack_intervals(objective, counts, level)]
     return {**intervals(counts, level), "constraints": constraints}

@@ -59,18 +59,18 @@ def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray |
     """w_i = n / (K n_{y_i}): every class weighs the same, and all rows together weigh n."""
     rows = np.ones(len(labels)) if row_weights is None else row_weights
     totals = np.bincount(labels, rows, minlength=classes)
-    present = (totals > 0).sum()
-    return rows * rows.sum() / (present * np.where(totals > 0, totals, 1.0)[labels])
+    class_count = (totals > 0).sum()
+    return rows * rows.sum() / (class_count * np.where(totals > 0, totals, 1.0)[labels])
 
 
 def calibration_loss(
     parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
 ) -> tuple[float, np.ndarray]:
     """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T)."""
-    bias, log_temperature = parameters[:-1], parameters[-1]
-    temperature, rows = np.exp(log_temperature), np.arange(len(labels))
+    temperature = np.exp(parameters[-1])
+    rows = np.arange(len(labels))
     logits = temperature * scores
-    logits += bias
+    logits += parameters[:-1]
     logits -= logits.max(1, keepdims=True)
     label_logits = logits[rows, labels]
     error = np.exp(logits, out=logits)
@@ -78,8 +78,8 @@ def calibration_loss(
     value = weights @ (np.log(totals) - label_logits) + ridge / 2 * (parameters @ parameters)
     error *= (weights / totals)[:, None]
     error[rows, labels] -= weights
-    along_temperature = temperature * np.einsum("ij,ij->", error, scores)
-    return value, np.append(error.sum(0), along_temperature) + ridge * parameters
+    temperature_slope = temperature * np.einsum("ij,ij->", error, scores)
+    return value, np.append(error.sum(0), temperature_slope) + ridge * parameters
 
 
 def fit_calibration(
@@ -90,7 +90,7 @@ def fit_calibration(
     row_weights: np.ndarray | None = None,
     start: Calibration | None = None,
 ) -> Calibration:
-    """The calibration that fits labeled scores z (n, K) best, classes weighted alike.
+    """Return the calibration that fits labeled scores z (n, K) best, classes weighted alike.
 
     Args:
         scores: z, scores with the training prior taken out, (n, K).

@@ -82,8 +82,8 @@ class RateEstimate:
     @cached_property
     def differences(self) -> np.ndarray:
         """(R^L_kk - R^U_kk) in standard errors of chance, sqrt(r_k (1 - r_k) (1/n_k + 1/kappa_k)), (K,)."""
-        pooled = np.diag(self.confusion.rates.numpy())
-        noise = np.maximum(pooled * (1 - pooled), 0.01) * (1 / np.maximum(self.n, 1) + 1 / np.maximum(self.worth, 1))
+        recall = np.diag(self.confusion.rates.numpy())
+        noise = np.maximum(recall * (1 - recall), 0.01) * (1 / np.maximum(self.n, 1) + 1 / np.maximum(self.worth, 1))
         return (np.diag(self.labeled_rates) - np.diag(self.unlabeled_rates)) / noise**0.5
 
     @property
@@ -104,21 +104,20 @@ class RateEstimate:
             return "there are no unlabeled rows: the rates are the labels' counts, drawn to what the model expects"
         k = int(np.abs(self.differences).argmax())
         name = k if class_names is None else repr(class_names[k])
-        counted, expected = self.labeled_rates[k, k], self.unlabeled_rates[k, k]
-        apart = (
-            f"the recall of class {name} is {counted:.2f} by its {self.n[k]} labels and {expected:.2f} by the "
-            f"{self.unlabeled:,} unlabeled rows"
+        comparison = (
+            f"the recall of class {name} is {self.labeled_rates[k, k]:.2f} by its {self.n[k]} labels and "
+            f"{self.unlabeled_rates[k, k]:.2f} by the {self.unlabeled:,} unlabeled rows"
         )
         if self.dispersion > DISAGREEMENT or abs(self.differences[k]) > FAR_APART:
-            return f"labels and unlabeled rows disagree by more than chance: {apart}; label more rows"
-        return f"labels and unlabeled rows agree as far as chance allows; at most, {apart}"
+            return f"labels and unlabeled rows disagree by more than chance: {comparison}; label more rows"
+        return f"labels and unlabeled rows agree as far as chance allows; at most, {comparison}"
 
     @property
     def basis(self) -> str:
-        """What it is known from, in words."""
+        """The data behind the estimate, as a phrase."""
         labels = f"{int(self.n.min())} to {int(self.n.max())}" if self.n.min() < self.n.max() else f"{int(self.n[0])}"
-        more = f" and {self.unlabeled:,} unlabeled rows" if self.unlabeled else ""
-        return f"estimated from {int(self.n.sum()):,} labels ({labels} per class){more}"
+        addition = f" and {self.unlabeled:,} unlabeled rows" if self.unlabeled else ""
+        return f"estimated from {int(self.n.sum()):,} labels ({labels} per class){addition}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -134,51 +133,60 @@ class RateEstimate:
 
 
 def decide_rates(weights: np.ndarray, decisions: np.ndarray, classes: int) -> np.ndarray:
-    """sum_i W_ik 1[F(x_i) = j], (K, K), for weights W (N, K) and decisions (N,)."""
+    """Return sum_i W_ik 1[F(x_i) = j], (K, K), for weights W (N, K) and decisions (N,)."""
     if classes <= FEW_CLASSES:
         return weights.T @ (decisions[:, None] == np.arange(classes)).astype(float)
     table = np.zeros((classes, classes))
     order = np.argsort(decisions, kind="stable")
-    names, first = np.unique(decisions[order], return_index=True)
+    names, starts = np.unique(decisions[order], return_index=True)
     if len(names):
-        table[:, names] = np.add.reduceat(weights[order], first, axis=0).T
+        table[:, names] = np.add.reduceat(weights[order], starts, axis=0).T
     return table
 
 
 def count_labels(labels: np.ndarray, decisions: np.ndarray, classes: int) -> np.ndarray:
-    """Confusion counts (K, K), row = truth."""
+    """Return confusion counts, (K, K), row = truth."""
     return np.bincount(labels * classes + decisions, minlength=classes**2).reshape(classes, classes).astype(float)
 
 
 def pool_rates(
-    counts: np.ndarray, soft: np.ndarray, worth: float = UNLABELED_WORTH
+    counts: np.ndarray, soft_counts: np.ndarray, worth: float = UNLABELED_WORTH
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pooled rates, R^U, and what R^U was worth for each class, from counts and posterior-weighted counts (K, K).
+    """Return the pooled rates, R^U, and what R^U is worth for each class.
 
     R^U is worth no more labels than there are rows behind it.
+
+    Args:
+        counts: confusion counts on labels, (K, K).
+        soft_counts: counts weighted by posteriors, (K, K).
+        worth: how many labels R^U is worth for a class, at most.
+
+    Returns:
+        R and R^U, (K, K), and the worth, (K,).
     """
-    totals, mass = counts.sum(1), soft.sum(1)
-    safe = np.where(mass > 0, mass, 1.0)
-    expected = np.where(mass[:, None] > 0, soft / safe[:, None], 1 / len(counts))
+    totals = counts.sum(1)
+    mass = soft_counts.sum(1)
+    divisors = np.where(mass > 0, mass, 1.0)
+    soft_rates = np.where(mass[:, None] > 0, soft_counts / divisors[:, None], 1 / len(counts))
     weight = np.minimum(worth, mass)
     weight = np.where(totals + weight > 0, weight, 1.0)
-    return (counts + weight[:, None] * expected) / (totals + weight)[:, None], expected, weight
+    return (counts + weight[:, None] * soft_rates) / (totals + weight)[:, None], soft_rates, weight
 
 
 def combine_rates(
     evidence: HeldOutScores,
     counts: np.ndarray,
-    soft: np.ndarray,
+    soft_counts: np.ndarray,
     deployment_prior: np.ndarray,
     worth: float = UNLABELED_WORTH,
 ) -> RateEstimate:
-    """The estimate from counts on the evidence's labels and posterior-weighted counts, both (K, K), row = truth."""
-    rates, expected, weight = pool_rates(counts, soft, worth)
+    """Return the estimate from counts on labels and counts weighted by posteriors, both (K, K), row = truth."""
+    rates, soft_rates, weight = pool_rates(counts, soft_counts, worth)
     totals = counts.sum(1)
     return RateEstimate(
         Confusion(torch.from_numpy(rates), torch.from_numpy(deployment_prior)),
-        np.where(totals[:, None] > 0, counts / np.maximum(totals, 1)[:, None], expected),
-        expected,
+        np.where(totals[:, None] > 0, counts / np.maximum(totals, 1)[:, None], soft_rates),
+        soft_rates,
         totals.astype(np.int64),
         weight,
         len(evidence.unlabeled_scores),
@@ -190,7 +198,7 @@ def combine_rates(
 def estimate_rates(
     evidence: HeldOutScores, decisions: np.ndarray, soft_decisions: np.ndarray, deployment_prior: np.ndarray
 ) -> RateEstimate:
-    """The rates of a classifier from its decisions on the evidence's labeled rows (n,) and soft rows (m,)."""
+    """Return the rates of a classifier from its decisions on the labeled rows (n,) and the soft rows (m,)."""
     counts = count_labels(evidence.labels, decisions, evidence.classes)
-    soft = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-    return combine_rates(evidence, counts, soft, deployment_prior)
+    soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+    return combine_rates(evidence, counts, soft_counts, deployment_prior)

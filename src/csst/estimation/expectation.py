@@ -141,31 +141,31 @@ def estimate_constraints(
 def describe_minimum(
     intervals: dict[str, Any], class_names: Sequence[str] | None = None, half_width: float = 0.1
 ) -> str | None:
-    """A sentence where the lowest recall is known worse than ± half_width; None where it is known well."""
-    lowest = intervals["min_recall"]
-    if max(lowest["estimate"] - lowest["low"], lowest["high"] - lowest["estimate"]) <= half_width:
+    """Return a sentence about a lowest recall that is uncertain by more than half_width; None if it is not."""
+    minimum = intervals["min_recall"]
+    if max(minimum["estimate"] - minimum["low"], minimum["high"] - minimum["estimate"]) <= half_width:
         return None
     widths = [interval["high"] - interval["low"] for interval in intervals["recall"]]
     widest = int(np.argmax(widths))
     name = widest if class_names is None else repr(class_names[widest])
     labels = intervals["recall"][widest]["n"]
     return (
-        f"the lowest class recall is expected to be {lowest['estimate']:.2f}; its {intervals['level']:.0%} interval is "
-        f"{lowest['low']:.2f} to {lowest['high']:.2f}; the recall of class {name}, judged by {labels} "
+        f"the lowest class recall is expected to be {minimum['estimate']:.2f}; its {intervals['level']:.0%} interval "
+        f"is {minimum['low']:.2f} to {minimum['high']:.2f}; the recall of class {name}, judged by {labels} "
         f"label{'s' if labels != 1 else ''}, is known worst"
     )
 
 
 def constraint_names(objective: Objective, c: Confusion, constraints: int) -> Sequence[str]:
-    """A name for every constraint of the objective."""
-    shared = objective.domain.simplex_mask(len(payoff_of(objective, c))).tolist()
-    if len(objective.labels) == len(shared) and shared.count(False) == constraints:
-        return [label for label, worst in zip(objective.labels, shared, strict=True) if not worst]
+    """Return a name for every constraint of the objective."""
+    mask = objective.domain.simplex_mask(len(payoff_of(objective, c))).tolist()
+    if len(objective.labels) == len(mask) and mask.count(False) == constraints:
+        return [label for label, is_minimum in zip(objective.labels, mask, strict=True) if not is_minimum]
     return [f"constraint {number}" for number in range(constraints)]
 
 
 def _reach(draws: np.ndarray, level: float) -> np.ndarray:
-    """How far simultaneous intervals reach to either side, by the spread of draws (B, P)."""
+    """Return how far simultaneous intervals reach to either side, by the spread of draws (B, P)."""
     return norm.ppf(1 - (1 - level) / 2 / max(1, draws.shape[1])) * draws.std(0)
 
 

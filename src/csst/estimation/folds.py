@@ -11,12 +11,13 @@ CERTIFYING = 0.5
 
 
 def deal_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """A fold 0 .. folds-1 for every row, each class dealt out evenly, (n,)."""
-    rng, dealt = np.random.default_rng(seed), np.zeros(len(labels), dtype=np.int64)
+    """Return a fold 0 .. folds-1 for every row, each class dealt out evenly, (n,)."""
+    rng = np.random.default_rng(seed)
+    numbers = np.zeros(len(labels), dtype=np.int64)
     for c in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == c))
-        dealt[rows] = (np.arange(len(rows)) + rng.integers(folds)) % folds
-    return dealt
+        numbers[rows] = (np.arange(len(rows)) + rng.integers(folds)) % folds
+    return numbers
 
 
 def deal_certification(labels: np.ndarray, share: float, seed: int, is_random: bool) -> np.ndarray:
@@ -41,8 +42,8 @@ def deal_certification(labels: np.ndarray, share: float, seed: int, is_random: b
     rng = np.random.default_rng(seed)
     if is_random:
         order = rng.permutation(len(labels))
-        _, first = np.unique(labels[order], return_index=True)
-        start = max(int(first.max()) + 1, len(labels) - round(share * len(labels)))
+        _, places = np.unique(labels[order], return_index=True)
+        start = max(int(places.max()) + 1, len(labels) - round(share * len(labels)))
         return np.sort(order[start:])
     parts = []
     for c in np.unique(labels):

@@ -91,15 +91,20 @@ class HeldOutScores:
         refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
         unlabeled = np.zeros((0, classes)) if unlabeled_probs is None else check_probs(unlabeled_probs, classes)
         if len(unlabeled) > most_unlabeled:
-            keep = np.random.default_rng(seed).permutation(len(unlabeled))[:most_unlabeled]
-            unlabeled = unlabeled[np.sort(keep)]
+            sample = np.random.default_rng(seed).permutation(len(unlabeled))[:most_unlabeled]
+            unlabeled = unlabeled[np.sort(sample)]
         fractions = counts / counts.sum()
         prior = read_prior(train_prior, "train_prior", {"labels": fractions}, classes)
         if labeled_prior is None:
             labeled_prior = fractions if isinstance(train_prior, str) else prior
-        known = read_prior(labeled_prior, "labeled_prior", {}, classes)
+        learned_prior = read_prior(labeled_prior, "labeled_prior", {}, classes)
         return cls(
-            take_out(values, prior), truth, take_out(unlabeled, prior), prior, known, is_cross_fitted=is_cross_fitted
+            take_out(values, prior),
+            truth,
+            take_out(unlabeled, prior),
+            prior,
+            learned_prior,
+            is_cross_fitted=is_cross_fitted,
         )
 
     @property
@@ -133,7 +138,7 @@ class HeldOutScores:
 
     @cached_property
     def labeled_posterior(self) -> np.ndarray:
-        """The same of the labeled rows under theirs, as if their labels were not known, (n, K)."""
+        """Calibrated class probabilities of the labeled rows under their balance, as if unlabeled, (n, K)."""
         fractions = np.maximum(self.fractions, SMALLEST_PROBABILITY)
         return softmax(self.calibration.apply(self.scores) + np.log(fractions), axis=1)
 
@@ -177,16 +182,16 @@ class HeldOutScores:
 
     @property
     def soft_scores(self) -> np.ndarray:
-        """z of the rows that count for every class as their posterior says: the unlabeled ones, or else the labeled."""
+        """Scores z of the unlabeled rows; of the labeled rows if there are none."""
         return self.unlabeled_scores if self.has_unlabeled else self.scores
 
     @property
     def soft_posterior(self) -> np.ndarray:
-        """Their posterior."""
+        """Class probabilities of `soft_scores`, (m, K)."""
         return self.posterior if self.has_unlabeled else self.labeled_posterior
 
     def part(self, rows: np.ndarray) -> HeldOutScores:
-        """The same with some of the labeled rows only; a class may lose all of its labels.
+        """Keep some of the labeled rows; a class may lose all of its labels.
 
         Args:
             rows: their indices, or a mask, (n,).
@@ -197,7 +202,7 @@ class HeldOutScores:
         return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
 
     def thin(self, most: int) -> HeldOutScores:
-        """The same with every k-th unlabeled row.
+        """Keep every k-th unlabeled row.
 
         Args:
             most: how many may be left.
@@ -212,17 +217,17 @@ class HeldOutScores:
 
 
 def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """z = log p - log pi."""
+    """Return z = log p - log pi."""
     return np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(prior)
 
 
 def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int) -> np.ndarray:
-    """A class prior: one number per class, "uniform", or one of the names."""
-    known = {**named, "uniform": np.full(classes, 1 / classes)}
+    """Return a class prior given by one number per class, "uniform", or one of the names."""
+    priors = {**named, "uniform": np.full(classes, 1 / classes)}
     if isinstance(prior, str):
-        if prior not in known:
-            raise InputError(f"{what} is {', '.join(map(repr, known))} or one number per class; found {prior!r}")
-        return known[prior]
+        if prior not in priors:
+            raise InputError(f"{what} is {', '.join(map(repr, priors))} or one number per class; found {prior!r}")
+        return priors[prior]
     values = check_prior(prior, what).cpu().numpy()
     if len(values) != classes:
         raise InputError(f"{what} has {len(values)} classes and the scores {classes}")
@@ -230,7 +235,7 @@ def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int
 
 
 def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
-    """Class indices (n,), one for each row of scores."""
+    """Return class indices, (n,), one for each row of scores."""
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InputError(f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}")
@@ -242,11 +247,11 @@ def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
 
 
 def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:
-    """Probabilities (N, K) as float64: finite, non-negative, rows that sum to 1."""
+    """Return probabilities, (N, K), as float64: finite, non-negative, rows that sum to 1."""
     values = as_float64(probs, "probs").detach().cpu().numpy()
-    wanted = "K" if classes is None else str(classes)
+    columns = "K" if classes is None else str(classes)
     if values.ndim != 2 or (classes is not None and values.shape[1] != classes):
-        raise InputError(f"probs must have shape (N, {wanted}), one row per example; found {values.shape}")
+        raise InputError(f"probs must have shape (N, {columns}), one row per example; found {values.shape}")
     if values.shape[1] < 2:
         raise InputError(f"probs must have a column for each of at least 2 classes; found {values.shape[1]}")
     if not np.isfinite(values).all():
@@ -257,9 +262,9 @@ def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:
         raise InputError(
             f"probs must be non-negative; row {row} holds {values[row].min():.4g}: pass probabilities, not logits"
         )
-    off = np.abs(values.sum(1) - 1)
-    if len(off) and off.max() > SUM_TOLERANCE:
-        row = int(off.argmax())
+    gaps = np.abs(values.sum(1) - 1)
+    if len(gaps) and gaps.max() > SUM_TOLERANCE:
+        row = int(gaps.argmax())
         raise InputError(
             f"each row of probs must sum to 1; row {row} sums to {values[row].sum():.6g}: pass the softmax of "
             "the logits"

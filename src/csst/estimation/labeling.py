@@ -20,15 +20,15 @@ from csst.estimation.rate_draws import draw_recalls
 SHARED = 0.5
 
 
-def allocate_labels(estimate: RateEstimate, shared: float = SHARED) -> np.ndarray:
-    """The fraction of new labels that every class should get, (K,)."""
+def allocate_labels(estimate: RateEstimate, shared_part: float = SHARED) -> np.ndarray:
+    """Return the fraction of new labels that every class should get, (K,)."""
     worst_classes = draw_recalls(estimate).argmin(1)
     chances = np.bincount(worst_classes, minlength=estimate.classes) / len(worst_classes)
-    return (1 - shared) * chances + shared / estimate.classes
+    return (1 - shared_part) * chances + shared_part / estimate.classes
 
 
 def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
-    """Rows (count,) drawn one after the other, without replacement, as the module says.
+    """Return rows, (count,), drawn one after the other without replacement, as the module says.
 
     Args:
         posterior: Q, the class probabilities of the rows under their own class balance, (N, K).

@@ -19,7 +19,7 @@ def estimate_prior(
     row_weights: np.ndarray | None = None,
     begin: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The class prior under which calibrated scores explain the rows best.
+    """Return the class prior under which calibrated scores explain the rows best.
 
         Q_ik ∝ pi_k exp(s_ik);    pi <- (sum_i Q_i + K start) / (N + K)
 
@@ -32,15 +32,15 @@ def estimate_prior(
         begin: where EM begins; the start if None.
     """
     count, classes = scores.shape
-    extra = classes if pseudo_rows is None else pseudo_rows
+    start_rows = classes if pseudo_rows is None else pseudo_rows
     likelihood = np.exp(scores - scores.max(1, keepdims=True)) if count else scores
     weights = np.ones(count) if row_weights is None else row_weights
-    total = float(weights.sum()) + extra
+    total = float(weights.sum()) + start_rows
     prior = start if begin is None else begin
     for _ in range(rounds):
-        explained = prior * (likelihood.T @ (weights / np.maximum(likelihood @ prior, 1e-300)))
-        moved = (explained + extra * start) / total
-        if np.abs(moved - prior).max() < CLOSE:
-            return moved
-        prior = moved
+        mass = prior * (likelihood.T @ (weights / np.maximum(likelihood @ prior, 1e-300)))
+        new_prior = (mass + start_rows * start) / total
+        if np.abs(new_prior - prior).max() < CLOSE:
+            return new_prior
+        prior = new_prior
     return prior

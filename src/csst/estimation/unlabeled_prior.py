@@ -47,25 +47,25 @@ class BalanceEstimate:
 
 
 def estimate_balance(evidence: HeldOutScores) -> BalanceEstimate:
-    """The class balance of the evidence's unlabeled rows; the labels' where there are none."""
-    labeled, classes = evidence.labeled_prior, evidence.classes
+    """Return the class balance of the unlabeled rows; that of the labels if there are none."""
+    labeled = evidence.labeled_prior
+    classes = evidence.classes
     if not evidence.has_unlabeled:
         return BalanceEstimate(labeled, np.zeros(classes), 0.0)
-    seen, unseen = (
-        softmax(evidence.calibration.apply(scores), axis=1) for scores in (evidence.scores, evidence.unlabeled_scores)
-    )
+    labeled_probs = softmax(evidence.calibration.apply(evidence.scores), axis=1)
+    unlabeled_probs = softmax(evidence.calibration.apply(evidence.unlabeled_scores), axis=1)
     size = evidence.counts + 1  # one row more, the mean of all: no class is known exactly
-    means = (np.eye(classes)[evidence.labels].T @ seen + seen.mean(0)) / size[:, None]
-    target = unseen.mean(0)
+    means = (np.eye(classes)[evidence.labels].T @ labeled_probs + labeled_probs.mean(0)) / size[:, None]
+    target = unlabeled_probs.mean(0)
     estimate = BalanceEstimate(labeled, np.zeros(classes), 0.0)
     for _ in range(ROUNDS):
-        noise = noise_bound(target, len(unseen), means, size, estimate.prior)
+        noise = noise_bound(target, len(unlabeled_probs), means, size, estimate.prior)
         estimate = solve_balance(means, target, noise, labeled)
     return estimate
 
 
 def noise_bound(target: np.ndarray, rows: int, means: np.ndarray, size: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """S(u) / N + sum_k pi_k^2 S(m_k) / n_k, (K, K).
+    """Return S(u) / N + sum_k pi_k^2 S(m_k) / n_k, (K, K).
 
     Args:
         target: u, (K,).
@@ -79,12 +79,12 @@ def noise_bound(target: np.ndarray, rows: int, means: np.ndarray, size: np.ndarr
 
 
 def spread_bound(mean: np.ndarray) -> np.ndarray:
-    """S(m) = diag(m) - m m^T, (K, K)."""
+    """Return S(m) = diag(m) - m m^T, (K, K)."""
     return np.diag(mean) - np.outer(mean, mean)
 
 
 def solve_balance(means: np.ndarray, target: np.ndarray, noise: np.ndarray, labeled: np.ndarray) -> BalanceEstimate:
-    """The posterior mean of pi_u in  u = M^T pi_u + noise,  pi_u = pi_L + N(0, s^2 (I - 1/K)),  with the likeliest s.
+    """Return the posterior mean of pi_u in u = M^T pi_u + noise, pi_u = pi_L + N(0, s^2 (I - 1/K)), s the likeliest.
 
     A class's mean may be negative by chance; the mean of its positive part is taken instead.
 
@@ -94,26 +94,27 @@ def solve_balance(means: np.ndarray, target: np.ndarray, noise: np.ndarray, labe
         noise: its covariance, (K, K).
         labeled: pi_L, (K,).
     """
-    classes, rest = len(labeled), slice(0, len(labeled) - 1)  # probabilities sum to 1: the last says nothing new
+    classes = len(labeled)
+    columns = slice(0, classes - 1)  # probabilities sum to 1: the last says nothing new
     tangent = np.eye(classes) - 1 / classes
-    root = cholesky(noise[rest, rest] + 1e-12 * np.eye(classes - 1), lower=True)
-    design = solve_triangular(root, means.T[rest], lower=True)  # in units of the noise
-    residual = solve_triangular(root, (target - labeled @ means)[rest], lower=True)
+    root = cholesky(noise[columns, columns] + 1e-12 * np.eye(classes - 1), lower=True)
+    design = solve_triangular(root, means.T[columns], lower=True)  # in units of the noise
+    residual = solve_triangular(root, (target - labeled @ means)[columns], lower=True)
     values, vectors = eigh(design @ tangent @ design.T)
-    along = vectors.T @ residual
+    coordinates = vectors.T @ residual
     values = values.clip(min=0)
 
     def deviance(size: float) -> float:
-        return float((np.log(size * values + 1) + along**2 / (size * values + 1)).sum())
+        return float((np.log(size * values + 1) + coordinates**2 / (size * values + 1)).sum())
 
-    best = int(np.argmin([deviance(size) for size in VARIANCES]))
-    if best == 0:
+    place = int(np.argmin([deviance(size) for size in VARIANCES]))
+    if place == 0:
         return BalanceEstimate(labeled, np.zeros(classes), 0.0)
-    near = (VARIANCES[best - 1], VARIANCES[min(best + 1, len(VARIANCES) - 1)])
-    variance = float(minimize_scalar(deviance, bounds=near, method="bounded", options={"xatol": 1e-9}).x)
+    ends = (VARIANCES[place - 1], VARIANCES[min(place + 1, len(VARIANCES) - 1)])
+    variance = float(minimize_scalar(deviance, bounds=ends, method="bounded", options={"xatol": 1e-9}).x)
     spread = variance * tangent @ design.T @ vectors
-    shrunk = variance * values + 1
-    mean = labeled + spread @ (along / shrunk)
-    error = np.sqrt(np.maximum(np.diag(variance * tangent - (spread / shrunk) @ spread.T), 1e-16))
+    shrinkage = variance * values + 1
+    mean = labeled + spread @ (coordinates / shrinkage)
+    error = np.sqrt(np.maximum(np.diag(variance * tangent - (spread / shrinkage) @ spread.T), 1e-16))
     positive = mean * norm.cdf(mean / error) + error * norm.pdf(mean / error)
     return BalanceEstimate(positive / positive.sum(), error, variance)
