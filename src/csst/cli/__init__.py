@@ -20,6 +20,7 @@ VERBS = {
     "evaluate": "measure a finished run again: csst evaluate RUN",
     "certify": "whether fresh labels prove a run's bounds: csst certify RUN labeled.csv \"precision['fraud'] >= 0.9\"",
     "predict": "label new examples: csst predict RUN INPUT -o out.csv",
+    "monitor": "what new rows without labels mean for a run: csst monitor RUN new.csv [--adapt FOLDER]",
     "export": "a model for use elsewhere, with its card: csst export RUN --to onnx -o model.onnx",
     "frontier": "what a run's model could trade off by its decision rule: csst frontier RUN",
     "augment": "back-translate texts once, for training: csst augment FILE -o cache.sqlite --via hf:A,hf:B",

@@ -23,6 +23,7 @@ from csst.estimators.certifying import CertifyingMixin
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
+from csst.estimators.monitoring import MonitoringMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
     SETTINGS,
@@ -47,7 +48,14 @@ from csst.selftraining import method as read_method
 from csst.settings import IMAGES, TABULAR, Settings
 
 
-class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMixin, BaseEstimator):  # type: ignore[misc]
+class CSSTClassifier(
+    ReadingMixin,
+    CertifyingMixin,
+    MonitoringMixin,
+    ClassifierMixin,  # type: ignore[misc]
+    LogProbaMixin,
+    BaseEstimator,  # type: ignore[misc]
+):
     """A classifier for an objective, from few labeled and many unlabeled rows.
 
         clf = CSSTClassifier("max min(recall)").fit(X, y)    # y == -1, NaN or None: unlabeled
@@ -204,6 +212,9 @@ class CSSTClassifier(ReadingMixin, CertifyingMixin, ClassifierMixin, LogProbaMix
                 tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
             )
+            reference = self.fit_.reference
+            if reference is not None:
+                self.fit_ = replace(self.fit_, reference=reference.with_names(self.columns_.names))
         notes = list_notes(self.fit_.full_details)
         for note in notes:
             warnings.warn(note, stacklevel=2)

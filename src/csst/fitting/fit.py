@@ -175,7 +175,14 @@ def fit_learners(
     )
     spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
     return FittedModel(
-        portfolio, rule.rule, rule.objective, rows.class_names, spec, details=details, row_hashes=rows.hash_rows()
+        portfolio,
+        rule.rule,
+        rule.objective,
+        rows.class_names,
+        spec,
+        details=details,
+        row_hashes=rows.hash_rows(),
+        reference=members.reference,
     )
 
 

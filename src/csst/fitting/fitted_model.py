@@ -24,9 +24,11 @@ from csst.data.tabular.tables import is_sparse
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
+from csst.estimation.shift_test import Reference
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights, read_recipe
+from csst.fitting.reference import REFERENCE, pack_reference, read_reference
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.costs import cost_table_from_dict
@@ -55,6 +57,7 @@ class FittedModel:
         metrics: what metrics.json holds, after loading.
         details: what is known right after fitting; None after loading.
         row_hashes: of the rows of the fit, which cannot certify, (N,); None if they are not known.
+        reference: rows of the fit that new rows are compared with; None for examples that are no rows of numbers.
     """
 
     model: nn.Module
@@ -66,6 +69,7 @@ class FittedModel:
     metrics: dict[str, Any] = field(default_factory=dict)
     details: FitDetails | None = None
     row_hashes: np.ndarray | None = None
+    reference: Reference | None = None
 
     def logits(self, inputs: Any) -> Tensor:
         """Scores of raw examples; the rule looks at their softmax.
@@ -230,6 +234,8 @@ class FittedModel:
             run.write("outputs.npz", outputs)
         if self.row_hashes is not None:
             run.write(ROWS, pack_hashes(self.row_hashes))
+        if self.reference is not None:
+            run.write(REFERENCE, pack_reference(self.reference))
         run.write("metrics.json", json.dumps(metrics, indent=2))
         return metrics
 
@@ -262,6 +268,7 @@ class FittedModel:
             batch=8192 if file.recipe is None else file.recipe.training.evaluation_batch,
             metrics=file.metrics,
             row_hashes=file.row_hashes,
+            reference=read_reference(Run(folder)),
         )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:

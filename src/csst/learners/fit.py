@@ -9,6 +9,7 @@ import numpy as np
 
 from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import statistics
+from csst.estimation.shift_test import Reference
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
@@ -19,10 +20,11 @@ from csst.rules.fit import bind
 
 @dataclass
 class MembersFit:
-    """A fitted portfolio, its decision rule, and notes about the fit."""
+    """A fitted portfolio, its decision rule, the rows that new ones are compared with, and notes about the fit."""
 
     portfolio: Portfolio
     fitted: FittedRule
+    reference: Reference
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,4 +81,7 @@ def fit_members(
             f"classes {names[:10]} have one label each, which their models have learned from, so that their expected "
             "recall is too high: label more"
         )
-    return MembersFit(portfolio, fitted_rule, notes=notes)
+    reference = Reference.sample(
+        parts.labeled, parts.labels, parts.unlabeled, evidence.unlabeled_prior, parts.sizes, seed
+    )
+    return MembersFit(portfolio, fitted_rule, reference, notes)

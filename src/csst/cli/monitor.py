@@ -1,0 +1,49 @@
+"""csst monitor RUN new.csv [--adapt FOLDER]: say what new rows without labels mean for a run, and adapt its rule."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from csst.cli.predict import read_examples
+from csst.errors import InputError
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
+from csst.fitting.monitoring import adapt, monitor, read_run, write_adapted
+from csst.runs.folder import Run
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "csst monitor",
+        description="Say what new examples without labels mean for a finished run: their class balance, what to "
+        "expect of the objective there, and whether the labeled classes explain them.",
+    )
+    parser.add_argument("run", help="the run's folder")
+    parser.add_argument("input", nargs="+", help="new examples without labels, as for csst predict")
+    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
+    parser.add_argument(
+        "--adapt", metavar="FOLDER", default="", help="write a run with the rule solved again for the new balance"
+    )
+    parser.add_argument("--json", metavar="FILE", default="", help="also write all numbers to this file")
+    args = parser.parse_args(argv)
+    model = FittedModel.load(args.run)
+    deployed = read_run(args.run, model)
+    inputs, _ = read_examples(model, read_recipe(args.run), Run(args.run).columns(), args.input, args.column)
+    if args.adapt:
+        adapted = adapt(model, deployed, inputs)
+        seen = adapted.monitoring
+        write_adapted(args.run, args.adapt, model, adapted)
+        print(seen)
+        print(f"adapted: {adapted.fitted.sentence}\nthe run with the new rule is in {args.adapt}")
+    else:
+        seen = monitor(model, deployed, inputs)
+        print(seen)
+    if args.json:
+        try:
+            with open(args.json, "w", encoding="utf-8") as file:
+                json.dump(seen.as_dict(), file, indent=2)
+        except OSError as error:
+            raise InputError(f"{args.json} cannot be written: {error}") from None
+    return 0

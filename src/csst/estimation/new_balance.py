@@ -1,0 +1,114 @@
+"""The class balance of new rows, with an interval.
+
+Calibrated posteriors h(x) under a balance pi have a mean m_k on the labeled rows of class k and a mean u on new rows:
+
+    u = sum_k pi_k m_k + noise,    cov(noise) = C = S_u / N + sum_k pi_k^2 S_k / n_k
+
+EM begins (`csst.estimation.shift`); then pi and h follow each other. How far pi may be from the labels' balance is what
+makes u most likely (`csst.estimation.unlabeled_prior`): where chance explains the difference, nothing changes. The
+interval does not lean on that: it is that of M^-T u, with covariance M^-T C M^-1. Few labels of a class are helped
+out by what the model itself expects of new rows of this class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from scipy.stats import norm
+
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.shift import estimate_prior
+from csst.estimation.unlabeled_prior import solve_balance, spread_bound
+
+#: rows' worth of a class's mean and spread that the model's own expectation has
+PSEUDO_ROWS = 5.0
+#: the part of C that draws the balance to that of the labels: C is rather too large, and 5 labels would change nothing
+CAUTION = 0.2
+#: rounds in which the balance and the posteriors follow each other
+ROUNDS = 4
+#: the smallest class fraction
+SMALLEST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class NewBalance:
+    """The class balance of new rows as estimated.
+
+    Args:
+        prior: pi, (K,), positive.
+        covariance: of its error, (K, K).
+        rows: N.
+    """
+
+    prior: np.ndarray
+    covariance: np.ndarray
+    rows: int
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return simultaneous intervals (Bonferroni).
+
+        Args:
+            level: of all of them jointly.
+
+        Returns:
+            Their low and high ends, each (K,).
+        """
+        reach = norm.ppf(1 - (1 - level) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
+        return (self.prior - reach).clip(min=0), (self.prior + reach).clip(max=1)
+
+    def draw(self, number: int, seed: int = 0) -> np.ndarray:
+        """Draw balances as they may truly be.
+
+        Args:
+            number: how many.
+            seed: of the draws.
+
+        Returns:
+            Class fractions, (number, K).
+        """
+        rng = np.random.default_rng(seed)
+        draws = rng.multivariate_normal(self.prior, self.covariance, size=number, method="eigh").clip(min=SMALLEST)
+        return draws / draws.sum(1, keepdims=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        low, high = self.interval()
+        return {"prior": self.prior.tolist(), "low": low.tolist(), "high": high.tolist(), "rows": self.rows}
+
+
+def estimate_new_balance(evidence: HeldOutScores, scores: np.ndarray) -> NewBalance:
+    """Estimate the class balance of new rows.
+
+    Args:
+        evidence: scores of the labeled rows.
+        scores: z of new rows by the model that is used, (N, K).
+    """
+    calibration = evidence.calibration
+    labeled_scores = calibration.apply(evidence.scores)
+    new_scores = calibration.apply(scores)
+    prior = estimate_prior(new_scores, evidence.labeled_prior)
+    for _ in range(ROUNDS):
+        seen, unseen = (softmax(each + np.log(prior), axis=1) for each in (labeled_scores, new_scores))
+        means, noise = measure_posteriors(evidence, seen, unseen, prior)
+        prior = solve_balance(means, unseen.mean(0), CAUTION * noise, evidence.labeled_prior).prior.clip(min=SMALLEST)
+        prior = prior / prior.sum()
+    inverse = np.linalg.pinv(means.T, rcond=1e-6)
+    return NewBalance(prior, inverse @ noise @ inverse.T, len(scores))
+
+
+def measure_posteriors(
+    evidence: HeldOutScores, seen: np.ndarray, unseen: np.ndarray, prior: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return m_k, (K, K), and C, (K, K), from posteriors of labeled rows (n, K) and of new rows (N, K)."""
+    expected = unseen.T @ unseen / np.maximum(unseen.sum(0), 1e-300)[:, None]
+    sums = np.eye(evidence.classes)[evidence.labels].T @ seen
+    means = (sums + PSEUDO_ROWS * expected) / (evidence.counts + PSEUDO_ROWS)[:, None]
+    noise = np.cov(unseen.T, bias=True) / len(unseen)
+    for k, count in enumerate(evidence.counts):
+        centered = seen[evidence.labels == k] - means[k]
+        spread = (centered.T @ centered + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
+        noise = noise + prior[k] ** 2 * spread / (count + PSEUDO_ROWS - 1)
+    return means, noise

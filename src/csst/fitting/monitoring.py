@@ -1,0 +1,190 @@
+"""A fitted model in use: what new rows without labels say, and the model whose rule is solved again for them.
+
+deployed = read_run("runs/mine", model); print(monitor(model, deployed, new_rows))
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.data.tabular.tables import is_sparse
+from csst.errors import InputError
+from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs
+from csst.fitting.model_file import MODEL, ROWS
+from csst.fitting.reference import REFERENCE
+from csst.rules.fit import FittedRule
+from csst.rules.monitor import Deployed, Monitoring, adapt_rule, refuse_few, sample_rows, watch
+from csst.runs.folder import COLUMNS, Run
+
+NO_RULE = "a model without a decision rule has none to watch: train it with a rule (--rule fit)"
+#: files that an adapted run shares with the one it comes from
+SHARED = (MODEL, ROWS, REFERENCE, COLUMNS, "environment.json", "recipe.yaml")
+
+
+def refuse_unwatched(model: FittedModel) -> None:
+    """Raise for a model that cannot be watched: one without a rule, or one that abstains."""
+    if model.rule is None:
+        raise InputError(NO_RULE)
+    if model.objective.abstains:
+        raise InputError("a rule that abstains cannot be watched yet: fit one for the sentence without abstaining")
+
+
+def read_fit(model: FittedModel) -> Deployed:
+    """Return the rule of a model as it was just fitted."""
+    refuse_unwatched(model)
+    details = model.full_details
+    assert model.rule is not None
+    assert details.adjusted is not None
+    assert details.adjusted_outputs is not None
+    fitted = details.adjusted
+    return Deployed(
+        model.rule,
+        fitted.objective,
+        fitted.evidence,
+        fitted.estimate.counts.astype(float),
+        fitted.estimate.confusion.prior.numpy(),
+        fitted.value,
+        details.adjusted_outputs.gain.softmax_inverse,
+        model.class_names,
+    )
+
+
+def read_run(folder: str | Path, model: FittedModel) -> Deployed:
+    """Return the rule of a model as its run's folder keeps it."""
+    refuse_unwatched(model)
+    assert model.rule is not None
+    kept = KeptEvidence.read(folder)
+    stored = model.metrics["adjusted"]
+    counts = np.array(stored["validation"]["confusion"], dtype=float)
+    return Deployed(
+        model.rule, model.objective, kept.evidence, counts, kept.prior, stored["value"], kept.undo, model.class_names
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """New rows as a model sees them.
+
+    Args:
+        rows: numbers that are compared with those of the fit, (N, D); None if there are none, as for texts.
+        probs: of the model, (N, K).
+    """
+
+    rows: Any
+    probs: np.ndarray
+
+
+def score_inputs(model: FittedModel, inputs: Any) -> Scored:
+    """Return the probabilities of new examples, and some of them as rows of numbers."""
+    refuse_few(inputs.shape[0] if hasattr(inputs, "shape") else len(inputs))
+    spec = model.inputs
+    rows = inputs if spec.embed is None else spec.embed(inputs)
+    plain = replace(model, inputs=replace(spec, embed=None))
+    return Scored(rows, plain.probs(rows).cpu().numpy())
+
+
+def compare_inputs(model: FittedModel, deployed: Deployed, scored: Scored) -> ShiftTest | None:
+    """Return whether the labeled classes explain new rows; None if the fit kept no unlabeled rows to compare them with.
+
+    Against labels alone the test is not calibrated: a hundred labels lack too many of the rare values of a table.
+    """
+    reference = model.reference
+    if reference is None or not len(reference.unlabeled):
+        return None
+    sample = np.sort(np.random.default_rng(0).permutation(len(scored.probs))[:MOST_NEW])
+    rows = scored.rows
+    picked = rows[sample] if isinstance(rows, np.ndarray) or is_sparse(rows) else rows[torch.from_numpy(sample)]
+    flat = picked if is_sparse(picked) else np.asarray(picked).reshape(len(sample), -1)
+    result = measure_shift(reference, flat, deployed.estimate_prior(scored.probs))
+    strangeness = np.full(len(scored.probs), -np.inf)
+    strangeness[sample] = result.strangeness
+    return replace(result, strange_rows=sample[result.strange_rows], strangeness=strangeness)
+
+
+def monitor(model: FittedModel, deployed: Deployed, inputs: Any) -> Monitoring:
+    """Return what new examples without labels say about a model in use.
+
+    Args:
+        model: what predicts.
+        deployed: its rule, and what it was fitted on.
+        inputs: N examples, as the model takes them.
+    """
+    scored = score_inputs(model, inputs)
+    return watch(deployed, scored.probs, compare_inputs(model, deployed, scored))
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """A rule solved again for new rows.
+
+    Args:
+        fitted: the rule, and what to expect of it on them.
+        monitoring: what the rows say about the former rule.
+        probs: of the rows, by the model, (N, K).
+    """
+
+    fitted: FittedRule
+    monitoring: Monitoring
+    probs: np.ndarray
+
+
+def adapt(model: FittedModel, deployed: Deployed, inputs: Any, seed: int = 0) -> Adapted:
+    """Return the rule solved again for the class balance of new examples; raise where that would not make it right.
+
+    Args:
+        model: what predicts.
+        deployed: its rule, and what it was fitted on.
+        inputs: N examples, as the model takes them.
+        seed: of the folds on which rules are judged.
+    """
+    scored = score_inputs(model, inputs)
+    monitoring = watch(deployed, scored.probs, compare_inputs(model, deployed, scored))
+    return Adapted(adapt_rule(deployed, monitoring, scored.probs, seed), monitoring, scored.probs)
+
+
+def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, adapted: Adapted) -> dict[str, Any]:
+    """Write a run whose rule is an adapted one, and return its metrics.
+
+    Args:
+        folder: the run that it comes from.
+        target: the folder to write, which must be new.
+        model: the former model.
+        adapted: its new rule.
+    """
+    if Path(target).exists() and any(Path(target).iterdir()):
+        raise InputError(f"{target} is not empty: an adapted run needs a folder of its own")
+    run = Run(target)
+    run.make_folder()
+    for name in SHARED:
+        if (Path(folder) / name).is_file():
+            shutil.copyfile(Path(folder) / name, run.path(name))
+    outputs = read_outputs(folder)
+    logits = torch.from_numpy(np.log(np.maximum(adapted.probs, 1e-300)))
+    outputs = replace(outputs, unlabeled=logits[torch.from_numpy(sample_rows(len(logits)))])
+    fitted = adapted.fitted
+    former = {name: value for name, value in model.metrics.items() if name not in ("monitoring", "prior")}
+    metrics = {
+        **former,
+        "adjusted": {
+            **describe_rule(fitted, outputs, model.class_names),
+            "unadjusted": former["adjusted"]["unadjusted"],
+        },
+        "deployment_prior": fitted.estimate.confusion.prior.tolist(),
+        "adapted_from": str(folder),
+        "monitoring": adapted.monitoring.as_dict(),
+        "warnings": [*former.get("warnings", []), *fitted.notes],
+    }
+    packed = pack_outputs(outputs)
+    if packed is not None:
+        run.write("outputs.npz", packed)
+    run.write("metrics.json", json.dumps(metrics, indent=2))
+    return metrics

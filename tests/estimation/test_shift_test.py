@@ -1,0 +1,122 @@
+"""Whether the labeled classes explain new rows: silent under a change of balance, loud where something is new."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from csst.estimation.mean_features import fit_simplex
+from csst.estimation.row_features import MOST_COLUMNS, Projection, RowFeatures
+from csst.estimation.shift_test import Reference, measure_shift
+
+MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]])
+PRIOR = np.array([0.7, 0.25, 0.05])
+OTHER_PRIOR = np.array([0.1, 0.3, 0.6])
+
+
+def draw(prior: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(len(prior), size, p=prior)
+    return MEANS[labels] + rng.normal(size=(size, MEANS.shape[1])), labels
+
+
+def make_reference(seed: int, per_class: int = 20, unlabeled: int = 500) -> Reference:
+    labels = np.repeat(np.arange(3), per_class)
+    rows = MEANS[labels] + np.random.default_rng([seed, 1]).normal(size=(len(labels), 4))
+    return Reference.sample(rows, labels, draw(PRIOR, unlabeled, seed)[0], PRIOR, [0] * 4, seed)
+
+
+def count_alarms(prior: np.ndarray, has_unlabeled: bool, per_class: int, draws: int = 5) -> int:
+    alarms = 0
+    for seed in range(draws):
+        reference = make_reference(seed, per_class)
+        reference = reference if has_unlabeled else reference.without_unlabeled
+        rows = draw(prior, 500, 1000 + seed)[0]
+        alarms += not measure_shift(reference, rows, prior).is_explained
+    return alarms
+
+
+@pytest.mark.parametrize("has_unlabeled", [True, False])
+@pytest.mark.parametrize("per_class", [5, 20])
+def test_another_balance_alone_is_no_alarm(has_unlabeled, per_class):
+    assert count_alarms(OTHER_PRIOR, has_unlabeled, per_class) <= 1
+
+
+def test_the_same_rows_are_no_alarm():
+    assert count_alarms(PRIOR, True, 20) <= 1
+
+
+def test_a_new_class_is_found_and_its_rows_are_named():
+    reference = make_reference(0)
+    rows = draw(PRIOR, 500, 5)[0]
+    is_new = np.arange(500) < 50
+    rows[is_new, 2:] += 3.0
+    test = measure_shift(reference, rows, PRIOR)
+    assert not test.is_explained
+    assert is_new[test.strange_rows].mean() > 0.7
+    assert {column.name for column in test.columns} <= {"column 2", "column 3"}
+    assert "no balance of the labeled classes explains the rows" in test.sentence
+    assert test.as_dict()["strange_rows"] == test.strange_rows.tolist()
+
+
+def test_a_changed_column_is_named_with_its_direction():
+    reference = make_reference(1).with_names(["a", "b", "c", "d"])
+    rows = draw(PRIOR, 500, 6)[0]
+    rows[:, 3] -= 1.0
+    test = measure_shift(reference, rows, PRIOR)
+    assert [column.name for column in test.columns] == ["d"]
+    assert test.columns[0].change == pytest.approx(-1.0, abs=0.2)
+
+
+def test_a_new_category_is_found():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, size=(700, 1)).astype(float)
+    rows = np.column_stack([rng.normal(size=700), codes])
+    labels = (rows[:100, 0] > 0).astype(int)
+    prior = np.array([0.5, 0.5])
+    reference = Reference.sample(rows[:100], labels, rows[100:400], prior, [0, 3])
+    assert measure_shift(reference, rows[400:], prior).is_explained
+    new_rows = rows[400:].copy()
+    new_rows[:40, 1] = -1
+    test = measure_shift(reference, new_rows, prior)
+    assert [column.name for column in test.columns] == ["column 1"]
+
+
+def test_few_labels_are_silent_rather_than_wrong():
+    """A model's balance makes the noise larger; without it, least squares on five labels find too small a change."""
+    p_values = [
+        measure_shift(make_reference(seed, 5), draw(OTHER_PRIOR, 500, 1000 + seed)[0], prior).p_value
+        for prior in (None, OTHER_PRIOR)
+        for seed in range(3)
+    ]
+    assert np.mean(p_values[:3]) < np.mean(p_values[3:])
+
+
+def test_wide_and_sparse_rows_are_projected_alike():
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(40, MOST_COLUMNS + 10)) * (rng.random((40, MOST_COLUMNS + 10)) < 0.2)
+    sparse = scipy.sparse.csr_matrix(wide)
+    projected = Projection.learn(sparse).apply(sparse)
+    assert projected.shape == (40, MOST_COLUMNS)
+    assert Projection.learn(sparse).apply(sparse[:7]) == pytest.approx(projected[:7])
+    dense = Projection.learn(wide)
+    assert not dense.is_identity
+    assert dense.apply(wide[:3]) == pytest.approx(dense.apply(wide)[:3], abs=1e-6)
+    labels = np.arange(40) % 2
+    reference = Reference.sample(sparse[:20], labels[:20], sparse[20:], np.array([0.5, 0.5]), [0] * wide.shape[1])
+    assert 0 < measure_shift(reference, sparse[20:], np.array([0.5, 0.5])).p_value <= 1
+
+
+def test_features_of_a_column_do_not_depend_on_its_unit():
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    features = RowFeatures.learn(rows, [0, 0])
+    other = RowFeatures.learn(rows * [1000.0, 1.0] + [7.0, 0.0], [0, 0])
+    assert features.apply(rows) == pytest.approx(other.apply(rows * [1000.0, 1.0] + [7.0, 0.0]))
+    assert features.groups[-1].stop == features.apply(rows).shape[1]
+
+
+def test_the_nearest_mixture_of_means():
+    means = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert fit_simplex(means, np.array([0.2, 0.3, 0.5])) == pytest.approx([0.2, 0.3, 0.5], abs=1e-4)
+    assert fit_simplex(means, np.array([2.0, -1.0, 0.0])) == pytest.approx([1.0, 0.0, 0.0], abs=1e-4)
