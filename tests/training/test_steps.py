@@ -11,6 +11,7 @@ import torch
 
 from csst.maths.confusion import Confusion
 from csst.settings import Dual, Hardware, Selection, SelfTrainingSettings, Settings, Training
+from csst.training.evaluation import constraints_met
 from csst.training.measurement import WATCHED_PART, choose_watched
 from csst.training.schedules import dual_step, learning_rate, moving_average, training_signal, warmup_factor
 from tests.helpers.trainers import SMALL, lines, trainer, weights
@@ -201,3 +202,9 @@ def test_an_average_that_remembers_more_than_a_fifth_of_the_run_is_warned_of():
     assert Settings(Training(steps=1500, ema=0.999)).remembers_too_much
     assert not Settings(Training(steps=1500, ema=0.99)).remembers_too_much
     assert Settings(Training(steps=10, ema=1.0)).remembers_too_much
+
+
+def test_a_share_at_its_bound_meets_it():
+    assert constraints_met([0.1, 38 / 400 - 0.095 - 1e-17]) is True
+    assert constraints_met([0.1, -1e-6]) is False
+    assert constraints_met([]) is None
