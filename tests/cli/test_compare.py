@@ -106,8 +106,8 @@ def test_without_a_test_set_every_table_says_so(tmp_path, capsys, monkeypatch):
     given = ["compare", "array", "--data.path", "mine.npz", "--methods", "erm", "--seeds", "1", "--out", "c", *words]
     given += ["--jobs", "1"]
     assert main(given) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "validation set, for lack of a test set (optimistic" in said
+    message = " ".join(capsys.readouterr().out.split())
+    assert "validation set, for lack of a test set (optimistic" in message
     assert "Measured on the validation set, for lack of a test set" in Path("c/compare.md").read_text()
     assert {row["measured_on"] for row in json.loads(Path("c/compare.json").read_text())["rows"]} == {"validation"}
     assert ",validation," in Path("c/compare.csv").read_text()

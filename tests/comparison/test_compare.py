@@ -78,13 +78,13 @@ def test_rows_of_different_splits_are_never_compared(short, tmp_path):
 
 def test_objectives_that_differ_in_a_sign_or_late_have_folders_of_their_own():
     long = "max mean(recall) s.t. " + ", ".join(f"recall[{c}] >= 0.1" for c in range(20))
-    said = [
+    sentences = [
         "max accuracy s.t. recall[0] >= 0.5",
         "max accuracy s.t. recall[0] <= 0.5",
         long,
         long + ", recall[0] >= 0.2",
     ]
-    folders = [row.folder for row in make_rows(["csst"], said)]
+    folders = [row.folder for row in make_rows(["csst"], sentences)]
     assert len(set(folders)) == 4
     assert max(map(len, folders)) <= 100
     assert Row("crest+", "crest+", "min-recall").folder == "crest+-min-recall"
@@ -126,8 +126,8 @@ def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):
     data = replace(texts.data, path=str(tmp_path / "t.jsonl"), test_path=str(tmp_path / "t.jsonl"))
     with pytest.raises(RunsFailed, match="takes numbers, and these inputs are texts: add --encoder words --frozen"):
         compare(replace(texts, data=data, encoder="", frozen=False), [row], [0], tmp_path / "d", 1)
-    found = compare(replace(texts, data=data), [row], [0], tmp_path / "e", 1)  # on embeddings
-    assert found[0].metrics[0]["unlabeled_count"] == 0
+    result = compare(replace(texts, data=data), [row], [0], tmp_path / "e", 1)  # on embeddings
+    assert result[0].metrics[0]["unlabeled_count"] == 0
 
 
 def test_a_failing_run_does_not_stop_the_others(short, tmp_path):
@@ -147,8 +147,8 @@ def test_what_did_not_fail_is_kept_and_shown(short, tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr(command, "compare", failing)
     assert main(["compare", "toy", "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr()
-    assert "1 of 2 runs failed" in said.err
+    message = capsys.readouterr()
+    assert "1 of 2 runs failed" in message.err
     assert "| csl |" in (tmp_path / "compare.md").read_text()
 
 

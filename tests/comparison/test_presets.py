@@ -94,18 +94,18 @@ def test_the_values_of_an_ablation_are_those_of_the_figures():
 
 def test_presets_mirror_the_paper():
     base = recipe("digits")
-    found = {name: read_preset(name, base) for name in PRESETS}
-    methods = {name: list(dict.fromkeys(row.method for row in rows)) for name, rows in found.items()}
+    result = {name: read_preset(name, base) for name in PRESETS}
+    methods = {name: list(dict.fromkeys(row.method for row in rows)) for name, rows in result.items()}
     assert methods["table-min-recall"] == methods["seeds"] == ["erm", "la", "csl", "fixmatch", "csst-fixmatch"]
     assert methods["table-ssl-min-recall"] == methods["table-ssl-coverage"]
     assert methods["table-ssl-coverage"] == ["crest", "darp", "flexmatch", "fixmatch", "csst-fixmatch"]
-    assert {row.objective for row in found["table-coverage"]} == {"mean-recall-coverage"}
+    assert {row.objective for row in result["table-coverage"]} == {"mean-recall-coverage"}
     assert {row.objective for row in read_preset("table-min-recall", recipe("cifar100-lt"))} == {"min-ht-recall"}
     coverage = read_preset("table-coverage", recipe("imagenet100-lt"))
     assert {row.objective for row in coverage} == {"mean-recall-ht-coverage"}
-    taus = [row.recipe(base, 0, "none").selftraining.tau for row in found["ablation-tau"]]
+    taus = [row.recipe(base, 0, "none").selftraining.tau for row in result["ablation-tau"]]
     assert taus == [*TAUS, *TAUS]
-    for rows in found.values():
+    for rows in result.values():
         assert len({row.folder for row in rows}) == len(rows)
         assert all(set(row.folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789-+.=_") for row in rows)
     for preset in PRESETS.values():
@@ -162,7 +162,7 @@ def test_the_page_about_comparisons_lists_every_preset_beside_the_paper():
     for name, preset in PRESETS.items():
         line = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert f"| {preset.paper} |" in line
-        assert all(f"`{each}`" in line for each in preset.recipes)
+        assert all(f"`{element}`" in line for element in preset.recipes)
 
 
 def write_images(path: Path, classes: int, train: int) -> list[str]:

@@ -28,9 +28,9 @@ pytestmark = SHORT_RUN
 def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] | None = None) -> Outcome:
     metrics = []
     for at, test in enumerate(tests):
-        one = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
-        one["seed"] = 3 + at
-        metrics.append({**one, **({"adjusted": {"test": finished[at]}} if finished else {})})
+        line = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
+        line["seed"] = 3 + at
+        metrics.append({**line, **({"adjusted": {"test": finished[at]}} if finished else {})})
     return Outcome(Row(label, label, objective), metrics, [Path("x")] * len(tests))
 
 
@@ -101,10 +101,10 @@ def test_head_and_tail_columns_are_computed_from_the_confusion():
 
 
 def test_groups_and_classes_in_one_table_are_told_apart():
-    one, grouped = make_line("a", [0.2]), make_line("a", [0.2], is_grouped=True)
-    assert cells([one])[0][3] == "min recall"
+    line, grouped = make_line("a", [0.2]), make_line("a", [0.2], is_grouped=True)
+    assert cells([line])[0][3] == "min recall"
     assert cells([grouped])[0][3] == "min head–tail recall"
-    assert cells([one, grouped])[0][3] == "min (head–tail where asked) recall"
+    assert cells([line, grouped])[0][3] == "min (head–tail where asked) recall"
 
 
 def test_of_many_classes_the_five_lowest_recalls_are_shown():

@@ -123,16 +123,16 @@ def test_both_algorithms_in_one_game(K, seed):
 def test_simplex_floor(K):
     """Algorithm worst-case with the documented floor: no multiplier below floor/K, the least uniform share mixed in."""
     lam, recalls = [1 / K] * K, [1.0] + [0.5] * (K - 1)
-    domain, found = Simplex(1e-2), tensor([1 / K] * K)
+    domain, result = Simplex(1e-2), tensor([1 / K] * K)
     for _ in range(60):
         lam = exponentiated(lam, recalls, 0.25)
         if min(lam) < 1e-2 / K:  # (1 - a) min + a/K = floor/K
             a = (1e-2 / K - min(lam)) / (1 / K - min(lam))
             lam = [(1 - a) * v + a / K for v in lam]
-        found = domain.step(found, tensor(recalls), 0.25)
-        close(found, lam)
-    assert float(found[0]) == pytest.approx(1e-2 / K)
-    assert float(found.sum()) == pytest.approx(1)
+        result = domain.step(result, tensor(recalls), 0.25)
+        close(result, lam)
+    assert float(result[0]) == pytest.approx(1e-2 / K)
+    assert float(result.sum()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("K", ref.SIZES)

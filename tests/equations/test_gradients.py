@@ -113,10 +113,10 @@ def test_gain_is_the_gradient(sentence, K, metric_prior):
         return utility(m) + sum(a * b for a, b in zip(lam, payoff, strict=True))
 
     c = csst.Confusion(tensor(case.R), tensor(case.evaluation))
-    found = csst.gain_matrix(csst.objective(sentence), tensor(lam), c, tensor(case.pi), metric_prior).matrix
+    result = csst.gain_matrix(csst.objective(sentence), tensor(lam), c, tensor(case.pi), metric_prior).matrix
     prior = case.pi if (metric_prior or default) == "train" else case.evaluation
     expected = tensor(ref.gain_by_differences(game, case.R, case.pi, prior))
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-7 * float(expected.max()))
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=2e-7 * float(expected.max()))
 
 
 @pytest.mark.parametrize("sentence", ["max gmean(recall)", "max hmean(recall)", "max mean(f1)", "max mean(precision)"])
@@ -132,9 +132,9 @@ def test_gain_of_a_dead_class(sentence, epsilon):
 
     c = csst.Confusion(tensor(R), tensor([0.5, 0.3, 0.2]))
     objective = csst.objective(sentence, epsilon=epsilon)
-    found = csst.gain_matrix(objective, tensor([]), c, tensor(pi), "evaluation").matrix
+    result = csst.gain_matrix(objective, tensor([]), c, tensor(pi), "evaluation").matrix
     expected = tensor(ref.gain_by_differences(game, R, pi, [0.5, 0.3, 0.2], epsilon))
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=2e-7 * float(expected.max()))
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=2e-7 * float(expected.max()))
     value = game(R, [0.5, 0.3, 0.2]) if kind == "mean" else 0.0  # reported values use R itself
     assert float(objective.value(c)) == pytest.approx(value, abs=1e-12)
 
@@ -151,10 +151,10 @@ def test_canonical_form(K):
             G[2] = [0.0 if i == 2 else 1.0 + i for i in range(K)]  # non-negative, but nothing on the diagonal
         if K > 3:
             G[3] = [rng.uniform(-3, -1) if i == 3 else rng.uniform(0, 1) for i in range(K)]
-        found = canonical(tensor(G))
-        torch.testing.assert_close(found, tensor(ref.canonical(G)), rtol=1e-12, atol=1e-15)
-        assert torch.equal(found[0], tensor(G[0]))
-        csst.Gain(found)  # accepted by the loss: non-negative with a positive diagonal
+        result = canonical(tensor(G))
+        torch.testing.assert_close(result, tensor(ref.canonical(G)), rtol=1e-12, atol=1e-15)
+        assert torch.equal(result[0], tensor(G[0]))
+        csst.Gain(result)  # accepted by the loss: non-negative with a positive diagonal
 
 
 @pytest.mark.parametrize("K", ref.SIZES)
@@ -162,7 +162,7 @@ def test_gain_of_an_ignored_class(K):
     """Rows of G (Sec. 3.1): a class the objective is indifferent to gets a row of 1e-6 times the largest entry."""
     case = ref.instance(K, 3)
     c = csst.Confusion(tensor(case.R), tensor(case.evaluation))
-    found = csst.gain_matrix(csst.objective("max recall[0]"), tensor([]), c, tensor(case.pi)).matrix
+    result = csst.gain_matrix(csst.objective("max recall[0]"), tensor([]), c, tensor(case.pi)).matrix
     raw = [[(i == j == 0) / case.pi[0] for j in range(K)] for i in range(K)]
-    torch.testing.assert_close(found, tensor(ref.canonical(raw)), rtol=1e-12, atol=0)
-    assert float(found[1, 0]) == pytest.approx(1e-6 / case.pi[0])
+    torch.testing.assert_close(result, tensor(ref.canonical(raw)), rtol=1e-12, atol=0)
+    assert float(result[1, 0]) == pytest.approx(1e-6 / case.pi[0])

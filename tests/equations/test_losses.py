@@ -41,8 +41,8 @@ def test_decomposition(K, seed, diagonal):
 def test_hybrid_loss(K, seed, diagonal):
     """Eq. loss:hyb, as a function of the model's probabilities p_m(x)."""
     G, logits, labels, _ = batch(K, seed, diagonal)
-    found = csst.cost_sensitive_loss(tensor(logits), torch.tensor(labels), csst.Gain(tensor(G)))
-    close(found, [ref.hybrid_loss(y, ref.softmax(s), G) for y, s in zip(labels, logits, strict=True)])
+    result = csst.cost_sensitive_loss(tensor(logits), torch.tensor(labels), csst.Gain(tensor(G)))
+    close(result, [ref.hybrid_loss(y, ref.softmax(s), G) for y, s in zip(labels, logits, strict=True)])
 
 
 @pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(2)])
@@ -166,8 +166,8 @@ LABELERS = {
 def test_supervised_loss(K, seed, diagonal):
     """Eq. hyb-sup, CSST(UDA) L_s and the average hybrid loss of Sec. 2.2: the mean over the labeled batch."""
     G, logits, labels, _ = batch(K, seed, diagonal)
-    found = csst.cost_sensitive_loss(tensor(logits), torch.tensor(labels), csst.Gain(tensor(G))).mean()
-    close(found, supervised_reference(labels, logits, G))
+    result = csst.cost_sensitive_loss(tensor(logits), torch.tensor(labels), csst.Gain(tensor(G))).mean()
+    close(result, supervised_reference(labels, logits, G))
 
 
 @pytest.mark.parametrize(("K", "seed", "diagonal"), CASES)
@@ -212,8 +212,8 @@ def test_confidence_threshold(K):
     logits = [[rng.gauss(0, 4) for _ in range(K)] for _ in range(200)]
     gain, index = csst.Gain(tensor(ref.random_gain(rng, K))), torch.arange(200)
     probs = torch.softmax(tensor(logits), 1)
-    found = Confidence(0.95)(probs.argmax(1), probs, gain, index)
-    assert found.tolist() == [float(max(ref.softmax(s)) >= 0.95) for s in logits]
+    result = Confidence(0.95)(probs.argmax(1), probs, gain, index)
+    assert result.tolist() == [float(max(ref.softmax(s)) >= 0.95) for s in logits]
 
 
 @pytest.mark.parametrize(("K", "seed"), [(K, seed) for K in ref.SIZES for seed in range(2)])
@@ -225,7 +225,7 @@ def test_diagonal_threshold(K, seed, confidence):
     gain, probs, index = csst.Gain(tensor(G)), torch.softmax(tensor(logits), 1), torch.arange(200)
     for label in (probs.argmax(1), F.one_hot(probs.argmax(1), K).double()):
         close(csst.kl_to_optimal(label, probs, gain), [-math.log(max(ref.softmax(s))) for s in logits])
-        found = KLThreshold(-math.log(confidence))(label, probs, gain, index)
-        assert found.tolist() == [float(max(ref.softmax(s)) >= confidence) for s in logits]
-        assert found.tolist() == Confidence(confidence)(label, probs, gain, index).tolist()
-        assert 0 < found.sum() < 200
+        result = KLThreshold(-math.log(confidence))(label, probs, gain, index)
+        assert result.tolist() == [float(max(ref.softmax(s)) >= confidence) for s in logits]
+        assert result.tolist() == Confidence(confidence)(label, probs, gain, index).tolist()
+        assert 0 < result.sum() < 200

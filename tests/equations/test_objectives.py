@@ -121,9 +121,9 @@ def test_coverage_gain_under_the_evaluation_prior(K, seed):
     case, c, _ = setting(K, seed)
     lam = [case.rng.uniform(0, 2) for _ in range(K)]
     for prior in (case.evaluation, [1 / K] * K):
-        found = gain("mean-recall-coverage", lam, c.with_prior(tensor(prior)), case, "evaluation")
+        result = gain("mean-recall-coverage", lam, c.with_prior(tensor(prior)), case, "evaluation")
         expected = [[((i == j) / K + lam[j] * prior[i]) / case.pi[i] for j in range(K)] for i in range(K)]
-        close(found, expected)
+        close(result, expected)
 
 
 @pytest.mark.parametrize(("K", "seed"), CASES)

@@ -138,11 +138,11 @@ COMMANDS = [
 @pytest.mark.parametrize(("number", "command"), COMMANDS)
 def test_commands_are_understood(number, command):
     """paper-map: every `csst compare` of a row names a preset, which says the same number and has rows."""
-    found = re.fullmatch(r"csst compare RECIPE --preset ([\w-]+)( --seeds 3)?", command)
-    preset = PRESETS[found.group(1)]
+    result = re.fullmatch(r"csst compare RECIPE --preset ([\w-]+)( --seeds 3)?", command)
+    preset = PRESETS[result.group(1)]
     assert number in preset.paper.split(", ")
     for name in preset.recipes:
-        assert len(read_preset(found.group(1), recipe(name))) >= 3
+        assert len(read_preset(result.group(1), recipe(name))) >= 3
 
 
 @pytest.mark.parametrize("row", list(filter(is_implemented, table())), ids=lambda row: row["paper"])
@@ -151,19 +151,19 @@ def test_functions_exist(row):
     paths = quoted(row["function"])
     assert paths, f"{row['paper']} names no function"
     for path in paths:
-        found = find(path)
-        assert callable(found) or hasattr(type(found), "__get__"), f"{path} is no function, class or property"
+        result = find(path)
+        assert callable(result) or hasattr(type(result), "__get__"), f"{path} is no function, class or property"
 
 
 def find(path):
     """What a dotted path names."""
     parts = path.split(".")
-    found = importlib.import_module(parts[0])
+    result = importlib.import_module(parts[0])
     for depth, part in enumerate(parts[1:], start=1):
-        if not hasattr(found, part):
+        if not hasattr(result, part):
             importlib.import_module(".".join(parts[: depth + 1]))
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
 @pytest.mark.parametrize("row", list(filter(is_implemented, table())), ids=lambda row: row["paper"])

@@ -25,8 +25,8 @@ def same_run(ours, theirs) -> bool:
 def test_flexmatch_with_all_classes_learned_is_fixmatch():
     ours, theirs = (trainer(name, "accuracy", SETTINGS) for name in ("flexmatch", "fixmatch"))
     select = ours.selftraining.select
-    each = len(select.selected) // 10 * 10
-    select.selected[:each] = torch.arange(each) % 10
+    element = len(select.selected) // 10 * 10
+    select.selected[:element] = torch.arange(element) % 10
     assert select.class_thresholds().tolist() == [1.0] * 10
     select.record = lambda *rows: None  # and they stay learned
     assert same_run(ours, theirs)
@@ -49,8 +49,8 @@ def test_darp_that_only_warms_up_is_fixmatch():
 
 def test_the_accuracy_reported_is_that_of_the_labels_used():
     """DARP's label need not be the model's own: the truth is compared with what was trained on."""
-    made = trainer("darp", "accuracy", replace(SETTINGS, selftraining=SelfTrainingSettings(confidence=0.0)))
-    made.selftraining.refine.steps.fill_(10**6)
-    made.selftraining.refine.refined[:] = torch.nn.functional.one_hot(made.task.unlabeled_truth, 10)
-    made.selftraining.refine.update = lambda *rows: None
-    assert [record.pseudo_accuracy for record in made.run()][1:] == [1.0] * 4
+    training = trainer("darp", "accuracy", replace(SETTINGS, selftraining=SelfTrainingSettings(confidence=0.0)))
+    training.selftraining.refine.steps.fill_(10**6)
+    training.selftraining.refine.refined[:] = torch.nn.functional.one_hot(training.task.unlabeled_truth, 10)
+    training.selftraining.refine.update = lambda *rows: None
+    assert [record.pseudo_accuracy for record in training.run()][1:] == [1.0] * 4

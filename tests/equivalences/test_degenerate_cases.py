@@ -31,8 +31,8 @@ def test_csst_for_accuracy_is_fixmatch(soft):
 
 def test_csst_with_a_diagonal_gain_is_csst_without_kl():
     settings = replace(SMALL, selftraining=SelfTrainingSettings(tau=-math.log(0.8), confidence=0.8))
-    one, two = (trainer(name, "min-recall", settings) for name in ("csst-fixmatch", "csst-no-kl"))
-    assert lines(one.run()) == lines(two.run())
+    first, two = (trainer(name, "min-recall", settings) for name in ("csst-fixmatch", "csst-no-kl"))
+    assert lines(first.run()) == lines(two.run())
 
 
 def test_with_weight_zero_csst_is_csl():
@@ -40,8 +40,8 @@ def test_with_weight_zero_csst_is_csl():
 
     def play(name, weight):
         trusting = SelfTrainingSettings(unlabeled_weight=weight, tau=1e6)
-        made = trainer(name, "mean-recall-coverage", replace(SMALL, selftraining=trusting))
-        return made, list(made.run())
+        training = trainer(name, "mean-recall-coverage", replace(SMALL, selftraining=trusting))
+        return training, list(training.run())
 
     (ours, mine), (csl, theirs), (heeding, _) = play("csst", 0.0), play("csl", 0.0), play("csst", 1.0)
     assert all(record.used == 1 and record.unlabeled_loss > 0 for record in mine[1:])  # there was something to ignore
@@ -62,8 +62,8 @@ def test_selecting_nothing_is_csl():
 
 def test_csl_for_accuracy_is_erm_and_for_mean_recall_is_la():
     for goal, baseline in (("accuracy", "erm"), ("mean-recall", "la")):
-        one, two = trainer("csl", goal), trainer(baseline, goal)
-        assert lines(one.run()) == lines(two.run())
+        first, two = trainer("csl", goal), trainer(baseline, goal)
+        assert lines(first.run()) == lines(two.run())
 
 
 def test_a_huge_tau_uses_everything_and_zero_nothing():

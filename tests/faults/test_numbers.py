@@ -28,8 +28,10 @@ def test_a_loss_that_is_no_number_names_step_examples_and_checkpoint(tmp_path, m
     plain, draw, drawn = Trainer._labeled_loss, Trainer._loss, []
 
     def spoiled(self, logits, y):
-        found = plain(self, logits, y)
-        return torch.where(torch.tensor(self.step == 23 and place == "loss"), float("nan"), found.detach()) + 0 * found
+        result = plain(self, logits, y)
+        return (
+            torch.where(torch.tensor(self.step == 23 and place == "loss"), float("nan"), result.detach()) + 0 * result
+        )
 
     def seen(self, batch):
         if self.step == 23:
@@ -44,15 +46,15 @@ def test_a_loss_that_is_no_number_names_step_examples_and_checkpoint(tmp_path, m
     monkeypatch.setattr(Trainer, "_loss", seen)
     with pytest.raises(csst.InputError) as error:
         execute(made, tmp_path / "run", checkpoint_seconds=0)
-    said = str(error.value)
-    assert "at step 23, on" in said
-    assert ("the loss became nan" if place == "loss" else "the loss is not finite") in said
-    labeled = [int(i) for i in re.search(r"labeled examples \[([^\]]*)\]", said)[1].split(",")]
+    message = str(error.value)
+    assert "at step 23, on" in message
+    assert ("the loss became nan" if place == "loss" else "the loss is not finite") in message
+    labeled = [int(i) for i in re.search(r"labeled examples \[([^\]]*)\]", message)[1].split(",")]
     assert labels[labeled].tolist() == drawn[0][0].tolist()
     if method == "csst":
-        unlabeled = [int(i) for i in re.search(r"unlabeled \[([^\]]*)\]", said)[1].split(",")]
+        unlabeled = [int(i) for i in re.search(r"unlabeled \[([^\]]*)\]", message)[1].split(",")]
         assert unlabeled == drawn[0][1].tolist()
-    assert f"{tmp_path / 'run' / 'checkpoint.pt'} (step 20)" in said
+    assert f"{tmp_path / 'run' / 'checkpoint.pt'} (step 20)" in message
     state = Run(tmp_path / "run").checkpoint()["trainer"]
     assert state["step"] == 20
     assert all(torch.isfinite(value).all() for value in state["model"].values())

@@ -66,7 +66,7 @@ def test_a_killed_rank_costs_nothing(tmp_path):
     words += ["--checkpoint_seconds", "0", "--out"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    said = {}
+    message = {}
     for name in ("whole", "cut"):
         marker = tmp_path / f"{name}.marker"
         if name == "whole":
@@ -80,8 +80,8 @@ def test_a_killed_rank_costs_nothing(tmp_path):
             timeout=240,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        said[name] = done.stderr
+        message[name] = done.stderr
     assert (tmp_path / "cut.marker").read_text() == "killed"
-    assert "exitcode: -9" in said["cut"]
-    assert "exitcode" not in said["whole"]
+    assert "exitcode: -9" in message["cut"]
+    assert "exitcode" not in message["whole"]
     assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))

@@ -33,9 +33,9 @@ def skewed_gain():
 def test_the_row_that_pays_mistakes_is_described():
     gain = skewed_gain()
     assert float(gain.matrix[0].max() / gain.matrix[0, 0]) > 10
-    found = gain.describe_reversed(("ape", "bee", "cat"))
+    result = gain.describe_reversed(("ape", "bee", "cat"))
     numbers = re.fullmatch(
-        r"row of class 'ape': (\S+) for a hit, (\S+) for the answer '(bee|cat)'; 1 of 3 rows in all", found
+        r"row of class 'ape': (\S+) for a hit, (\S+) for the answer '(bee|cat)'; 1 of 3 rows in all", result
     )
     scaled = gain.matrix / gain.matrix.max()
     assert float(numbers[1]) == pytest.approx(float(scaled[0, 0]), rel=0.05)

@@ -54,11 +54,11 @@ def test_a_signal_saves_the_step_and_names_the_command_that_goes_on(tmp_path, ca
     assert main(["train", *WORDS, "--out", str(tmp_path / "whole")]) == 0
     signal_at(33, number)
     assert main(["train", *WORDS, "--out", str(tmp_path / "it's cut")]) == code
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert f"{number.name} at step 34" in said
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert f"{number.name} at step 34" in message
     state = Run(tmp_path / "it's cut").checkpoint()
     assert (state["trainer"]["step"], state["trainer"]["updated_at"]) == (34, 30)
-    again = shlex.split(said.split("continue with: csst ")[1])
+    again = shlex.split(message.split("continue with: csst ")[1])
     assert again[-1] == "--resume"
     assert main(again) == 0
     assert same(compared(tmp_path / "whole"), compared(tmp_path / "it's cut"))
@@ -70,8 +70,8 @@ def test_a_signal_under_compare_does_the_same(tmp_path, capsys, signal_at):
     assert main([*words, "--out", str(tmp_path / "whole")]) == 0
     signal_at(33, signal.SIGTERM)
     assert main([*words, "--out", str(tmp_path / "cut")]) == 143
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert main(shlex.split(said.split("continue with: csst ")[1])) == 0
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert main(shlex.split(message.split("continue with: csst ")[1])) == 0
     runs = [tmp_path / name / "csst-min-recall-0" for name in ("whole", "cut")]
     assert same(*map(compared, runs))
 
@@ -127,9 +127,9 @@ def test_parallel_runs_of_a_comparison_are_told(tmp_path):
             time.sleep(0.05)
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == 143, said
-    assert "continue with: csst compare" in said
+        message = process.communicate(timeout=60)[1]
+    assert process.returncode == 143, message
+    assert "continue with: csst compare" in message
     assert all(Run(run).checkpoint()["trainer"]["step"] > 0 for run in runs)
     sizes = [(run / "journal.jsonl").stat().st_size for run in runs]
     time.sleep(0.3)

@@ -65,8 +65,8 @@ def test_the_mean_of_confusions_by_hand():
     torch.testing.assert_close(game.gain.matrix, expected.matrix, rtol=1e-12, atol=0)
     copy = csst.Multipliers(csst.objective("max mean(f1)"), PRIOR)
     copy.load_state_dict(game.state_dict())
-    for each in (game, copy):
-        each.update(random_confusion(7))
+    for element in (game, copy):
+        element.update(random_confusion(7))
     assert torch.equal(game.entries, copy.entries)
 
 
@@ -134,7 +134,7 @@ def test_slopes_by_margins_are_those_by_rates(sentence):
         def payoff(self, c):
             return goal.payoff(c)
 
-    one, two = (ConstraintUnits.measure(each, PRIOR, goal.metric_prior) for each in (goal, Plain()))
+    one, two = (ConstraintUnits.measure(element, PRIOR, goal.metric_prior) for element in (goal, Plain()))
     torch.testing.assert_close(one.slopes, two.slopes, rtol=1e-9, atol=0)
     torch.testing.assert_close(one.scales, two.scales, rtol=1e-9, atol=0)
     assert one.curved == two.curved == ((0, 1, 2, 3, 4, 6) if sentence == CURVED else ())

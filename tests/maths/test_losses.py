@@ -134,7 +134,7 @@ def test_a_diagonal_gain_is_a_vector():
     assert float(csst.cost_sensitive_loss(wide, some, many)[0]) == pytest.approx(math.log(100_000), abs=1e-4)
     assert float(csst.weighted_consistency(wide, some, many)[1]) == pytest.approx(math.log(100_000), abs=1e-4)
     csst.kl_to_optimal(some, torch.softmax(wide, 1), many)
-    kept = [one.numel() for one in vars(many).values() if isinstance(one, torch.Tensor)]
+    kept = [value.numel() for value in vars(many).values() if isinstance(value, torch.Tensor)]
     assert max(kept) == 100_000
 
 

@@ -39,9 +39,9 @@ class_counts = st.integers(2, 8)
 def test_the_loss_is_unchanged_by_the_scale_of_the_gain(seed, classes, diagonal, scale):
     matrix, logits, soft = instance(seed, classes, diagonal)
     for target in (soft, soft.argmax(1)):
-        one = csst.cost_sensitive_loss(logits, target, csst.Gain(matrix))
+        loss = csst.cost_sensitive_loss(logits, target, csst.Gain(matrix))
         scaled = csst.cost_sensitive_loss(logits, target, csst.Gain(scale * matrix))
-        torch.testing.assert_close(one, scaled, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(loss, scaled, rtol=1e-9, atol=1e-9)
         plain = csst.weighted_consistency(logits, target, csst.Gain(matrix))
         torch.testing.assert_close(
             csst.weighted_consistency(logits, target, csst.Gain(scale * matrix)), scale * plain, rtol=1e-9, atol=1e-9

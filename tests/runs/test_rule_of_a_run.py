@@ -108,11 +108,11 @@ def test_the_rule_is_for_the_last_model_and_the_rest_for_the_selected_one(tmp_pa
 
 
 def test_the_last_model_without_a_rule_is_stored(short, tmp_path):
-    found = execute(replace(short, rule="fit"), tmp_path)["adjusted"]
-    assert set(found["unadjusted"]) == {"validation", "test"}
-    assert found["chosen"] in ("argmax", "closed form", "calibrated", "pooled")
-    assert set(found["candidates"]) == {"argmax", "closed form", "calibrated", "pooled"}
-    assert math.isfinite(found["unadjusted"]["test"]["mean_recall"])
+    result = execute(replace(short, rule="fit"), tmp_path)["adjusted"]
+    assert set(result["unadjusted"]) == {"validation", "test"}
+    assert result["chosen"] in ("argmax", "closed form", "calibrated", "pooled")
+    assert set(result["candidates"]) == {"argmax", "closed form", "calibrated", "pooled"}
+    assert math.isfinite(result["unadjusted"]["test"]["mean_recall"])
 
 
 @pytest.mark.usefixtures("own_run")
@@ -229,9 +229,9 @@ def test_the_deployment_prior_can_be_changed_later(short, tmp_path):
 
 def test_one_validation_example_per_class_is_enough_for_a_rule(short, tmp_path):
     few = replace(short, rule="fit", data=replace(short.data, validation=1))
-    found = execute(few, tmp_path / "run")
-    assert found["adjusted"]["estimate"]["n"] == [1, 1, 1]
-    assert "its 95% interval is" in found["warnings"][-1] or "its 95% interval is" in " ".join(found["warnings"])
+    result = execute(few, tmp_path / "run")
+    assert result["adjusted"]["estimate"]["n"] == [1, 1, 1]
+    assert "its 95% interval is" in result["warnings"][-1] or "its 95% interval is" in " ".join(result["warnings"])
 
 
 def test_arrays_without_unlabeled_examples_train_methods_that_need_none(tmp_path, capsys, monkeypatch):

@@ -255,7 +255,9 @@ def test_an_untilted_teacher_labels_by_the_class_probabilities_behind_the_softma
     matrix, rows = GAINS[gain], posteriors()
     setup = Setup(K, 60, torch.tensor(LABELED, dtype=torch.float64), 10)
     settings = SelfTrainingSettings(tau=TAU, teacher="untilted")
-    untilted, tilted = (METHODS[name].selftraining(each, setup) for each in (settings, SelfTrainingSettings(tau=TAU)))
+    untilted, tilted = (
+        METHODS[name].selftraining(element, setup) for element in (settings, SelfTrainingSettings(tau=TAU))
+    )
     logits = torch.tensor([under(matrix, p) for p in rows], dtype=torch.float64).log()
     asked = (logits, torch.arange(60), csst.Gain(torch.tensor(matrix, dtype=torch.float64)))
     target = untilted.pseudo_labels(*asked)[0]
@@ -269,6 +271,6 @@ def test_an_untilted_teacher_labels_by_the_class_probabilities_behind_the_softma
 
 def test_an_untilted_teacher_estimates_no_balance():
     settings = Settings(Training(20, 16, 32), SelfTrainingSettings(teacher="untilted"), Dual(10))
-    made = Trainer(reversed_task(), build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", "csst", settings)
-    assert made.balance_rows is None
-    assert [record.unlabeled_prior for record in made.run()] == [None] * 3
+    training = Trainer(reversed_task(), build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", "csst", settings)
+    assert training.balance_rows is None
+    assert [record.unlabeled_prior for record in training.run()] == [None] * 3

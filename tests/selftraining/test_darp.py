@@ -87,26 +87,26 @@ def test_trimming_keeps_the_largest_entries_of_each_class(delta):
 
 def test_the_result_meets_the_constraints_at_the_least_cost():
     probs, counts = softmaxes(40, 1), torch.tensor([12.0, 18.0, 10.0], dtype=torch.float64)
-    found = align(probs, counts, rounds=500, tolerance=1e-12)
-    torch.testing.assert_close(found.sum(0), counts, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(found.sum(1), torch.ones(40, dtype=torch.float64))
+    result = align(probs, counts, rounds=500, tolerance=1e-12)
+    torch.testing.assert_close(result.sum(0), counts, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(result.sum(1), torch.ones(40, dtype=torch.float64))
     weight = 1 / -(probs * probs.log()).sum(1)
 
     def cost(x: torch.Tensor) -> float:
         return float((weight * (x * (x / probs).log()).sum(1)).sum())
 
     generator = torch.Generator().manual_seed(2)
-    best, moves = cost(found), 0
+    best, moves = cost(result), 0
     for _ in range(300):  # mass around a square of two examples and two classes keeps every sum
         m, n = torch.randperm(40, generator=generator)[:2].tolist()
         j, k = torch.randperm(3, generator=generator)[:2].tolist()
-        moved, bit = found.clone(), 1e-3 * float(found[[m, n]][:, [j, k]].min())
+        moved, bit = result.clone(), 1e-3 * float(result[[m, n]][:, [j, k]].min())
         for row, column, sign in ((m, j, 1), (m, k, -1), (n, j, -1), (n, k, 1)):
             moved[row, column] += sign * bit
         moves += bit > 1e-9
         assert cost(moved) >= best - 1e-12
     assert moves > 200
-    assert cost(found) < cost(aligned_by_weight_one(probs, counts)) - 1e-3  # the weights matter
+    assert cost(result) < cost(aligned_by_weight_one(probs, counts)) - 1e-3  # the weights matter
 
 
 def aligned_by_weight_one(probs: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -130,9 +130,9 @@ def test_certain_examples_never_move_even_if_the_counts_cannot_be_met():
     counts = torch.tensor([2.0, 4.0, 4.0], dtype=torch.float64)
     torch.testing.assert_close(align(certain, counts), certain)
     mixed = torch.cat([certain, softmaxes(10)])
-    found = align(mixed, counts * 2)
-    torch.testing.assert_close(found[:10], certain)
-    torch.testing.assert_close(found.sum(1), torch.ones(20, dtype=torch.float64))
+    result = align(mixed, counts * 2)
+    torch.testing.assert_close(result[:10], certain)
+    torch.testing.assert_close(result.sum(1), torch.ones(20, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("prior", ["labeled", "estimated"])
@@ -181,8 +181,8 @@ GAINS = {
 
 def under(matrix: list[list[float]], rows: list[list[float]]) -> list[list[float]]:
     """norm(G^T p) of every row."""
-    found = [[sum(row[i] * matrix[i][j] for i in range(3)) for j in range(3)] for row in rows]
-    return [[value / sum(row) for value in row] for row in found]
+    result = [[sum(row[i] * matrix[i][j] for i in range(3)) for j in range(3)] for row in rows]
+    return [[value / sum(row) for value in row] for row in result]
 
 
 @pytest.mark.parametrize("gain", GAINS)

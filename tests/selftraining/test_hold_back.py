@@ -188,7 +188,7 @@ def test_unlabeled_data_that_hurts_is_said_once():
     record = {"step": 1, "used": 0.5, "score": 0.5, "multipliers": []}
     record |= {"teacher_accuracy": [0.95, 0.6], "teacher_weights": [1.0, 0.25]}
     notes = [detector.update(record) for _ in range(IN_A_ROW + 2)]
-    assert [len(each) for each in notes] == [0] * (IN_A_ROW - 1) + [1, 0, 0]
+    assert [len(element) for element in notes] == [0] * (IN_A_ROW - 1) + [1, 0, 0]
     assert "class 'dog' count 25%" in notes[IN_A_ROW - 1][0]
     assert "about 60% are right" in notes[IN_A_ROW - 1][0]
     detector = CollapseDetector((), [], 100, ("cat", "dog"))

@@ -68,8 +68,8 @@ def test_generalization_bound():
     R = total * (0.05 + C / (t2 * math.sqrt(n)) + zeta)
     expected = 1.5 * L + 2.5 * R - 0.2 + 2 * 0.03 + 2.5 * 0.01
     sample = MarginSample(0.1, 0.05, (t1, t2), n, (1.0, 2.0))
-    found = generalization_bound(5.0, sample, (0.2, 0.03), 0.01, W, delta)
-    assert found == pytest.approx(expected)
+    result = generalization_bound(5.0, sample, (0.2, 0.03), 0.01, W, delta)
+    assert result == pytest.approx(expected)
     # with endless data only the fractions are left, and it is the bound of any classifier
     endless = generalization_bound(5.0, replace(sample, examples=10**14), (0.2, 0.03), 0.01, W, delta)
     assert endless == pytest.approx(classifier_bound(5.0, 0.08, 0.04, 0.01, 0.2, 0.03), abs=1e-4)
@@ -143,14 +143,14 @@ def test_ideal_classifiers_in_high_dimension():
     slopes = []
     for unequal in (lambda d: 1.0, math.sqrt):  # sup w_i / w_j = o(d)
         sizes = [10.0**k for k in (2, 3, 4, 5, 6)]
-        found = []
+        result = []
         for d in sizes:
             apart = 4 * math.sqrt(math.log(d) / d)
             w = np.array([unequal(d), 1.0, 1.0])
             centers = apart * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-            found.append(bayes_bounds(centers, w / w.sum(), d, 1 / (2 * math.sqrt(d))))
+            result.append(bayes_bounds(centers, w / w.sum(), d, 1 / (2 * math.sqrt(d))))
         for which in (0, 1):
-            logs = [math.log(one[which]) for one in found]
+            logs = [math.log(one[which]) for one in result]
             slopes.append((logs[-1] - logs[0]) / math.log(sizes[-1] / sizes[0]))
     assert max(slopes) < -0.8  # d^-c with c near 4^2/8 = 2 for equal weights
     assert slopes[0] == pytest.approx(-2.1, abs=0.2)

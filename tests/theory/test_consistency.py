@@ -33,10 +33,10 @@ def test_views_by_loops(monkeypatch):
     w = [[0.5, 0.1], [0.0, 0.4]]
     crosses = [-0.5 < float(v) <= 0 for v in x]
     expected = 0.6 * sum(crosses[:3]) / 3 + 0.4 * sum(crosses[3:]) / 3
-    found = weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1))
-    assert found.value == pytest.approx(expected)
-    assert found.rates == pytest.approx((2 / 3, 1 / 3))
-    assert found.standard_error == pytest.approx(math.sqrt(0.6**2 * 2 / 27 + 0.4**2 * 2 / 27))
+    result = weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1))
+    assert result.value == pytest.approx(expected)
+    assert result.rates == pytest.approx((2 / 3, 1 / 3))
+    assert result.standard_error == pytest.approx(math.sqrt(0.6**2 * 2 / 27 + 0.4**2 * 2 / 27))
     # in batches it is the same
     monkeypatch.setattr("csst.theory.weighted_errors.BATCH", 2)
     assert weighted_consistency_error(model, x, y, w, Neighborhood(half, draws=1)).value == pytest.approx(expected)
@@ -68,9 +68,9 @@ def test_ball_around_a_linear_classifier():
                 gap = scores[row, label[row]] - scores[row, j]
                 apart = (model.weight[label[row]] - model.weight[j]).norm().detach()
                 distance[row] = min(float(distance[row]), float(gap / apart))
-    found, worst = attack(model, x, label, radius)
+    result, worst = attack(model, x, label, radius)
     clear = (distance - radius).abs() > 0.01
-    assert ((found != label) == (distance < radius))[clear].all()
+    assert ((result != label) == (distance < radius))[clear].all()
     assert clear.sum() > 250
     assert 30 < (distance < radius).sum() < 270
     assert ((worst - x).norm(dim=1) <= radius + 1e-9).all()
@@ -85,11 +85,11 @@ def test_balls_match_the_closed_form():
     x[:, 0] += apart * y
     # log w_i - d/2 |x - tau_i|^2, less what both share
     model = linear([[0.0] * 4, [d * apart, 0.0, 0.0, 0.0]], [math.log(0.7), math.log(0.3) - d / 2 * apart**2])
-    found = weighted_consistency_error(
+    result = weighted_consistency_error(
         model, x, y, torch.diag(torch.tensor(weights)), Neighborhood(identity_view, 1, radius=r)
     )
-    assert found.value == pytest.approx(two_gaussians(apart, weights, d, r).consistency, abs=4 * found.standard_error)
-    assert found.value > 0.08
+    assert result.value == pytest.approx(two_gaussians(apart, weights, d, r).consistency, abs=4 * result.standard_error)
+    assert result.value > 0.08
 
 
 def test_pictures_and_texts():
@@ -101,10 +101,10 @@ def test_pictures_and_texts():
             x = x.float() / 255 if x.dtype == torch.uint8 else x
             return torch.stack([x.mean(1), torch.full_like(x[:, 0], 0.5)], 1)
 
-    found = weighted_consistency_error(
+    result = weighted_consistency_error(
         Bright(), pictures, y, torch.eye(2) / 2, Neighborhood(identity_view, 1, radius=5.0)
     )
-    assert found.value == pytest.approx(1.0)  # within 5 pixel ranges everything can be changed
+    assert result.value == pytest.approx(1.0)  # within 5 pixel ranges everything can be changed
 
     class Words(nn.Module):
         def encode(self, texts):
@@ -121,10 +121,10 @@ def test_pictures_and_texts():
             return [("abcd", "abcdef")[i] for i in index.tolist()]
 
     labels = torch.tensor([0, 1])
-    found = weighted_consistency_error(
+    result = weighted_consistency_error(
         Words(), Texts(), labels, torch.eye(2) / 2, Neighborhood(lambda texts, g: [t + "!" for t in texts], 1)
     )
-    assert found.rates == (1.0, 0.0)
+    assert result.rates == (1.0, 0.0)
     with pytest.raises(InputError, match="inputs that are numbers; found list"):
         weighted_consistency_error(
             Words(), Texts(), labels, torch.eye(2) / 2, Neighborhood(identity_view, 1, radius=0.1)

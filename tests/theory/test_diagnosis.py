@@ -113,10 +113,10 @@ def text_task(strong):
 def test_texts_say_what_cannot_be_computed():
     torch.manual_seed(0)
     task = text_task(lambda texts, generator: [t[1:] for t in texts])
-    found = diagnose(Letters(), task, task.test, torch.eye(2) / 2)
-    assert found.consistency is not None
-    assert any("whose inputs are texts" in line for line in found.skipped)
-    assert "Not computed: all-layer margins" in "\n".join(write_sentences(found))
+    result = diagnose(Letters(), task, task.test, torch.eye(2) / 2)
+    assert result.consistency is not None
+    assert any("whose inputs are texts" in line for line in result.skipped)
+    assert "Not computed: all-layer margins" in "\n".join(write_sentences(result))
 
 
 def test_views_that_cannot_be_drawn():
@@ -124,13 +124,13 @@ def test_views_that_cannot_be_drawn():
         raise InputError("3 texts have no translation")
 
     task = text_task(untranslated)
-    found = diagnose(Letters(), task, task.test, torch.eye(2) / 2)
-    assert found.consistency is None
-    assert found.as_measured is None
-    assert any("no translation" in line for line in found.skipped)
+    result = diagnose(Letters(), task, task.test, torch.eye(2) / 2)
+    assert result.consistency is None
+    assert result.as_measured is None
+    assert any("no translation" in line for line in result.skipped)
     untranslated.of_index = untranslated  # views that were prepared for the unlabeled examples
-    found = diagnose(Letters(), text_task(untranslated), task.test, torch.eye(2) / 2)
-    assert any("prepared for the unlabeled examples only" in line for line in found.skipped)
+    result = diagnose(Letters(), text_task(untranslated), task.test, torch.eye(2) / 2)
+    assert any("prepared for the unlabeled examples only" in line for line in result.skipped)
 
 
 def test_the_numbers_are_those_of_the_parts():
@@ -140,22 +140,22 @@ def test_the_numbers_are_those_of_the_parts():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 3))
     w = torch.diag(torch.tensor([0.5, 0.3, 0.2]))
-    found = diagnose(model, task, task.test, w, Effort(draws=2))
+    result = diagnose(model, task, task.test, w, Effort(draws=2))
     x, y = task.test.inputs, task.test.labels
     own, weak, strong = (model(x + shift).argmax(1) for shift in (0.0, 0.3, -0.4))
 
     def weigh(event):
         return sum(float(w[i, i]) * float(event[y == i].double().mean()) for i in range(3))
 
-    assert found.err[0] == pytest.approx(weigh(own != y))
-    assert found.err_pl[0] == pytest.approx(weigh(weak != y))
-    assert found.disagreement[0] == pytest.approx(weigh(own != weak))
-    assert found.consistency.value == pytest.approx(weigh(own != strong))
-    assert found.total == pytest.approx(1)
-    assert found.best_case.fraction == pytest.approx(found.err_pl[0])
-    assert found.as_measured.fraction == pytest.approx(min(1.0, found.err_pl[0] + found.err[0]))
-    assert found.best_case.gamma in found.gammas.values()
-    assert found.random_gamma >= min(found.gammas.values())
+    assert result.err[0] == pytest.approx(weigh(own != y))
+    assert result.err_pl[0] == pytest.approx(weigh(weak != y))
+    assert result.disagreement[0] == pytest.approx(weigh(own != weak))
+    assert result.consistency.value == pytest.approx(weigh(own != strong))
+    assert result.total == pytest.approx(1)
+    assert result.best_case.fraction == pytest.approx(result.err_pl[0])
+    assert result.as_measured.fraction == pytest.approx(min(1.0, result.err_pl[0] + result.err[0]))
+    assert result.best_case.gamma in result.gammas.values()
+    assert result.random_gamma >= min(result.gammas.values())
 
 
 def test_classes_that_touch_are_charged():

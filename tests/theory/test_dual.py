@@ -34,29 +34,29 @@ def test_numbers_by_loops():
     lam = [[v / sum(row) for v in row] for row in lam]
     phi = [[rng.random() for _ in range(3)] for _ in range(9)]
     size = [rng.random() for _ in range(9)]
-    found = dual_diagnostics(journal(lam, phi, size))
+    result = dual_diagnostics(journal(lam, phi, size))
     average = [sum(size[t] * lam[t][k] for t in range(9)) / sum(size) for k in range(3)]
-    assert found["average"] == pytest.approx(average)
+    assert result["average"] == pytest.approx(average)
     assert average_multipliers(journal(lam, phi, size)).tolist() == pytest.approx(average)
-    assert found["last"] == lam[-1]
-    assert found["average_to_last"] == pytest.approx(sum(abs(average[k] - lam[-1][k]) for k in range(3)) / 2)
-    assert found["payoff_average"] == pytest.approx(
+    assert result["last"] == lam[-1]
+    assert result["average_to_last"] == pytest.approx(sum(abs(average[k] - lam[-1][k]) for k in range(3)) / 2)
+    assert result["payoff_average"] == pytest.approx(
         min(sum(size[t] * phi[t][k] for t in range(9)) / sum(size) for k in range(3))
     )
-    assert found["payoff_last"] == min(phi[-1])
+    assert result["payoff_last"] == min(phi[-1])
     paid = sum(sum(lam[t - 1][k] * phi[t][k] for k in range(3)) for t in range(1, 9)) / 8
     best = min(sum(phi[t][k] for t in range(1, 9)) / 8 for k in range(3))
-    assert found["regret"] == pytest.approx(paid - best)
+    assert result["regret"] == pytest.approx(paid - best)
     way = sum(abs(lam[t][k] - lam[t - 1][k]) for t in range(5, 9) for k in range(3))
     net = sum(abs(lam[8][k] - lam[4][k]) for k in range(3))
-    assert found["turning"] == pytest.approx(1 - net / way)
-    assert found["swing"] == pytest.approx(
+    assert result["turning"] == pytest.approx(1 - net / way)
+    assert result["swing"] == pytest.approx(
         max(max(r[k] for r in lam[4:]) - min(r[k] for r in lam[4:]) for k in range(3))
     )
     entropy = -sum(v * math.log(v) for v in lam[-1])
-    assert found["entropy"] == pytest.approx(entropy / math.log(3))
-    assert found["effective"] == pytest.approx(math.exp(entropy))
-    assert found["last_move"] == pytest.approx(sum(abs(lam[8][k] - lam[7][k]) for k in range(3)) / 2)
+    assert result["entropy"] == pytest.approx(entropy / math.log(3))
+    assert result["effective"] == pytest.approx(math.exp(entropy))
+    assert result["last_move"] == pytest.approx(sum(abs(lam[8][k] - lam[7][k]) for k in range(3)) / 2)
 
 
 def test_a_settled_run_has_no_warning():
@@ -73,24 +73,24 @@ def test_a_settled_run_has_no_warning():
     ],
 )
 def test_warnings(lam, words):
-    said = dual_diagnostics(journal(lam), ["recall['a']", "recall['b']"])["warnings"]
-    assert any(words in sentence for sentence in said), said
+    message = dual_diagnostics(journal(lam), ["recall['a']", "recall['b']"])["warnings"]
+    assert any(words in sentence for sentence in message), message
 
 
 def test_small_wiggles_are_no_oscillation():
     lam = [[0.5 + 0.01 * math.cos(t), 0.5 - 0.01 * math.cos(t)] for t in range(40)]
-    found = dual_diagnostics(journal(lam))
-    assert found["turning"] > 0.8
-    assert found["warnings"] == []
+    result = dual_diagnostics(journal(lam))
+    assert result["turning"] > 0.8
+    assert result["warnings"] == []
 
 
 def test_constraints_have_no_entropy():
     """Multipliers that do not sum to 1 are prices of constraints; the caller may say which are which."""
     lam = [[2.0, 0.0, 0.0]] * 6
-    found = dual_diagnostics(journal(lam))
-    assert found["entropy"] is None
-    assert found["regret"] is None
-    assert found["warnings"] == []
+    result = dual_diagnostics(journal(lam))
+    assert result["entropy"] is None
+    assert result["regret"] is None
+    assert result["warnings"] == []
     two = dual_diagnostics(journal([[0.9, 0.1, 0.2, 0.8]] * 6), simplex_mask=[True] * 4)
     assert two["regret"] is None  # two worst cases: the best fixed choice is not one payoff
     mixed = dual_diagnostics(journal([[0.999, 0.001, 3.0]] * 6), ["a", "b", "c"], [True, True, False])
@@ -101,9 +101,9 @@ def test_constraints_have_no_entropy():
 def test_journals_without_a_game():
     assert dual_diagnostics([]) == {"updates": 0, "warnings": []}
     assert dual_diagnostics(journal([[], []])) == {"updates": 2, "warnings": []}
-    one = dual_diagnostics(journal([[0.5, 0.5]]))
-    assert one["regret"] is None
-    assert one["warnings"] == []
+    diagnostics = dual_diagnostics(journal([[0.5, 0.5]]))
+    assert diagnostics["regret"] is None
+    assert diagnostics["warnings"] == []
     assert dual_diagnostics(journal(settled(), size=[0.0] * 20))["average"] == pytest.approx(
         np.mean(settled(), 0).tolist()
     )
@@ -169,12 +169,12 @@ def test_gap_by_loops():
 
     own = recalls([max(range(3), key=lambda k: row[k]) for row in probs])
     plug_in = recalls([max(range(3), key=lambda k: lam[k] * row[k] / prior[k]) for row in probs])
-    value = max(sum(a * r for a, r in zip(lam, each, strict=True)) for each in (own, plug_in))
-    found = duality_gap(csst.objective("min-recall").bind(3), lam, torch.tensor(probs), torch.tensor(labels))
-    assert found.best_response == pytest.approx(value)
-    assert found.worst == pytest.approx(min(own))
-    assert found.gap == pytest.approx(value - min(own))
-    assert found.current == pytest.approx(sum(a * r for a, r in zip(lam, own, strict=True)))
+    value = max(sum(a * r for a, r in zip(lam, element, strict=True)) for element in (own, plug_in))
+    result = duality_gap(csst.objective("min-recall").bind(3), lam, torch.tensor(probs), torch.tensor(labels))
+    assert result.best_response == pytest.approx(value)
+    assert result.worst == pytest.approx(min(own))
+    assert result.gap == pytest.approx(value - min(own))
+    assert result.current == pytest.approx(sum(a * r for a, r in zip(lam, own, strict=True)))
 
 
 def test_constraints_in_the_gap():
@@ -182,9 +182,9 @@ def test_constraints_in_the_gap():
     goal = csst.objective("max mean(recall) s.t. coverage >= 0.95/K").bind(3)
     _, labels, probs, _ = sample(np.ones(3))
     only_left = torch.zeros_like(labels)
-    found = duality_gap(goal, [0.0, 0.0, 0.0], probs, labels, only_left, largest_multiplier=2.0)
-    assert found.violation == pytest.approx(0.95 / 3)
-    assert found.worst == pytest.approx(1 / 3 - 2 * 2 * 0.95 / 3)
+    result = duality_gap(goal, [0.0, 0.0, 0.0], probs, labels, only_left, largest_multiplier=2.0)
+    assert result.violation == pytest.approx(0.95 / 3)
+    assert result.worst == pytest.approx(1 / 3 - 2 * 2 * 0.95 / 3)
     free = duality_gap(goal, [0.0, 0.0, 0.0], probs, labels, labels)
     assert free.gap == pytest.approx(0.0)
     assert free.worst == pytest.approx(1.0)

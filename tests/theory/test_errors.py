@@ -88,14 +88,14 @@ def test_sampling_weights(seed):
     """Paper, assump:c-exp: P_w draws an example of class i with sum_j w_ij / |w|_1, spread over its examples."""
     K, w, y, F = random_case(seed)
     total = sum(map(sum, w))
-    found = sampling_weights(w, torch.tensor(y))
+    result = sampling_weights(w, torch.tensor(y))
     for at, label in enumerate(y):
-        assert float(found[at]) == pytest.approx(sum(w[label]) / total / y.count(label))
-    assert float(found.sum()) == pytest.approx(1)
+        assert float(result[at]) == pytest.approx(sum(w[label]) / total / y.count(label))
+    assert float(result.sum()) == pytest.approx(1)
     assert class_fractions(w).tolist() == pytest.approx([sum(row) / total for row in w])
     # L_w and R_{B,w} are |w|_1 times probabilities under P_w
     event = torch.tensor([f == 0 for f in F])
-    assert weighted_rate(event, torch.tensor(y), w)[0] == pytest.approx(total * float(found[event].sum()))
+    assert weighted_rate(event, torch.tensor(y), w)[0] == pytest.approx(total * float(result[event].sum()))
     assert measured_error(torch.tensor(F), torch.tensor(y), w)[0] == pytest.approx(err_by_loops(K, w, y, F))
 
 

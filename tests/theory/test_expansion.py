@@ -58,10 +58,10 @@ def test_closed_form(h):
 def test_thresholds_of_the_example(r, printed, digits, d):
     """Paper, exa:gamma-3: gamma > 3 for err_w below 0.17 (r = 1/(2 sqrt d)) and 0.33 (r = 3/(2 sqrt d))."""
     c = GaussianExpansion.of(d, r / math.sqrt(d))
-    found = largest_error(c)
-    assert found == pytest.approx(digits, abs=5e-5)
-    assert c(printed) > 3 >= c(found + 1e-9)
-    assert found < 1 / 3  # c(p) <= 1/p: nothing lies above
+    result = largest_error(c)
+    assert result == pytest.approx(digits, abs=5e-5)
+    assert c(printed) > 3 >= c(result + 1e-9)
+    assert result < 1 / 3  # c(p) <= 1/p: nothing lies above
 
 
 def test_largest_error_of_other_functions():
@@ -128,12 +128,12 @@ def test_search_finds_nearly_the_worst_sets():
     for _ in range(40):
         points = torch.from_numpy(rng.standard_normal((12, 2)) + 4 * rng.integers(0, 2, (12, 1)))
         near, mass = knn_graph(points, 2), rng.dirichlet(np.full(12, 3.0))
-        exact, found = exact_expansion(mass, near), empirical_expansion(mass, near)
+        exact, result = exact_expansion(mass, near), empirical_expansion(mass, near)
         careless = random_expansion(mass, near, sets=20)
         for p in (0.1, 0.2, 0.3, 0.5):
-            assert found(p) >= exact(p) - 1e-9
+            assert result(p) >= exact(p) - 1e-9
             tried += 1
-            missed += found(p) > exact(p) * 1.05
+            missed += result(p) > exact(p) * 1.05
             random_missed += careless(p) > exact(p) * 1.05
     assert missed <= 0.1 * tried
     assert random_missed > 3 * missed
@@ -172,8 +172,8 @@ def test_candidates_are_tried():
     mass, near = np.full(8, 1 / 8), np.ones((8, 8), bool)
     near[:2, 2:] = near[2:, :2] = False
     inside = np.arange(8) < 1
-    found = empirical_expansion(mass, near, [inside], seeds=1, directions=1)
-    assert found(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighborhood
+    result = empirical_expansion(mass, near, [inside], seeds=1, directions=1)
+    assert result(0.25) == pytest.approx(1.0)  # the largest set with the candidate's neighborhood
     with pytest.raises(InputError, match="mask over the 8"):
         empirical_expansion(mass, near, [np.ones(3)])
 
@@ -215,11 +215,11 @@ def test_conflicts_bound_every_classifier():
         ]
         space = Space(P, balls, w)
         near = np.array([[z in space.N[x] for z in range(n)] for x in range(n)])
-        found = conflict(w, torch.tensor(labels), near)
+        result = conflict(w, torch.tensor(labels), near)
         least = min(space.err(F) + space.R(F) for F in space.classifiers())
-        assert found <= least + 1e-9
-        tight += found > 0.95 * least
-        above += found > least_error(w) + 1e-6
+        assert result <= least + 1e-9
+        tight += result > 0.95 * least
+        above += result > least_error(w) + 1e-6
     assert tight > 20
     assert above > 40
 

@@ -168,8 +168,8 @@ def test_two_gaussians_exactly(separation, weights):
     line = Line([0.0, separation], [[weights[0], 0.0], [0.0, weights[1]]], r)
     grid = [k / 1000 * separation for k in range(-2000, 4000)]
     best = min((([b], [0, 1]) for b in grid), key=line.err)
-    found = two_gaussians(separation, weights, 1.0, r)
-    assert found.error == pytest.approx(line.err(best), abs=1e-6)
-    assert found.consistency == pytest.approx(line.R(best), abs=2e-3)
+    result = two_gaussians(separation, weights, 1.0, r)
+    assert result.error == pytest.approx(line.err(best), abs=1e-6)
+    assert result.consistency == pytest.approx(line.R(best), abs=2e-3)
     # d shrinks lengths by sqrt(d)
-    assert two_gaussians(separation / 5, weights, 25.0, r / 5) == pytest.approx(found)
+    assert two_gaussians(separation / 5, weights, 25.0, r / 5) == pytest.approx(result)

@@ -33,11 +33,11 @@ def test_exact_for_one_linear_layer(classes):
     scores = net(x).detach()
     y = scores.argmax(1)
     y[:7] = scores[:7].argmin(1)
-    found = all_layer_margin(net, x, y)
+    result = all_layer_margin(net, x, y)
     for row in range(60):
         others = max(float(scores[row, j]) for j in range(classes) if j != y[row])
         exact = max(0.0, (float(scores[row, y[row]]) - others) / (math.sqrt(2) * float(x[row].norm())))
-        assert float(found[row]) == pytest.approx(exact, rel=1e-9, abs=1e-12)
+        assert float(result[row]) == pytest.approx(exact, rel=1e-9, abs=1e-12)
 
 
 def test_two_linear_layers_against_a_grid():
@@ -46,7 +46,7 @@ def test_two_linear_layers_against_a_grid():
     torch.manual_seed(5)
     x = torch.randn(8, 3).double()
     y = net(x).argmax(1)
-    found = all_layer_margin(net, x, y)
+    result = all_layer_margin(net, x, y)
     first, second = net[0].weight.detach().numpy(), net[1].weight.detach().numpy()
     line = np.linspace(-1.2, 1.2, 801)
     xi = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
@@ -59,8 +59,8 @@ def test_two_linear_layers_against_a_grid():
             if j != int(y[row]):
                 gap = np.maximum(0, out[:, int(y[row])] - out[:, j]) / (math.sqrt(2) * np.linalg.norm(h, axis=1))
                 best = min(best, float(np.sqrt((xi**2).sum(1) + gap**2).min()))
-        assert float(found[row]) == pytest.approx(best, rel=5e-3)
-        assert float(found[row]) <= best + 1e-9  # a grid can only miss
+        assert float(result[row]) == pytest.approx(best, rel=5e-3)
+        assert float(result[row]) <= best + 1e-9  # a grid can only miss
 
 
 def test_disturb_by_loops():
@@ -79,16 +79,16 @@ def test_upper_bound_that_random_search_does_not_beat():
     torch.manual_seed(4)
     x = torch.randn(10, 4).double()
     y = net(x).argmax(1)
-    found = all_layer_margin(net, x, y)
-    assert (found > 0).all()
-    assert (found < math.inf).all()
-    assert (all_layer_margin(net, x, y, MarginSearch(restarts=6)) <= found + 1e-12).all()
+    result = all_layer_margin(net, x, y)
+    assert (result > 0).all()
+    assert (result < math.inf).all()
+    assert (all_layer_margin(net, x, y, MarginSearch(restarts=6)) <= result + 1e-12).all()
     grouped = nn.Sequential(*layers_of(net))
     for row in range(10):
         many = x[row : row + 1].expand(4000, 4)
         noise = [torch.randn(4000, width).double() for width in (8, 8, 3)]
         size = sum(n.square().sum(1) for n in noise).sqrt()
-        scaled = [n / size[:, None] * float(found[row]) * 0.999 for n in noise]
+        scaled = [n / size[:, None] * float(result[row]) * 0.999 for n in noise]
         assert (disturb(grouped, many, scaled).argmax(1) == y[row]).all()
 
 
@@ -111,9 +111,9 @@ def test_layers():
     )
     y = conv(pictures).argmax(1)
     assert (all_layer_margin(conv, pictures, y) > 0).all()
-    one = all_layer_margin([conv], pictures, y)
+    margin = all_layer_margin([conv], pictures, y)
     scores = conv(pictures).detach().sort(1, descending=True).values
-    assert torch.allclose(one, (scores[:, 0] - scores[:, 1]) / (2**0.5 * pictures.flatten(1).norm(dim=1)), rtol=1e-3)
+    assert torch.allclose(margin, (scores[:, 0] - scores[:, 1]) / (2**0.5 * pictures.flatten(1).norm(dim=1)), rtol=1e-3)
     with pytest.raises(InputError, match="sequence of layers"):
         layers_of(nn.Bilinear(2, 2, 2))
     with pytest.raises(InputError, match="no layer with parameters"):
@@ -134,17 +134,17 @@ def test_margin_over_views():
     def moved(batch, generator):
         return batch + 0.2
 
-    found = view_margin(net, x, Neighborhood(moved, draws=1))
+    result = view_margin(net, x, Neighborhood(moved, draws=1))
     for row in range(30):
         margins = []
         for point in (x[row], x[row] + 0.2):
             s = net(point).detach()
             gap = float(s[label[row]] - s[1 - label[row]])
             margins.append(max(0.0, gap / (math.sqrt(2) * float(point.norm()))))
-        assert float(found[row]) == pytest.approx(min(margins), rel=1e-9, abs=1e-12)
+        assert float(result[row]) == pytest.approx(min(margins), rel=1e-9, abs=1e-12)
     wider = view_margin(net, x, Neighborhood(moved, draws=1, radius=0.5))
-    assert (wider <= found + 1e-9).all()
-    assert (wider == 0).sum() > (found == 0).sum()
+    assert (wider <= result + 1e-9).all()
+    assert (wider == 0).sum() > (result == 0).sum()
 
 
 def test_curves():

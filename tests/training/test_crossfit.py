@@ -46,11 +46,11 @@ def crossed(task=None, settings=SETTINGS, objective="max min(recall)", folds=3):
 
 def test_every_labeled_example_is_predicted_by_a_model_that_has_not_seen_it():
     task = example_task()
-    found = crossed(task)
+    result = crossed(task)
     everyone = task.labeled.inputs
-    held = [fold.task.validation.inputs for fold in found.folds]
+    held = [fold.task.validation.inputs for fold in result.folds]
     assert sorted(map(tuple, torch.cat(held).tolist())) == sorted(map(tuple, everyone.tolist())), "each once"
-    for fold in found.folds:
+    for fold in result.folds:
         learned = {tuple(row) for row in fold.task.labeled.inputs.tolist()}
         judged = {tuple(row) for row in fold.task.validation.inputs.tolist()}
         assert not learned & judged
@@ -59,12 +59,12 @@ def test_every_labeled_example_is_predicted_by_a_model_that_has_not_seen_it():
         for row, label in zip(fold.task.validation.inputs.tolist(), fold.task.validation.labels.tolist(), strict=True):
             at = (everyone == torch.tensor(row)).all(1).nonzero().item()
             assert int(task.labeled.labels[at]) == label
-    assert found.trainer.task.labeled is task.labeled, "the one that is kept learns from all"
+    assert result.trainer.task.labeled is task.labeled, "the one that is kept learns from all"
 
 
 def test_batches_of_a_fold_never_hold_its_own_examples():
-    found = crossed()
-    for fold in found.folds:
+    result = crossed()
+    for fold in result.folds:
         judged = {tuple(row) for row in fold.task.validation.inputs.tolist()}
         for step in range(30):
             drawn = fold.batches.draw(step, torch.device("cpu")).x
@@ -72,26 +72,26 @@ def test_batches_of_a_fold_never_hold_its_own_examples():
 
 
 def test_all_trainers_follow_the_same_multipliers_and_select_at_the_same_step():
-    found = crossed()
+    result = crossed()
     values = []
-    for record in found.run():
+    for record in result.run():
         values.append(record.multipliers)
-        for trainer in found.trainers:
+        for trainer in result.trainers:
             assert trainer.multipliers.value.tolist() == record.multipliers
     assert values[0] != values[-1]
-    assert len({trainer.best.step for trainer in found.trainers}) == 1
-    assert all(trainer.step == 20 for trainer in found.trainers)
+    assert len({trainer.best.step for trainer in result.trainers}) == 1
+    assert all(trainer.step == 20 for trainer in result.trainers)
 
 
 def test_pooled_counts_and_the_dual_step_by_hand():
     """Labeled rows by their fold's model, unlabeled ones by the kept one; then one exponentiated step on the rates."""
-    found = crossed()
-    updates = found.run()
+    result = crossed()
+    updates = result.run()
     next(updates)
-    before, gain = found.trainer.multipliers.value.clone(), found.trainer.multipliers.gain
+    before, gain = result.trainer.multipliers.value.clone(), result.trainer.multipliers.gain
     record = next(updates)  # its models are still those that were measured
     rows, labels = [], []
-    for fold in found.folds:
+    for fold in result.folds:
         fold.ema.module.eval()
         with torch.no_grad():
             for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
@@ -99,7 +99,7 @@ def test_pooled_counts_and_the_dual_step_by_hand():
                 labels.append(int(label))
         fold.ema.module.train()
     assert len(rows) == 90
-    kept = found.trainer
+    kept = result.trainer
     watched = compute_logits(kept.ema.module, kept.task.unlabeled, index=kept.watched)
     assert 0 < len(watched) <= 0.2 * len(kept.task.unlabeled)
     prior = kept.task.train_prior
@@ -112,13 +112,13 @@ def test_pooled_counts_and_the_dual_step_by_hand():
 
 
 def test_out_of_fold_outputs_are_those_of_the_fold_that_did_not_learn_from_them():
-    found = crossed()
-    for _ in found.run():
+    result = crossed()
+    for _ in result.run():
         pass
-    scores, labels = found.out_of_fold()
+    scores, labels = result.out_of_fold()
     assert scores.shape == (90, 3)
     at = 0
-    for fold in found.folds:
+    for fold in result.folds:
         for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
             with torch.no_grad():
                 assert torch.allclose(fold.best_model()(row[None])[0], scores[at], atol=1e-5)
@@ -131,11 +131,11 @@ def test_groups_by_frequency_are_those_of_all_labeled_examples():
     X, y = blobs(60)
     keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
     task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
-    found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
+    result = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
     counts = torch.tensor([[10, 10, 0], [1, 4, 0], [0, 1, 3]])
     from csst.maths.confusion import Confusion
 
-    values = {float(trainer.objective.value(Confusion.from_counts(counts))) for trainer in found.trainers}
+    values = {float(trainer.objective.value(Confusion.from_counts(counts))) for trainer in result.trainers}
     assert len(values) == 1
     assert values == {min((0.5 + 0.75) / 2, 0.8)}
 
@@ -159,8 +159,8 @@ def test_a_fold_trains_for_the_same_groups_as_the_whole():
     X, y = blobs(60)
     keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
     task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
-    found = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
-    assert len({trainer.multipliers.objective for trainer in found.trainers}) == 1
+    result = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
+    assert len({trainer.multipliers.objective for trainer in result.trainers}) == 1
 
 
 def test_a_state_between_two_records_resumes_to_the_same_end():

@@ -34,65 +34,67 @@ def generations(recipe) -> Generations:
 def test_one_generation_that_keeps_everything_is_fixmatch_to_the_bit(tmp_path):
     execute(recipe_of("fixmatch"), tmp_path / "base")
     execute(recipe_of("crest", crest_generations=1, crest_alpha=0.0), tmp_path / "crest")
-    (journal, metrics, state), (ours, found, states) = compared(tmp_path / "base"), compared(tmp_path / "crest")
+    (journal, metrics, state), (ours, result, states) = compared(tmp_path / "base"), compared(tmp_path / "crest")
     assert journal == ours
-    assert {**metrics, "method": ""} == {**found, "method": ""}
+    assert {**metrics, "method": ""} == {**result, "method": ""}
     assert same(state, states)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1 / 3])
 def test_each_generation_learns_from_the_labels_and_the_chosen_pseudo_labels(alpha):
-    made = generations(recipe_of("crest", crest_generations=3, crest_alpha=alpha))
-    original, before = made.task, None
+    training = generations(recipe_of("crest", crest_generations=3, crest_alpha=alpha))
+    original, before = training.task, None
     records, selected = [], -float("inf")
-    for record in made.run():
+    for record in training.run():
         records.append(record.step)
-        if made.trainer is not before and before is not None:
+        if training.trainer is not before and before is not None:
             probs = torch.softmax(before.ema.module.eval()(original.unlabeled), 1)
             index, labels = GenerationSchedule(3, alpha).choose(probs, original.train_prior)
-            task = made.trainer.task
+            task = training.trainer.task
             assert len(index) > 0
             assert torch.equal(task.labeled.labels, torch.cat([original.labeled.labels, labels]))
             assert torch.equal(task.labeled.inputs[len(original.labeled) :], original.unlabeled[index])
             assert len(task.unlabeled) == len(original.unlabeled)
             if alpha == 0:
                 assert len(index) == len(original.unlabeled)
-        before = made.trainer
+        before = training.trainer
         assert record.selected == (record.step > 0 and record.value >= selected)
         selected = max(selected, record.value) if record.step else selected
     assert records == [0, 10, 20, 30, 40, 50, 60]  # 60 steps in all, no step twice
-    assert made.number == 2
-    assert made.is_complete
-    assert made.best.value == selected
-    assert made.task is original
+    assert training.number == 2
+    assert training.is_complete
+    assert training.best.value == selected
+    assert training.task is original
 
 
 def test_the_last_model_labels_whatever_validation_has_selected(monkeypatch):
-    made = generations(recipe_of("crest", crest_generations=2))
-    monkeypatch.setattr(type(made.trainer), "best_model", lambda trainer: pytest.fail("the selected model was asked"))
-    teacher = made.trainer
-    for _ in made.run():
-        if made.number == 1:
+    training = generations(recipe_of("crest", crest_generations=2))
+    monkeypatch.setattr(
+        type(training.trainer), "best_model", lambda trainer: pytest.fail("the selected model was asked")
+    )
+    teacher = training.trainer
+    for _ in training.run():
+        if training.number == 1:
             break
-    expected = torch.softmax(teacher.ema.module.eval()(made.task.unlabeled), 1).argmax(1)
-    assert torch.equal(made.labels, expected[made.index])
+    expected = torch.softmax(teacher.ema.module.eval()(training.task.unlabeled), 1).argmax(1)
+    assert torch.equal(training.labels, expected[training.index])
 
 
 def test_a_generation_starts_afresh_with_its_share_of_the_steps_and_its_temperature():
     recipe = recipe_of("crest+", crest_generations=3, crest_temperature=0.25)
-    made = generations(recipe)
-    untrained = [p.clone() for p in made.trainer.model.parameters()]
+    training = generations(recipe)
+    untrained = [p.clone() for p in training.trainer.model.parameters()]
     powers, seen = [], set()
-    for _ in made.run():
-        if made.number not in seen:
-            seen.add(made.number)
-            flat = made.task.train_prior ** (1.0, 0.625, 0.25)[made.number]
-            torch.testing.assert_close(made.trainer.selftraining.refine.expected, flat / flat.sum())
-            powers.append(made.number)
-            assert made.trainer.settings.training.steps == 20
+    for _ in training.run():
+        if training.number not in seen:
+            seen.add(training.number)
+            flat = training.task.train_prior ** (1.0, 0.625, 0.25)[training.number]
+            torch.testing.assert_close(training.trainer.selftraining.refine.expected, flat / flat.sum())
+            powers.append(training.number)
+            assert training.trainer.settings.training.steps == 20
     assert powers == [0, 1, 2]
-    made._begin(1, 0, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-    for a, b in zip(untrained, made.trainer.model.parameters(), strict=True):
+    training._begin(1, 0, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+    for a, b in zip(untrained, training.trainer.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
@@ -158,49 +160,49 @@ def test_generations_with_any_objective_and_early_stopping():
     base = replace(QUICK, selection=replace(QUICK.selection, patience=1))
     with pytest.warns(UserWarning, match="one generation of csst-crest"):
         first = trainer(row, settings=base.settings)
-    made = Generations(first, base.settings, lambda: first.model)
-    steps = [record.step for record in made.run()]
-    assert made.number == 1
+    training = Generations(first, base.settings, lambda: first.model)
+    steps = [record.step for record in training.run()]
+    assert training.number == 1
     assert steps == sorted(set(steps))
-    assert steps[-1] == made.step < 90  # the first trainer was given 60, the second is given 30
-    assert len(made.trainer.multipliers.value) == 10
+    assert steps[-1] == training.step < 90  # the first trainer was given 60, the second is given 30
+    assert len(training.trainer.multipliers.value) == 10
 
 
 def test_the_best_model_is_a_copy_of_the_weights_selected_among_all_generations():
-    made = generations(recipe_of("crest"))
-    for _ in made.run():
+    training = generations(recipe_of("crest"))
+    for _ in training.run():
         pass
-    last = made.last_weights()
-    selected_state = copy.deepcopy(made.best.state)
-    model = made.best_model()
-    assert all(torch.equal(value, made.best.state[name]) for name, value in model.state_dict().items())
+    last = training.last_weights()
+    selected_state = copy.deepcopy(training.best.state)
+    model = training.best_model()
+    assert all(torch.equal(value, training.best.state[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert all(torch.equal(value, last[name]) for name, value in made.trainer.ema.module.state_dict().items())
-    assert all(torch.equal(value, selected_state[name]) for name, value in made.best_model().state_dict().items())
+    assert all(torch.equal(value, last[name]) for name, value in training.trainer.ema.module.state_dict().items())
+    assert all(torch.equal(value, selected_state[name]) for name, value in training.best_model().state_dict().items())
 
 
 def test_the_best_model_of_all_generations_is_kept():
-    made = generations(recipe_of("crest"))
+    training = generations(recipe_of("crest"))
     kept, new = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
-    made.before, made.best = 20, Best(10, 0.0, 0.5, state=kept)
+    training.before, training.best = 20, Best(10, 0.0, 0.5, state=kept)
     for worse in (Best(5, 0.0, 0.4, state=new), Best(5, 0.1, 0.9, state=new)):
-        made.trainer.best = worse
-        assert not made._consider()
-        assert (made.best.step, made.best.state) == (10, kept)
-    made.trainer.best = Best(5, 0.0, 0.5, state=new)
-    assert made._consider()
-    assert (made.best.step, made.best.state) == (25, new)
+        training.trainer.best = worse
+        assert not training._consider()
+        assert (training.best.step, training.best.state) == (10, kept)
+    training.trainer.best = Best(5, 0.0, 0.5, state=new)
+    assert training._consider()
+    assert (training.best.step, training.best.state) == (25, new)
 
 
 def test_the_tail_stays_the_tail_when_pseudo_labels_join():
     """Which classes are rare is a fact of the task, not of the labeled set as it grows."""
-    made = generations(replace(recipe_of("crest"), objective="min-ht-recall"))
-    rarest = int(made.task.train_counts.argmin())
-    made._begin(1, 20, torch.arange(100), torch.full((100,), rarest))
-    assert int(made.trainer.task.train_counts.argmin()) != rarest
-    assert made.trainer.objective == made.objective
+    training = generations(replace(recipe_of("crest"), objective="min-ht-recall"))
+    rarest = int(training.task.train_counts.argmin())
+    training._begin(1, 20, torch.arange(100), torch.full((100,), rarest))
+    assert int(training.trainer.task.train_counts.argmin()) != rarest
+    assert training.trainer.objective == training.objective
 
 
 class Words:

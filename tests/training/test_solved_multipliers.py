@@ -325,53 +325,53 @@ def test_an_objective_that_has_no_rule_is_refused_before_training():
 
 
 def test_the_solved_gain_is_the_one_trained_under_and_lambda_says_so():
-    made = trainer("csst", "min-recall", replace(SOLVE, training=replace(SOLVE.training, steps=80)))
-    start = made.multipliers.gain.diagonal.clone()
-    records = list(made.run())
-    assert not torch.equal(made.multipliers.gain.diagonal, start)
+    training = trainer("csst", "min-recall", replace(SOLVE, training=replace(SOLVE.training, steps=80)))
+    start = training.multipliers.gain.diagonal.clone()
+    records = list(training.run())
+    assert not torch.equal(training.multipliers.gain.diagonal, start)
     assert records[0].hold
     assert any(record.trust for record in records)
-    weights = made.multipliers.gain.diagonal * made.multipliers.train_prior
-    torch.testing.assert_close(made.multipliers.value, weights / weights.sum())
+    weights = training.multipliers.gain.diagonal * training.multipliers.train_prior
+    torch.testing.assert_close(training.multipliers.value, weights / weights.sum())
     assert records[-1].multipliers == records[-2].multipliers, "nothing moves after the last step"
 
 
 def test_the_first_move_is_the_share_of_the_solution_from_where_lambda_starts():
     settings = replace(SOLVE, dual=replace(SOLVE.dual, warmup=0, share=0.4))
-    made = trainer("csst", "min-recall", settings)
+    training = trainer("csst", "min-recall", settings)
     for _ in range(25):
-        made.train_step()
-    before = parameters_of_gain(made.multipliers.gain, made.multipliers.train_prior)
-    solution = made.solve_multipliers(made.measurer.measure(made.watched, made.balance_rows))
-    made.update_multipliers()
-    after = parameters_of_gain(made.multipliers.gain, made.multipliers.train_prior)
+        training.train_step()
+    before = parameters_of_gain(training.multipliers.gain, training.multipliers.train_prior)
+    solution = training.solve_multipliers(training.measurer.measure(training.watched, training.balance_rows))
+    training.update_multipliers()
+    after = parameters_of_gain(training.multipliers.gain, training.multipliers.train_prior)
     np.testing.assert_allclose(after, before + 0.4 * (solution.parameters - before), atol=1e-9)
 
 
 def test_fixed_multipliers_never_move_and_warm_up_delays_the_first_move():
     for dual in (Dual(10, update="fixed"), Dual(10, step_size=0.5, warmup=30)):
-        made = trainer("csst", "min-recall", replace(SMALL, dual=dual))
-        start = made.multipliers.gain.diagonal.clone()
-        for record in made.run():
+        training = trainer("csst", "min-recall", replace(SMALL, dual=dual))
+        start = training.multipliers.gain.diagonal.clone()
+        for record in training.run():
             assert record.multipliers == [0.1] * 10
-        assert torch.equal(made.multipliers.gain.diagonal, start)
+        assert torch.equal(training.multipliers.gain.diagonal, start)
 
 
 def test_a_method_with_a_fixed_gain_has_nothing_to_solve_for():
     for name in ("la", "fixmatch"):
-        made = trainer(name, "min-recall", SOLVE)
-        assert made.updates.solver is None
-        assert [record.trust for record in made.run()] == [None] * 4
+        training = trainer(name, "min-recall", SOLVE)
+        assert training.updates.solver is None
+        assert [record.trust for record in training.run()] == [None] * 4
     own = csst.ConstantGain(torch.eye(10) + 0.1)
     assert trainer("csst", own, SOLVE).updates.solver is None
 
 
 def test_what_is_measured_has_the_averaged_gain_taken_out():
     settings = replace(SOLVE, dual=replace(SOLVE.dual, warmup=0), training=replace(SOLVE.training, steps=80))
-    made = trainer("csst", "min-recall", settings)
+    training = trainer("csst", "min-recall", settings)
     seen = []
-    for record in made.run():
-        seen.append(made.multipliers.gain.diagonal.clone())
+    for record in training.run():
+        seen.append(training.multipliers.gain.diagonal.clone())
         if record.step == 60:
             break
     kept = 0.8**10
@@ -379,11 +379,11 @@ def test_what_is_measured_has_the_averaged_gain_taken_out():
     expected = logs[0]
     for gain in logs[1:-1]:
         expected = kept * expected + (1 - kept) * gain
-    found = made.measured_gain.diagonal.log()
-    torch.testing.assert_close(found - found.mean(), expected - expected.mean())
-    list(made.run())
-    torch.testing.assert_close(made.best.gain, made.measured_gain.entries)
-    assert made.best.step == 80, "the last model is kept"
+    result = training.measured_gain.diagonal.log()
+    torch.testing.assert_close(result - result.mean(), expected - expected.mean())
+    list(training.run())
+    torch.testing.assert_close(training.best.gain, training.measured_gain.entries)
+    assert training.best.step == 80, "the last model is kept"
 
 
 @pytest.mark.parametrize(("goal", "stop"), [("min-recall", 1), ("max mean(f1)", 3)])
@@ -435,8 +435,8 @@ def test_every_method_objective_and_update_trains_five_steps(name):
     task = DIGITS.load(0)
     for update, sentence in pairs:
         settings = Settings(Training(5, 16, 32, lr=0.05), dual=Dual(2, update=update, warmup=0))
-        made = Trainer(task, mlp(task.input_shape, task.classes, 16, 1), sentence, name, settings)
-        records = list(made.run())
+        training = Trainer(task, mlp(task.input_shape, task.classes, 16, 1), sentence, name, settings)
+        records = list(training.run())
         assert [record.step for record in records] == [0, 2, 4, 5]
         assert all(np.isfinite(record.value) for record in records)
-        assert torch.isfinite(made.multipliers.gain.matrix).all()
+        assert torch.isfinite(training.multipliers.gain.matrix).all()

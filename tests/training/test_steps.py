@@ -57,15 +57,15 @@ def test_schedules_by_their_formulas():
 def test_annealing_keeps_the_unsure_examples_only():
     """The mean loss over the labeled examples whose class is less probable than the training signal."""
     on = SelfTrainingSettings(annealing="linear")
-    made = trainer("uda", "accuracy", replace(SMALL, selftraining=on))
+    training = trainer("uda", "accuracy", replace(SMALL, selftraining=on))
     logits = torch.tensor([[4.0] + [0.0] * 9, [0.0] * 10, [-1.0] + [0.0] * 9])
     y = torch.zeros(3, dtype=torch.long)
     losses = torch.nn.functional.cross_entropy(logits, y, reduction="none")
-    made.step = 3  # a tenth of all steps: signal .1 · .9 + .1 = .19, and p = .86, .1, .04
-    torch.testing.assert_close(made._labeled_loss(logits, y), losses[1:].mean())
-    made.step = 0  # signal .1: a probability of exactly so much is no longer unsure
-    torch.testing.assert_close(made._labeled_loss(logits, y), losses[2])
-    torch.testing.assert_close(made._labeled_loss(logits[:1], y[:1]), torch.zeros(()))
+    training.step = 3  # a tenth of all steps: signal .1 · .9 + .1 = .19, and p = .86, .1, .04
+    torch.testing.assert_close(training._labeled_loss(logits, y), losses[1:].mean())
+    training.step = 0  # signal .1: a probability of exactly so much is no longer unsure
+    torch.testing.assert_close(training._labeled_loss(logits, y), losses[2])
+    torch.testing.assert_close(training._labeled_loss(logits[:1], y[:1]), torch.zeros(()))
 
 
 def test_whole_numbers_are_copied_and_not_averaged():
@@ -80,38 +80,38 @@ def test_whole_numbers_are_copied_and_not_averaged():
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_parts_of_a_batch_are_synchronized_once_at_the_end(parts):
-    made = trainer("erm", "accuracy", replace(SMALL, hardware=Hardware(accumulate=parts)))
-    asked, sizes, usual = [], [], made.engine.without_sync
-    made.engine.without_sync = lambda model, enabled: asked.append(enabled) or usual(model, enabled)
-    made.model.register_forward_hook(lambda module, inputs, out: sizes.append(len(out)))
-    made.train_step()
+    training = trainer("erm", "accuracy", replace(SMALL, hardware=Hardware(accumulate=parts)))
+    asked, sizes, usual = [], [], training.engine.without_sync
+    training.engine.without_sync = lambda model, enabled: asked.append(enabled) or usual(model, enabled)
+    training.model.register_forward_hook(lambda module, inputs, out: sizes.append(len(out)))
+    training.train_step()
     assert asked == [True] * (parts - 1) + [False]
     assert sizes == [16 // parts] * parts
 
 
 def test_every_update_compares_multipliers_and_gain_over_processes():
-    made = trainer("csst", "mean-recall-coverage")
+    training = trainer("csst", "mean-recall-coverage")
     compared = {}
-    made.engine.require_same = lambda values, what: compared.update({what: values.clone()})
-    made.train_step()
-    made.update_multipliers()
-    assert torch.equal(compared["multipliers"], made.multipliers.value)
-    assert torch.equal(compared["gains"], made.multipliers.entries)
+    training.engine.require_same = lambda values, what: compared.update({what: values.clone()})
+    training.train_step()
+    training.update_multipliers()
+    assert torch.equal(compared["multipliers"], training.multipliers.value)
+    assert torch.equal(compared["gains"], training.multipliers.entries)
 
 
 def test_examples_are_counted_once_for_every_view():
     for name, examples in (("csst", 16 + 2 * 32), ("erm", 16)):
-        made = trainer(name)
-        counted, usual = [], made.running_means.add
-        made.running_means.add = lambda n, counted=counted, usual=usual, **v: counted.append(n) or usual(n, **v)
-        made.train_step()
+        training = trainer(name)
+        counted, usual = [], training.running_means.add
+        training.running_means.add = lambda n, counted=counted, usual=usual, **v: counted.append(n) or usual(n, **v)
+        training.train_step()
         assert sum(counted) == examples
 
 
 def test_what_the_record_says_of_pseudo_labels():
     """Fractions of the unlabeled examples seen since the last record."""
-    made = trainer("csst", "min-recall", replace(SMALL, selftraining=SelfTrainingSettings(tau=1e6)))
-    first, second, *_ = made.run()
+    training = trainer("csst", "min-recall", replace(SMALL, selftraining=SelfTrainingSettings(tau=1e6)))
+    first, second, *_ = training.run()
     assert first.used is None
     assert second.used == 1.0
     assert 0 < second.pseudo_accuracy < 1
@@ -137,12 +137,12 @@ def test_watched_rows_are_a_fifth_and_at_most_two_thousand():
 
 def test_watched_rows_are_measured_in_order_and_never_drawn():
     settings = replace(SMALL, dual=replace(SMALL.dual, rates="pooled"))
-    made = trainer("csst", "min-recall", settings)
+    training = trainer("csst", "min-recall", settings)
     with torch.no_grad():
-        expected = made.ema.module.eval()(made.task.unlabeled[made.watched])
-    torch.testing.assert_close(made.measurer.measure(made.watched, made.balance_rows).unlabeled, expected)
-    drawn = torch.cat([made.batches.draw(step, made.engine.device).index for step in range(20)])
-    assert not set(drawn.tolist()) & set(made.watched.tolist())
+        expected = training.ema.module.eval()(training.task.unlabeled[training.watched])
+    torch.testing.assert_close(training.measurer.measure(training.watched, training.balance_rows).unlabeled, expected)
+    drawn = torch.cat([training.batches.draw(step, training.engine.device).index for step in range(20)])
+    assert not set(drawn.tolist()) & set(training.watched.tolist())
     assert trainer("csst").watched is None
 
 
@@ -161,10 +161,10 @@ def test_a_state_may_be_taken_on_with_another_order_of_examples():
 
 
 def test_records_come_once_per_update_also_when_steps_are_no_multiple():
-    made = trainer("erm", "accuracy", replace(SMALL, training=replace(SMALL.training, steps=25)))
-    records = list(made.run())
+    training = trainer("erm", "accuracy", replace(SMALL, training=replace(SMALL.training, steps=25)))
+    records = list(training.run())
     assert [record.step for record in records] == [0, 10, 20, 25]
-    assert lines(made.run()) == []
+    assert lines(training.run()) == []
 
 
 def test_unlabeled_rows_drive_the_multipliers_only_where_rates_are_pooled():
@@ -172,11 +172,11 @@ def test_unlabeled_rows_drive_the_multipliers_only_where_rates_are_pooled():
     counted = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_prior="estimated"))
     pooled = replace(SMALL, dual=replace(SMALL.dual, rates="pooled"))
     for settings, follows_counts in ((SMALL, True), (counted, True), (pooled, False)):
-        made = trainer("csst", "min-recall", settings)
+        training = trainer("csst", "min-recall", settings)
         for _ in range(5):
-            made.train_step()
-        measurement = made.measurer.measure(made.watched, made.balance_rows)
-        estimated, plain = made.estimate_confusion(measurement), Confusion.from_counts(measurement.counts)
+            training.train_step()
+        measurement = training.measurer.measure(training.watched, training.balance_rows)
+        estimated, plain = training.estimate_confusion(measurement), Confusion.from_counts(measurement.counts)
         assert torch.allclose(estimated.rates, plain.rates) == follows_counts
 
 
@@ -191,8 +191,8 @@ def test_a_run_of_any_length_has_a_clock_of_its_own():
     assert (solved.dual_warmup, solved.keeps_last) == (50, True)
     own = Settings(Training(steps=1000, ema=0.5), dual=Dual(7, update="solve", warmup=3), selection=Selection("best"))
     assert (own.ema, own.steps_per_update, own.dual_warmup, own.keeps_last) == (0.5, 7, 3, False)
-    made = trainer("erm", "accuracy", Settings(Training(steps=40, labeled_batch=16)))
-    assert [record.step for record in made.run()] == list(range(0, 41, 5))
+    training = trainer("erm", "accuracy", Settings(Training(steps=40, labeled_batch=16)))
+    assert [record.step for record in training.run()] == list(range(0, 41, 5))
 
 
 def test_an_average_that_remembers_more_than_a_fifth_of_the_run_is_warned_of():

@@ -24,23 +24,23 @@ pytestmark = SHORT_RUN
 
 
 def test_weights_multipliers_and_average_change():
-    made = trainer()
-    weights = [p.clone() for p in made.model.parameters()]
-    average = [p.clone() for p in made.ema.module.parameters()]
-    multipliers, gain = made.multipliers.value.clone(), made.multipliers.gain.matrix.clone()
-    records = list(made.run())
+    training = trainer()
+    weights = [p.clone() for p in training.model.parameters()]
+    average = [p.clone() for p in training.ema.module.parameters()]
+    multipliers, gain = training.multipliers.value.clone(), training.multipliers.gain.matrix.clone()
+    records = list(training.run())
     assert [r.step for r in records] == [0, 10, 20, 30]
-    assert all(not torch.equal(a, b) for a, b in zip(weights, made.model.parameters(), strict=True))
-    assert all(not torch.equal(a, b) for a, b in zip(average, made.ema.module.parameters(), strict=True))
-    assert not torch.equal(multipliers, made.multipliers.value)
-    assert not torch.equal(gain, made.multipliers.gain.matrix)
+    assert all(not torch.equal(a, b) for a, b in zip(weights, training.model.parameters(), strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(average, training.ema.module.parameters(), strict=True))
+    assert not torch.equal(multipliers, training.multipliers.value)
+    assert not torch.equal(gain, training.multipliers.gain.matrix)
 
 
 def test_training_lowers_the_loss_and_raises_the_objective():
-    made = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=200)))
-    records = list(made.run())
+    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=200)))
+    records = list(training.run())
     assert records[-1].labeled_loss < 0.7 * records[1].labeled_loss
-    assert made.best.value > records[0].value + 0.2
+    assert training.best.value > records[0].value + 0.2
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -52,59 +52,61 @@ def test_every_method_runs_through_the_one_loop(name):
 
 
 def test_the_pseudo_label_branch_carries_no_gradient():
-    made = trainer()
+    training = trainer()
     seen = []
-    made.model.register_forward_hook(lambda module, args, out: seen.append(out.requires_grad))
-    made.train_step()
+    training.model.register_forward_hook(lambda module, args, out: seen.append(out.requires_grad))
+    training.train_step()
     assert seen == [False, True]  # weak under no_grad; labeled and strong together with gradient
 
 
 def test_the_multiplier_update_is_algorithm_1_on_the_averaged_model():
-    made = trainer()
+    training = trainer()
     for _ in range(10):
-        made.train_step()
-    before = made.multipliers.value.clone()
-    made.ema.module.eval()
-    predicted = made.ema.module(made.task.validation.inputs).argmax(1)
-    recall = csst.Confusion.from_predictions(made.task.validation.labels, predicted, 10).recall
+        training.train_step()
+    before = training.multipliers.value.clone()
+    training.ema.module.eval()
+    predicted = training.ema.module(training.task.validation.inputs).argmax(1)
+    recall = csst.Confusion.from_predictions(training.task.validation.labels, predicted, 10).recall
     expected = before * torch.exp(-0.5 * recall)
-    made.update_multipliers()
-    torch.testing.assert_close(made.multipliers.value, expected / expected.sum())
+    training.update_multipliers()
+    torch.testing.assert_close(training.multipliers.value, expected / expected.sum())
 
 
 def test_no_multiplier_moves_after_the_last_step():
     """The gain of the last record is the one the last weights were trained under."""
     for goal in ("min-recall", "mean-recall-coverage"):
-        made = trainer("csst", goal, replace(SMALL, dual=replace(SMALL.dual, schedule="constant")))
-        *_, before, last = made.run()
+        training = trainer("csst", goal, replace(SMALL, dual=replace(SMALL.dual, schedule="constant")))
+        *_, before, last = training.run()
         assert before.step < last.step == SMALL.training.steps
-        assert last.multipliers == before.multipliers == made.multipliers.value.tolist()
+        assert last.multipliers == before.multipliers == training.multipliers.value.tolist()
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
 def test_the_loss_is_the_labeled_one_plus_the_weighted_unlabeled_one(weight):
     """L_s + λ_u L_u, with λ_u as it stands in the settings."""
     settings = replace(SMALL, selftraining=SelfTrainingSettings(unlabeled_weight=weight, tau=1e6))
-    made = trainer("csst", "min-recall", settings)
-    batch, gain = made.batches.draw(0, made.engine.device), made.multipliers.gain
+    training = trainer("csst", "min-recall", settings)
+    batch, gain = training.batches.draw(0, training.engine.device), training.multipliers.gain
     with torch.no_grad():
-        labeled = cost_sensitive_loss(made.model(batch.x), batch.y, gain).mean()
-        unlabeled, used = made.selftraining(made.model(batch.weak), made.model(batch.strong), batch.index, gain)
+        labeled = cost_sensitive_loss(training.model(batch.x), batch.y, gain).mean()
+        unlabeled, used = training.selftraining(
+            training.model(batch.weak), training.model(batch.strong), batch.index, gain
+        )
     assert used.all()
     assert min(labeled, unlabeled) > 0.1
-    torch.testing.assert_close(made._loss(batch).detach(), labeled + weight * unlabeled)
+    torch.testing.assert_close(training._loss(batch).detach(), labeled + weight * unlabeled)
 
 
 @pytest.mark.parametrize("decay", [0.9, 0.3])
 def test_the_averaged_model_decays_as_the_settings_say(decay):
     """average <- decay average + (1 - decay) new after every step, from a copy of the first weights on."""
-    made = trainer("erm", settings=replace(SMALL, training=replace(SMALL.training, ema=decay)))
+    training = trainer("erm", settings=replace(SMALL, training=replace(SMALL.training, ema=decay)))
     expected: list[torch.Tensor] = []
     for _ in range(4):
-        made.train_step()
-        new = [p.detach().clone() for p in made.model.parameters()]
+        training.train_step()
+        new = [p.detach().clone() for p in training.model.parameters()]
         expected = [decay * a + (1 - decay) * b for a, b in zip(expected, new, strict=True)] if expected else new
-    for average, value in zip(made.ema.module.parameters(), expected, strict=True):
+    for average, value in zip(training.ema.module.parameters(), expected, strict=True):
         torch.testing.assert_close(average.detach(), value)
 
 
@@ -155,9 +157,9 @@ def test_dropout_resumes_to_the_bit_and_leaves_the_global_generator_alone():
 
 def test_a_step_on_a_cpu_leaves_the_other_devices_generators_alone(monkeypatch):
     """Without CUDA each of their seeds is put off with a recorded stack: 8 % of a short run."""
-    made = trainer()
+    training = trainer()
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("a seed for CUDA on a CPU"))
-    made.train_step()
+    training.train_step()
 
 
 def test_selection_is_by_constraints_first_then_value():
@@ -184,50 +186,52 @@ def test_selection_is_by_constraints_first_then_value():
 
 def test_early_stopping_waits_for_patience_and_keeps_the_best():
     settings = replace(SMALL, training=replace(SMALL.training, steps=400), selection=Selection(patience=3))
-    made = trainer("erm", "accuracy", settings)
-    records = list(made.run())
+    training = trainer("erm", "accuracy", settings)
+    records = list(training.run())
     assert records[-1].step < 400
-    assert max(r.value for r in records[1:]) == made.best.value
-    after = [r.value for r in records if r.step > max(r.step for r in records if r.value == made.best.value)]
+    assert max(r.value for r in records[1:]) == training.best.value
+    after = [r.value for r in records if r.step > max(r.step for r in records if r.value == training.best.value)]
     assert len(after) <= 3
 
 
 def test_the_best_model_is_the_one_that_was_measured_best():
-    made = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=100, lr=0.3)))
-    records = list(made.run())
-    model = made.best_model()
-    predicted = model(made.task.validation.inputs).argmax(1)
-    c = csst.Confusion.from_predictions(made.task.validation.labels, predicted, 10)
-    assert float(made.objective.value(c)) == max(r.value for r in records[1:]) == made.best.value
+    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=100, lr=0.3)))
+    records = list(training.run())
+    model = training.best_model()
+    predicted = model(training.task.validation.inputs).argmax(1)
+    c = csst.Confusion.from_predictions(training.task.validation.labels, predicted, 10)
+    assert float(training.objective.value(c)) == max(r.value for r in records[1:]) == training.best.value
 
 
 def test_the_gain_of_the_best_model_is_the_one_it_was_trained_under():
     """The update that measures a model also makes the next gain, which this model has not seen."""
-    made = trainer()
-    made.train_step()
-    gain_of_training = made.multipliers.gain.entries.clone()
-    made.update_multipliers()
-    assert not torch.equal(made.multipliers.gain.entries, gain_of_training), "a gain that stays would show nothing"
-    assert torch.equal(made.best.gain, gain_of_training.cpu())
+    training = trainer()
+    training.train_step()
+    gain_of_training = training.multipliers.gain.entries.clone()
+    training.update_multipliers()
+    assert not torch.equal(training.multipliers.gain.entries, gain_of_training), "a gain that stays would show nothing"
+    assert torch.equal(training.best.gain, gain_of_training.cpu())
 
 
 def test_the_best_model_is_a_copy_and_leaves_the_averaged_model_alone():
-    made = trainer()
-    for _ in made.run():
+    training = trainer()
+    for _ in training.run():
         pass
-    made.train_step()  # so that the last weights are not the selected ones
-    last = made.last_weights()
-    selected_state = copy.deepcopy(made.best.state)
+    training.train_step()  # so that the last weights are not the selected ones
+    last = training.last_weights()
+    selected_state = copy.deepcopy(training.best.state)
     assert any(not torch.equal(last[name], selected_state[name]) for name in last)
-    model = made.best_model()
+    model = training.best_model()
     assert all(torch.equal(value, selected_state[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert all(torch.equal(value, last[name]) for name, value in made.ema.module.state_dict().items())
-    assert all(torch.equal(value, last[name]) for name, value in made.last_weights().items())
-    assert all(torch.equal(value, made.best.state[name]) for name, value in made.best_model().state_dict().items())
-    assert made.best_model() is not made.best_model()
+    assert all(torch.equal(value, last[name]) for name, value in training.ema.module.state_dict().items())
+    assert all(torch.equal(value, last[name]) for name, value in training.last_weights().items())
+    assert all(
+        torch.equal(value, training.best.state[name]) for name, value in training.best_model().state_dict().items()
+    )
+    assert training.best_model() is not training.best_model()
     assert not model.training
 
 
@@ -235,18 +239,18 @@ def test_the_best_model_is_a_copy_and_leaves_the_averaged_model_alone():
 def test_groups_of_ones_own_named_head_and_tail_are_those_of_training_too(how):
     """Selection and multipliers must mean the same classes, also where the names are the paper's."""
     own = {"head": [7, 8, 9], "tail": [0, 1]}
-    made = trainer(how, csst.objective("min-ht-recall", groups=own))
+    training = trainer(how, csst.objective("min-ht-recall", groups=own))
     counts = torch.eye(10) * torch.arange(1, 11) + 1
     c = csst.Confusion.from_counts(counts)
     expected = [float(c.recall[own["head"]].mean()), float(c.recall[own["tail"]].mean())]
-    assert made.objective.payoff(c).tolist() == pytest.approx(expected)
-    assert made.multipliers.objective.payoff(c).tolist() == pytest.approx(expected)
+    assert training.objective.payoff(c).tolist() == pytest.approx(expected)
+    assert training.multipliers.objective.payoff(c).tolist() == pytest.approx(expected)
 
 
 def test_a_fixed_objective_gets_the_groups_of_the_training_prior():
     row = replace(method("csl"), gain_follows="min-ht-recall")
-    made = trainer(row, "accuracy")
-    assert dict(made.multipliers.objective.binding.groups)["tail"] == (9,)
+    training = trainer(row, "accuracy")
+    assert dict(training.multipliers.objective.binding.groups)["tail"] == (9,)
 
 
 def test_annealing_leaves_out_what_is_already_learned():
@@ -291,8 +295,8 @@ def test_relinearising_without_multipliers_does_not_oscillate(goal):
     settings = Settings(
         training=Training(steps=300, labeled_batch=64, lr=0.05, ema=0.97), dual=Dual(steps_per_update=10)
     )
-    made = trainer("csl", goal, settings, data=Toy("toy", labeled=400, imbalance=5, test=50))
-    values = [r.value for r in made.run()]
+    training = trainer("csl", goal, settings, data=Toy("toy", labeled=400, imbalance=5, test=50))
+    values = [r.value for r in training.run()]
     late = torch.tensor(values[len(values) // 2 :])
     assert float(late.max() - late.min()) < 0.05
     assert float(late.mean()) > values[0] + 0.2
