@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import count
 
 import numpy as np
@@ -38,6 +39,14 @@ def example_task(rows: int = 90):
 def model():
     torch.manual_seed(0)
     return mlp((6,), 3, hidden=8, depth=1)
+
+
+@cache
+def finished_run():
+    """A cross-fitted run to the end, for tests that only look at it."""
+    run = crossed()
+    run.records = list(run.run())
+    return run
 
 
 def crossed(task=None, settings=SETTINGS, objective="max min(recall)", folds=3):
@@ -112,18 +121,14 @@ def test_pooled_counts_and_the_dual_step_by_hand():
 
 
 def test_out_of_fold_outputs_are_those_of_the_fold_that_did_not_learn_from_them():
-    result = crossed()
-    for _ in result.run():
-        pass
-    scores, labels = result.out_of_fold()
+    run = finished_run()
+    scores, labels = run.out_of_fold()
     assert scores.shape == (90, 3)
-    at = 0
-    for fold in result.folds:
-        for row, label in zip(fold.task.validation.inputs, fold.task.validation.labels, strict=True):
-            with torch.no_grad():
-                assert torch.allclose(fold.best_model()(row[None])[0], scores[at], atol=1e-5)
-            assert labels[at] == label
-            at += 1
+    validation = [fold.task.validation for fold in run.folds]
+    with torch.no_grad():
+        logits = [fold.best_model()(part.inputs) for fold, part in zip(run.folds, validation, strict=True)]
+    torch.testing.assert_close(scores, torch.cat(logits), atol=1e-5, rtol=0)
+    assert torch.equal(labels, torch.cat([part.labels for part in validation]))
 
 
 def test_groups_by_frequency_are_those_of_all_labeled_examples():
@@ -164,8 +169,10 @@ def test_a_fold_trains_for_the_same_groups_as_the_whole():
 
 
 def test_a_state_between_two_records_resumes_to_the_same_end():
-    whole, first, second = crossed(), crossed(), crossed()
-    expected = [record.multipliers for record in whole.run()]
+    whole = finished_run()
+    first = crossed()
+    second = crossed()
+    expected = [record.multipliers for record in whole.records]
     steps = first.run()
     records = [next(steps).multipliers, next(steps).multipliers]
     second.load_state_dict(first.state_dict())
@@ -180,9 +187,12 @@ def test_a_state_between_two_records_resumes_to_the_same_end():
 @pytest.mark.parametrize("at", [14, 37, 79])
 def test_stopped_between_any_two_steps_it_resumes_to_the_same_end(monkeypatch, at):
     """Of four trainers that take ten steps each, some have moved further than others."""
-    whole, first, second = crossed(), crossed(), crossed()
-    expected = [record.multipliers for record in whole.run()]
-    calls, records = count(1), []
+    whole = finished_run()
+    first = crossed()
+    second = crossed()
+    expected = [record.multipliers for record in whole.records]
+    calls = count(1)
+    records = []
 
     def stop():
         if next(calls) == at:
