@@ -72,21 +72,21 @@ package: $(BIN)/.ready-dev
 	$(BIN)/python -m pytest -m package -o addopts= tests/test_package.py
 
 torture: $(BIN)/.ready-dev
-	$(BIN)/python -W ignore benchmarks/torture.py
+	$(BIN)/python -W ignore -m benchmarks.quality.torture
 
 fuzz: $(BIN)/.ready-dev
-	$(BIN)/python benchmarks/fuzz.py
+	$(BIN)/python -m benchmarks.quality.fuzz
 
 mutants: $(BIN)/.ready-dev
-	$(BIN)/python -W ignore benchmarks/mutants.py
+	$(BIN)/python -W ignore -m benchmarks.quality.mutants
 
 results-check:
 	$(PYTHON) benchmarks/results_check.py
 
 bench: $(BIN)/.ready
-	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/maths.py
-	$(BIN)/python benchmarks/quick.py
-	$(BIN)/python benchmarks/speed.py
+	OMP_NUM_THREADS=2 $(BIN)/python -m benchmarks.speed.maths
+	$(BIN)/python -m benchmarks.effect.quick
+	$(BIN)/python -m benchmarks.speed.speed
 
 clean:
 	rm -rf $(VENV) site htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""benchmarks/mutants.py puts the faults where it says, and always the same ones."""
+"""benchmarks/quality/mutants.py puts the faults where it says, and always the same ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "mutants.py"
+PATH = Path(__file__).parents[1] / "benchmarks" / "quality" / "mutants.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Random and mutated input: an answer or a sentence, never a crash; the long version is benchmarks/fuzz.py."""
+"""Random and mutated input: an answer or a sentence, never a crash; the long version is benchmarks/quality/fuzz.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from csst.recipes import RECIPES, from_dict, recipe
 
 @pytest.fixture(scope="module")
 def fuzz():
-    path = Path(__file__).parent.parent.parent / "benchmarks" / "fuzz.py"
+    path = Path(__file__).parent.parent.parent / "benchmarks" / "quality" / "fuzz.py"
     spec = importlib.util.spec_from_file_location("fuzz_benchmark", path)
     module = sys.modules["fuzz_benchmark"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
