@@ -255,12 +255,12 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "np.log(labeled / labeled.sum())",
     ),
     ("estimators", "estimators/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
-    ("fitted", "fitting/fitted_model.py", "wanted, kept.undo).rule", "wanted, None).rule"),
+    ("fitted", "fitting/fitted_model.py", "goal, evidence.undo)", "goal, None)"),
     (
         "fitted",
         "fitting/fitted_model.py",
-        "kept.evidence, kept.prior, wanted",
-        "kept.evidence, kept.train_prior.numpy(), wanted",
+        "evidence.evidence, evidence.prior, goal",
+        "evidence.evidence, evidence.train_prior.numpy(), goal",
     ),
     (
         "fitted",

@@ -87,7 +87,7 @@ def test_texts_met_before_are_remembered_up_to_a_number():
     assert torch.equal(tokens(["c", "d", "a", "b"]), Tokens(words, 32)(["c", "d", "a", "b"]))  # forgets, but not these
     assert asked[2:] == [["d"]]
     tokens(["e", "b"])
-    assert len(tokens._known) <= 3
+    assert len(tokens._memory) <= 3
     assert copy.deepcopy(tokens) is tokens
 
 

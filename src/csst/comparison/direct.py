@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from csst.comparison.rows import FitPredictor
+from csst.data.tabular.tables import stack
 from csst.data.task import RowTask
 from csst.errors import InputError
 from csst.fitting.metrics import measure
-from csst.learners.self_training import stack
 from csst.maths.confusion import confusion_counts
 from csst.recipes.recipe import Recipe
 from csst.runs.folder import Run

@@ -17,7 +17,7 @@ from csst.data.splits import hold_out
 from csst.data.tabular.column_words import describe_encoding
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.rows import RowParts
-from csst.data.tabular.tables import is_missing, is_sparse
+from csst.data.tabular.tables import is_missing, stack
 from csst.data.task import Examples
 from csst.data.text.texts import Texts
 from csst.errors import InputError
@@ -26,15 +26,6 @@ from csst.models.encoders import Function, encoder
 
 #: texts that most often stand for a label that is not known
 MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
-
-
-def stacked(rows: Any, more: Any) -> Any:
-    """Rows and more rows, of the kind of the first."""
-    if is_sparse(rows):
-        from scipy.sparse import csr_matrix, vstack
-
-        return vstack([rows, csr_matrix(more)], format="csr")
-    return np.vstack([rows, more.toarray() if is_sparse(more) else more])
 
 
 def embed(values: Any, name_or_function: Any, cache: str) -> np.ndarray:
@@ -173,7 +164,7 @@ def split_rows(
     parts = RowParts(
         rows[place[~held]],
         labels[~held],
-        unlabeled if extra is None else stacked(unlabeled, extra),
+        unlabeled if extra is None else stack(unlabeled, extra),
         pair,
         names,
         sizes,

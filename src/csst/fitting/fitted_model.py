@@ -144,8 +144,8 @@ class FittedModel:
         """Whether the bounds are promised; None where no confidence was stated."""
         if self.details is not None and self.details.adjusted is not None:
             return self.details.adjusted.certificate
-        stored = self.metrics.get("adjusted", {}).get("certificate")
-        return None if stored is None else certificate_from_dict(stored)
+        values = self.metrics.get("adjusted", {}).get("certificate")
+        return None if values is None else certificate_from_dict(values)
 
     def certify(
         self, objective: Objective | str, inputs: Any, labels: Any, confidence: float | None = None
@@ -163,11 +163,11 @@ class FittedModel:
         Returns:
             certified, refuted or undecided, and how many labels would decide.
         """
-        wanted = read_certified(objective, confidence, self.objective, self.class_names)
+        goal = read_certified(objective, confidence, self.objective, self.class_names)
         refuse_seen(hash_rows(inputs), self.row_hashes)
         prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
         predictions = self.predict(inputs).cpu().numpy()
-        return certify_labels(wanted, np.asarray(labels), predictions, prior, self.class_names)
+        return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names)
 
     @property
     def expected(self) -> RateEstimate:
@@ -201,7 +201,7 @@ class FittedModel:
             Plain values for JSON.
         """
         details = self.full_details
-        shared: dict[str, Any] = {
+        entries: dict[str, Any] = {
             "objective": str(self.objective),
             "class_names": list(self.class_names),
             "kind": self.inputs.kind,
@@ -209,8 +209,8 @@ class FittedModel:
             "is_embedded": self.inputs.is_embedded,
         }
         if isinstance(self.objective, Sentence) and self.objective.binding.costs is not None:
-            shared["costs"] = asdict(self.objective.binding.costs)
-        return describe_fit(details, self.objective, self.class_names, {**shared, **details.about, **about})
+            entries["costs"] = asdict(self.objective.binding.costs)
+        return describe_fit(details, self.objective, self.class_names, {**entries, **details.about, **about})
 
     def save(self, folder: str | Path, **about: Any) -> dict[str, Any]:
         """Write the model, its outputs and metrics.json into a run's folder.
@@ -283,10 +283,11 @@ class FittedModel:
         """
         if read_objective(objective).confidence is not None:
             raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
-        kept = KeptEvidence.read(folder)
+        evidence = KeptEvidence.read(folder)
         costs = cost_table_from_dict(self.metrics.get("costs"))
-        wanted = kept.bind(read_recipe(folder).bind_objective(self.class_names, objective, costs), self.class_names)
-        return replace(self, rule=fit_point(kept.evidence, kept.prior, wanted, kept.undo).rule, objective=wanted)
+        goal = evidence.bind(read_recipe(folder).bind_objective(self.class_names, objective, costs), self.class_names)
+        fitted_point = fit_point(evidence.evidence, evidence.prior, goal, evidence.undo)
+        return replace(self, rule=fitted_point.rule, objective=goal)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card.
@@ -312,13 +313,13 @@ class FittedModel:
         """
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
-        known = {
+        entries = {
             "objective": str(self.objective),
             "preprocessing": spec.preprocessing or preprocessing,
             **describe_card(self.metrics, self.rule is not None),
             **card,
         }
-        return Exportable(make_graph(self.model), example, self.class_names, self.rule, known)
+        return Exportable(make_graph(self.model), example, self.class_names, self.rule, entries)
 
     @property
     def full_details(self) -> FitDetails:

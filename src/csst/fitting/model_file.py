@@ -107,10 +107,10 @@ class ModelFile:
         if width is not None:
             network = Projected(network, torch.zeros(width), torch.zeros(width, *self.metrics["input_shape"]))
         try:
-            stored = load_tensors(self.content)
+            tensors = load_tensors(self.content)
             prefix = f"{weights}."
-            names = [name for name in stored if name.startswith(prefix)]
-            network.load_state_dict({name.removeprefix(prefix): stored[name] for name in names})
+            names = [name for name in tensors if name.startswith(prefix)]
+            network.load_state_dict({name.removeprefix(prefix): tensors[name] for name in names})
         except (RuntimeError, SafetensorError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"the weights of the run {self.folder} no longer fit its network: {reason}") from None

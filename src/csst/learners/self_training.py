@@ -18,7 +18,7 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor
 
-from csst.data.tabular.tables import is_sparse
+from csst.data.tabular.tables import stack
 from csst.estimation.shift import estimate_prior
 from csst.learners.protocol import FittedLearner, Learner, apply
 from csst.models.stored import StoredModule
@@ -98,12 +98,3 @@ def label_rows(scores: np.ndarray, start: np.ndarray, tau: float) -> tuple[np.nd
     """Return pseudo-labels (N,) of scores without a class prior (N, K), and which of them are trusted, (N,)."""
     logs = log_softmax(scores + np.log(estimate_prior(scores, start)), axis=1)
     return logs.argmax(1), -logs.max(1) <= tau
-
-
-def stack(rows: Any, other_rows: Any) -> Any:
-    """Stack two blocks of rows; sparse if the first is."""
-    if is_sparse(rows):
-        from scipy.sparse import vstack
-
-        return vstack([rows, other_rows], format="csr")
-    return np.vstack([rows, other_rows])

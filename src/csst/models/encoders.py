@@ -46,29 +46,33 @@ class Words:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         counts = self.hashing.transform(texts).toarray()
-        damped = np.sign(counts) * np.log1p(np.abs(counts))
-        return (damped / np.maximum(np.linalg.norm(damped, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+        vectors = np.sign(counts) * np.log1p(np.abs(counts))
+        return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)).astype(np.float32)
 
 
 class TextEncoder:
     """The mean of the last layer over the tokens of a text."""
 
     def __init__(self, network: nn.Module, tokens: Tokens, padding: int, fingerprint: str) -> None:
-        self.network, self.tokens, self.padding, self.fingerprint = network.eval(), tokens, padding, fingerprint
+        self.network = network.eval()
+        self.tokens = tokens
+        self.padding = padding
+        self.fingerprint = fingerprint
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
         inputs = prepare_inputs(self.tokens(texts).to(_find_device(self.network)), self.padding)
-        hidden = self.network(**inputs).last_hidden_state
-        mask = inputs["attention_mask"][:, :, None].to(hidden)
-        return ((hidden * mask).sum(1) / mask.sum(1)).float()
+        vectors = self.network(**inputs).last_hidden_state
+        mask = inputs["attention_mask"][:, :, None].to(vectors)
+        return ((vectors * mask).sum(1) / mask.sum(1)).float()
 
 
 class ImageEncoder:
     """The pooled features of an image classifier's body, of images (B, C, H, W) uint8."""
 
     def __init__(self, network: nn.Module, fingerprint: str) -> None:
-        self.network, self.fingerprint = network.eval(), fingerprint
+        self.network = network.eval()
+        self.fingerprint = fingerprint
         self.pixels = Pixels(IMAGENET_MEAN, IMAGENET_STD).to(_find_device(network))
         size = getattr(network.config, "image_size", None)
         self.size = tuple(size) if isinstance(size, list | tuple) else (size, size) if size else None
@@ -78,19 +82,20 @@ class ImageEncoder:
         x = self.pixels(images.to(_find_device(self.network)).expand(-1, 3, -1, -1))
         if self.size and tuple(x.shape[-2:]) != self.size:
             x = nn.functional.interpolate(x, self.size, mode="bilinear", antialias=True, align_corners=False)
-        out = self.network(pixel_values=x)
-        pooled = getattr(out, "pooler_output", None)
-        if pooled is None:
-            hidden = out.last_hidden_state  # tokens (B, L, D) or a feature map (B, D, H, W)
-            pooled = hidden.mean(1) if hidden.ndim == 3 else hidden.mean((2, 3))
-        return pooled.flatten(1).float()
+        outputs = self.network(pixel_values=x)
+        vectors = getattr(outputs, "pooler_output", None)
+        if vectors is None:
+            features = outputs.last_hidden_state  # tokens (B, L, D) or a feature map (B, D, H, W)
+            vectors = features.mean(1) if features.ndim == 3 else features.mean((2, 3))
+        return vectors.flatten(1).float()
 
 
 class Function:
     """A function of the user's own; its name and its module's code stand for it in the cache."""
 
     def __init__(self, function: Callable[[Any], Any], fingerprint: str) -> None:
-        self.function, self.fingerprint = function, fingerprint
+        self.function = function
+        self.fingerprint = fingerprint
 
     def __call__(self, batch: Any) -> Any:
         return self.function(batch)
@@ -120,8 +125,9 @@ def _load_text_encoder(spec: str, max_length: int) -> TextEncoder:
         spec, lambda source: (_load_body(source), source.load_tokenizer()), "a text encoder"
     )
     tokens = Tokens(tokenizer, checked_max_length(network, tokenizer, max_length, spec), remember=0)
-    read = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()  # and what it makes of capitals and accents
-    mark = f"text-{_hash_parts(_hash_weights(network), _describe_config(network), read, max_length)}"
+    # Two tokenizers of one vocabulary may still treat capitals and accents differently.
+    vocabulary = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()
+    mark = f"text-{_hash_parts(_hash_weights(network), _describe_config(network), vocabulary, max_length)}"
     return _smoke_test(TextEncoder(network, tokens, find_padding(tokenizer), mark), ["a text", ""], spec)
 
 
@@ -135,8 +141,8 @@ def _load_body(source: Source) -> Any:
     if not source.has_weights():
         raise InputError(f"hf:{source.location} has no weights, such as {WEIGHTS[0]}; a frozen encoder needs them")
     network: Any
-    network, new = source.load_network("AutoModel", optional="pooler")
-    if new:
+    network, new_tensors = source.load_network("AutoModel", optional="pooler")
+    if new_tensors:
         network.pooler = None  # the library made one up, and would make up another at the next load
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
 

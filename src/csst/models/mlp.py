@@ -24,7 +24,8 @@ class Standardize(nn.Module):
         """Take the statistics of these inputs; a constant feature keeps std 1."""
         inputs = inputs.float()
         std = inputs.std(0)
-        self.mean, self.std = inputs.mean(0), torch.where(std > 1e-12, std, torch.ones_like(std))
+        self.mean = inputs.mean(0)
+        self.std = torch.where(std > 1e-12, std, torch.ones_like(std))
         return self
 
     def use_moments(self, mean: np.ndarray, std: np.ndarray) -> Standardize:

@@ -34,17 +34,18 @@ def parse(name: str) -> tuple[int, int]:
     match = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     if match is None:
         raise InputError(f"a wide residual network is named wrn-DEPTH-WIDTH, such as wrn-28-2; found {name!r}")
-    depth, width = int(match[1]), int(match[2])
+    depth = int(match[1])
+    width = int(match[2])
     _check(depth, width)
     return depth, width
 
 
 def _check(depth: int, width: int) -> None:
     if depth < 10 or (depth - 4) % 6:
-        nearest = max(10, 4 + 6 * round((depth - 4) / 6))
+        next_depth = max(10, 4 + 6 * round((depth - 4) / 6))
         raise InputError(
             f"a wide residual network has 4 + 6 n layers (three groups of n blocks of two convolutions); "
-            f"found depth {depth}: use {nearest}"
+            f"found depth {depth}: use {next_depth}"
         )
     if width < 1:
         raise InputError(f"the width of a wide residual network must be at least 1; found {width}")

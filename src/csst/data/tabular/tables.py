@@ -50,6 +50,15 @@ def is_sparse(values: Any) -> bool:
     return hasattr(values, "tocsr")
 
 
+def stack(rows: Any, other_rows: Any) -> Any:
+    """Stack two blocks of rows; sparse if the first is."""
+    if is_sparse(rows):
+        from scipy.sparse import csr_matrix, vstack
+
+        return vstack([rows, csr_matrix(other_rows)], format="csr")
+    return np.vstack([rows, other_rows.toarray() if is_sparse(other_rows) else other_rows])
+
+
 def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and standard deviation of each column, (D,) each, without a float64 copy of all rows."""
     from sklearn.preprocessing import StandardScaler

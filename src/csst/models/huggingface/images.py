@@ -38,9 +38,13 @@ class HuggingFaceImages(nn.Module):
 
     def __init__(self, network: nn.Module, channels: int = 3, options: dict[str, Any] | None = None) -> None:
         super().__init__()
-        mean, std = IMAGENET_MEAN, IMAGENET_STD
-        self.pixels = Pixels(mean, std) if channels == 3 else Pixels((sum(mean) / 3,) * channels, (0.226,) * channels)
-        self.network, self.channels, self.options = network, channels, options or {}
+        if channels == 3:
+            self.pixels = Pixels(IMAGENET_MEAN, IMAGENET_STD)
+        else:
+            self.pixels = Pixels((sum(IMAGENET_MEAN) / 3,) * channels, (0.226,) * channels)
+        self.network = network
+        self.channels = channels
+        self.options = options or {}
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim == 4 and x.shape[1] == 1:
@@ -68,7 +72,8 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
         transformers = import_extra("transformers", spec)
         with quiet(transformers):
             config = _make_default_config(transformers, name)
-            network, is_pretrained = _build_random(transformers, config, input_shape, classes), False
+            network = _build_random(transformers, config, input_shape, classes)
+            is_pretrained = False
     return _wrap(spec, network, input_shape, is_pretrained)
 
 
@@ -114,18 +119,18 @@ def _wrap(spec: str, network: nn.Module, input_shape: tuple[int, ...], is_pretra
     """The network with its pixels, tried on two black images, so that a misfit is an error now and not in training."""
     config: Any = network.config
     channels, height, width = input_shape
-    wanted = getattr(config, "num_channels", channels if channels != 1 else 3)
+    network_channels = getattr(config, "num_channels", channels if channels != 1 else 3)
     size = getattr(config, "image_size", None)
     sizes = tuple(size) if isinstance(size, list | tuple) else (size, size)
-    resized = bool(size) and sizes != (height, width)
+    is_resized = bool(size) and sizes != (height, width)
     interpolates = "interpolate_pos_encoding" in inspect.signature(network.forward).parameters
-    options = {"interpolate_pos_encoding": True} if is_pretrained and resized and interpolates else {}
-    model = HuggingFaceImages(network, wanted, options).eval()
+    options = {"interpolate_pos_encoding": True} if is_pretrained and is_resized and interpolates else {}
+    model = HuggingFaceImages(network, network_channels, options).eval()
     try:
         with torch.no_grad():
             model(torch.zeros(2, *input_shape, dtype=torch.uint8))
     except Exception as error:
-        hint = f": resize the images to {sizes[0]}x{sizes[1]}" if resized else ""
+        hint = f": resize the images to {sizes[0]}x{sizes[1]}" if is_resized else ""
         raise InputError(
             f"{spec} does not take images of {channels}x{height}x{width} ({first_line(error)}){hint}"
         ) from error

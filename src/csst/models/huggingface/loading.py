@@ -69,16 +69,16 @@ class Source:
             local_files_only=self.is_local,
             **options,
         )
-        new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
-        required = [key for key in new if not (optional and optional in key)]
+        new_tensors = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
+        misfits = [key for key in new_tensors if not (optional and optional in key)]
         if new_head:
-            required = [key for key in required if key.startswith(f"{network.base_model_prefix}.")]
-        if required:
+            misfits = [key for key in misfits if key.startswith(f"{network.base_model_prefix}.")]
+        if misfits:
             raise InputError(
-                f"the weights of hf:{self.location} do not fit its config.json: {len(required)} tensors of the "
-                f"network's body are missing or of another shape, such as {required[0]}"
+                f"the weights of hf:{self.location} do not fit its config.json: {len(misfits)} tensors of the "
+                f"network's body are missing or of another shape, such as {misfits[0]}"
             )
-        return network, new
+        return network, new_tensors
 
     def load_tokenizer(self) -> Any:
         try:
@@ -137,13 +137,14 @@ def set_classes(config: Any, classes: int) -> None:
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
     """No progress bars and no report of the head that is replaced on purpose."""
-    logging = transformers.utils.logging
-    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    log = transformers.utils.logging
+    verbosity = log.get_verbosity()
+    has_bars = log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        log.set_verbosity(verbosity)
         if has_bars:
-            logging.enable_progress_bar()
+            log.enable_progress_bar()

@@ -29,25 +29,25 @@ class Tokens:
     """
 
     def __init__(self, tokenizer: Any, max_length: int, remember: int = 200_000) -> None:
-        self.tokenizer, self.max_length, self.remember = tokenizer, max_length, remember
-        self._known: dict[str, Tensor] = {}
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.remember = remember
+        self._memory: dict[str, Tensor] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tokens:
         return self  # copies of a model share it
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
-        if new:
-            rows = self.tokenizer(new, truncation=True, max_length=self.max_length, padding=False)["input_ids"]
-            fresh = {text: torch.tensor(ids, dtype=torch.int32) for text, ids in zip(new, rows, strict=True)}
-            if len(self._known) + len(fresh) > self.remember:
-                kept = {text: self._known[text] for text in texts if text in self._known}
-                self._known = {**kept, **fresh}
-            else:
-                self._known.update(fresh)
-        known = [self._known[text].long() for text in texts]
-        ids = nn.utils.rnn.pad_sequence(known, batch_first=True, padding_value=PADDING)
-        return ids if ids.shape[1] else ids.new_full((len(known), 1), PADDING)  # empty texts, and no special tokens
+        new_texts = list(dict.fromkeys(text for text in texts if text not in self._memory))
+        if new_texts:
+            rows = self.tokenizer(new_texts, truncation=True, max_length=self.max_length, padding=False)["input_ids"]
+            tokens = {text: torch.tensor(ids, dtype=torch.int32) for text, ids in zip(new_texts, rows, strict=True)}
+            if len(self._memory) + len(tokens) > self.remember:  # forget all texts but those of this batch
+                self._memory = {text: self._memory[text] for text in texts if text in self._memory}
+            self._memory.update(tokens)
+        sequences = [self._memory[text].long() for text in texts]
+        ids = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=PADDING)
+        return ids if ids.shape[1] else ids.new_full((len(ids), 1), PADDING)  # empty texts, and no special tokens
 
 
 @runtime_checkable
@@ -62,7 +62,9 @@ class HuggingFaceTexts(nn.Module):
 
     def __init__(self, network: nn.Module, tokens: Tokens, padding: int) -> None:
         super().__init__()
-        self.network, self.encode, self.padding = network, tokens, padding
+        self.network = network
+        self.encode = tokens
+        self.padding = padding
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.network(**prepare_inputs(ids, self.padding)).logits
@@ -108,10 +110,11 @@ def find_padding(tokenizer: Any) -> int:
 
 def checked_max_length(network: Any, tokenizer: Any, max_length: int, spec: str) -> int:
     """The wanted number of tokens, checked against the positions that the network has; and the vocabulary, too."""
-    tokens, known = 1 + max(tokenizer.get_vocab().values()), network.get_input_embeddings().weight.shape[0]
-    if tokens > known:
+    tokens = 1 + max(tokenizer.get_vocab().values())
+    rows = network.get_input_embeddings().weight.shape[0]
+    if tokens > rows:
         raise InputError(
-            f"the tokenizer of {spec} has {tokens} tokens, but the network knows {known}: save the two that belong "
+            f"the tokenizer of {spec} has {tokens} tokens, but the network knows {rows}: save the two that belong "
             "together"
         )
     positions = getattr(network.config, "max_position_embeddings", None) or max_length

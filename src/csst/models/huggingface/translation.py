@@ -71,7 +71,9 @@ class Translator:
     as its source, and 16."""
 
     def __init__(self, spec: str, model: Any, tokenizer: Any, device: torch.device | str = "cpu") -> None:
-        self.spec, self.tokenizer, self.device = spec, tokenizer, torch.device(device)
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         limits = (getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
         self.longest = min(_LONGEST, *(int(limit) for limit in limits if limit))
@@ -80,22 +82,23 @@ class Translator:
         """The translation of each piece, drawn by torch's global generator; `batch` parts of like length at a time."""
         parts = [(i, tokens) for i, piece in enumerate(pieces) for tokens in self._split_to_fit(piece)]
         order = sorted(range(len(parts)), key=lambda j: -len(parts[j][1]))
-        translated = [""] * len(parts)
+        translations = [""] * len(parts)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             texts = self._generate([parts[j][1] for j in rows], sampling)
             for j, text in zip(rows, texts, strict=True):
-                translated[j] = text.strip()
-        out: list[list[str]] = [[] for _ in pieces]
-        for (i, _), text in zip(parts, translated, strict=True):
-            out[i] += [text] if text else []
-        return [" ".join(texts) for texts in out]
+                translations[j] = text.strip()
+        texts_of_pieces: list[list[str]] = [[] for _ in pieces]
+        for (i, _), text in zip(parts, translations, strict=True):
+            if text:
+                texts_of_pieces[i].append(text)
+        return [" ".join(texts) for texts in texts_of_pieces]
 
     def _split_to_fit(self, piece: str) -> Iterator[list[int]]:
         """The tokens of a piece, in halves of halves where they are more than the model takes."""
-        left = [piece]
-        while left:
-            text = left.pop()
+        queue = [piece]
+        while queue:
+            text = queue.pop()
             tokens = self.tokenizer(text, verbose=False)["input_ids"]
             if len(tokens) <= self.longest or len(text) < 2:
                 yield tokens[: self.longest]
@@ -103,7 +106,7 @@ class Translator:
             middle = len(text) // 2
             space = max(text.rfind(" ", 1, middle), 0) or text.find(" ", middle, len(text) - 1)
             end = space if space > 0 else middle
-            left += [text[end:].strip(), text[:end].strip()]
+            queue += [text[end:].strip(), text[:end].strip()]
 
     def _generate(self, parts: list[list[int]], sampling: Sampling) -> list[str]:
         limits = [min(2 * len(tokens) + 16, self.longest - 1) for tokens in parts]
@@ -116,8 +119,8 @@ class Translator:
                 max_new_tokens=max(limits),
                 **sampling.generate_options(),
             )
-        kept = [row[:limit] for row, limit in zip(rows, limits, strict=True)]
-        return self.tokenizer.batch_decode(kept, skip_special_tokens=True)
+        tokens = [row[:limit] for row, limit in zip(rows, limits, strict=True)]
+        return self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
 
 
 @dataclass(frozen=True)
@@ -148,15 +151,15 @@ class RoundTrip:
     def translate(self, texts: Sequence[str], copies: Sequence[int]) -> list[str]:
         """A back-translation of each text; `copies` numbers those of one text. Empty where the models say nothing."""
         pieces = [split_sentences(text, self.max_characters) for text in texts]
-        where = [(i, n) for i, parts in enumerate(pieces) for n, (piece, _) in enumerate(parts) if _has_words(piece)]
-        moved = [pieces[i][n][0] for i, n in where]
+        places = [(i, n) for i, parts in enumerate(pieces) for n, (piece, _) in enumerate(parts) if _has_words(piece)]
+        sentences = [pieces[i][n][0] for i, n in places]
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             torch.manual_seed(self._derive_seed(texts, copies))
             for translator in (self.there, self.back):
-                moved = translator.translate(moved, self.sampling, self.batch)
-        new = dict(zip(where, moved, strict=True))
+                sentences = translator.translate(sentences, self.sampling, self.batch)
+        translations = dict(zip(places, sentences, strict=True))
         return [
-            "".join(new.get((i, n), piece) + between for n, (piece, between) in enumerate(parts)).strip()
+            "".join(translations.get((i, n), piece) + between for n, (piece, between) in enumerate(parts)).strip()
             for i, parts in enumerate(pieces)
         ]
 
@@ -174,25 +177,25 @@ def split_sentences(text: str, max_characters: int = 0) -> list[tuple[str, str]]
     pieces: list[tuple[str, str]] = []
     split = [*_BOUNDARY.split(text), ""]
     for piece, between in zip(split[::2], split[1::2], strict=True):
-        inner = piece.strip()
-        if inner:
-            pieces.append((inner, piece[len(piece.rstrip()) :] + between))
+        sentence = piece.strip()
+        if sentence:
+            pieces.append((sentence, piece[len(piece.rstrip()) :] + between))
         elif pieces:
             pieces[-1] = (pieces[-1][0], pieces[-1][1] + piece + between)
     if not max_characters or len(text) <= max_characters:
         return pieces
-    kept: list[tuple[str, str]] = []
-    used = 0
+    beginning: list[tuple[str, str]] = []
+    length = 0
     for piece, between in pieces:
-        if used + len(piece) > max_characters:
+        if length + len(piece) > max_characters:
             break
-        kept.append((piece, between))
-        used += len(piece) + len(between)
-    if pieces and not kept:
+        beginning.append((piece, between))
+        length += len(piece) + len(between)
+    if pieces and not beginning:
         start = pieces[0][0][:max_characters]
         space = start.rfind(" ")
-        kept = [(start[:space].strip() if space > 0 else start, "")]
-    return kept
+        beginning = [(start[:space].strip() if space > 0 else start, "")]
+    return beginning
 
 
 def _has_words(piece: str) -> bool:
