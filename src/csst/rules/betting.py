@@ -23,7 +23,8 @@ from csst.rules.claims import Claim
 #: stakes as fractions of the largest that cannot go broke
 STAKES = np.concatenate([np.linspace(0.02, 0.2, 6), np.linspace(0.3, 0.98, 10)])
 #: sequences that are drawn to find how many labels decide, and the most labels that are tried
-DRAWS, MOST_LABELS = 200, 8192
+DRAWS = 200
+MOST_LABELS = 8192
 
 Verdict = Literal["certified", "refuted", "undecided"]
 
@@ -121,8 +122,8 @@ class Bets:
         if not len(self.gains):
             return None
         gains, loss = (-self.gains, self.largest_gain) if is_against else (self.gains, self.largest_loss)
-        crossed = log_wealth(gains, loss) >= np.log(limit)
-        return int(self.ends[crossed.argmax()]) if crossed.any() else None
+        is_reached = log_wealth(gains, loss) >= np.log(limit)
+        return int(self.ends[is_reached.argmax()]) if is_reached.any() else None
 
 
 def place_bets(
@@ -151,16 +152,16 @@ def place_bets(
         shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
     else:
         shares = np.asarray(prior, dtype=float)
-    counted = np.flatnonzero(shares > 0)
-    places = [np.flatnonzero(labels == k) for k in counted]
+    counted_classes = np.flatnonzero(shares > 0)
+    places = [np.flatnonzero(labels == k) for k in counted_classes]
     number = min(len(rows) for rows in places)
     gains = np.zeros(number)
     ends = np.zeros(number, dtype=np.int64)
-    for k, rows in zip(counted, places, strict=True):
+    for k, rows in zip(counted_classes, places, strict=True):
         gains += shares[k] * payoff[k, predictions[rows[:number]]]
         ends = np.maximum(ends, rows[:number] + 1)
     loss = -float(shares @ payoff.min(1))
-    return Bets(bound, gains, ends, loss, float(shares @ payoff.max(1)), len(counted) > 1)
+    return Bets(bound, gains, ends, loss, float(shares @ payoff.max(1)), len(counted_classes) > 1)
 
 
 def choose_share(gains: np.ndarray, expected: np.ndarray, largest_loss: float, largest_gain: float) -> float:
@@ -176,11 +177,11 @@ def choose_share(gains: np.ndarray, expected: np.ndarray, largest_loss: float, l
         0, 1/4, 1/2, 3/4 or 1.
     """
     shares = np.linspace(0, 1, 5)
-    centered = expected - expected.mean()
+    deviations = expected - expected.mean()
     growth = []
     for share in shares:
         loss = largest_loss + share * (largest_gain + largest_loss)
-        growth.append(np.log1p((gains - share * centered)[:, None] * STAKES / loss).mean(0).max())
+        growth.append(np.log1p((gains - share * deviations)[:, None] * STAKES / loss).mean(0).max())
     return float(shares[int(np.argmax(growth))])
 
 
@@ -218,25 +219,25 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
     Returns:
         The decision at the first label that allowed it.
     """
-    wealth = tuple(float(1 / betting_p_value(each.gains, each.largest_loss)) for each in bets)
-    proofs = [each.first_crossing(1 / delta) for each in bets]
-    refuted = [
-        (end, each.bound.text) for each in bets if (end := each.first_crossing(len(bets) / delta, True)) is not None
+    wealth = tuple(float(1 / betting_p_value(bet.gains, bet.largest_loss)) for bet in bets)
+    proofs = [bet.first_crossing(1 / delta) for bet in bets]
+    refutations = [
+        (end, bet.bound.text) for bet in bets if (end := bet.first_crossing(len(bets) / delta, True)) is not None
     ]
-    certified = max(end for end in proofs if end is not None) if all(end is not None for end in proofs) else None
-    if certified is not None and (not refuted or certified <= min(refuted)[0]):
-        return Decision("certified", certified, wealth=wealth)
-    if refuted:
-        end, bound = min(refuted)
+    certified_end = max(end for end in proofs if end is not None) if all(end is not None for end in proofs) else None
+    if certified_end is not None and (not refutations or certified_end <= min(refutations)[0]):
+        return Decision("certified", certified_end, wealth=wealth)
+    if refutations:
+        end, bound = min(refutations)
         return Decision("refuted", end, bound=bound, wealth=wealth)
     prices = [
-        (price_bets(each, delta, len(bets), seed), each) for each, end in zip(bets, proofs, strict=True) if end is None
+        (price_bets(bet, delta, len(bets), seed), bet) for bet, end in zip(bets, proofs, strict=True) if end is None
     ]
-    known = [(price, each) for price, each in prices if price is not None]
-    if not known:
+    finite_prices = [(price, bet) for price, bet in prices if price is not None]
+    if not finite_prices:
         return Decision("undecided", labels, wealth=wealth, bound=prices[0][1].bound.text)
-    price, each = max(known, key=lambda pair: pair[0])
-    return Decision("undecided", labels, price, each.bound.text, wealth)
+    price, bet = max(finite_prices, key=lambda pair: pair[0])
+    return Decision("undecided", labels, price, bet.bound.text, wealth)
 
 
 def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int | None:
@@ -266,16 +267,16 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int 
     sign = -1.0 if is_against else 1.0
     wealth = np.log1p(sign * gains[:, None] * stakes).sum(0) + np.zeros((DRAWS, 1))
     ends = np.full(DRAWS, MOST_LABELS)
-    done = 0
-    while done < MOST_LABELS and (ends < MOST_LABELS).mean() < POWER:
-        number = max(64, done)
-        drawn = sign * rng.choice(values, p=chances, size=(DRAWS, number))
-        path = wealth[:, None, :] + np.log1p(drawn[..., None] * stakes).cumsum(1)
+    labels = 0
+    while labels < MOST_LABELS and (ends < MOST_LABELS).mean() < POWER:
+        number = max(64, labels)
+        draws = sign * rng.choice(values, p=chances, size=(DRAWS, number))
+        path = wealth[:, None, :] + np.log1p(draws[..., None] * stakes).cumsum(1)
         top = path.max(-1, keepdims=True)
         total = top[..., 0] + np.log(np.exp(path - top).mean(-1))
-        crossed = total >= limit
-        new = crossed.any(1) & (ends == MOST_LABELS)
-        ends[new] = done + crossed.argmax(1)[new] + 1
+        is_decided = total >= limit
+        is_newly_decided = is_decided.any(1) & (ends == MOST_LABELS)
+        ends[is_newly_decided] = labels + is_decided.argmax(1)[is_newly_decided] + 1
         wealth = path[:, -1]
-        done += number
+        labels += number
     return int(np.sort(ends)[int(np.ceil(POWER * DRAWS)) - 1])

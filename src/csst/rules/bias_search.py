@@ -80,8 +80,8 @@ def soft_bias_margins(
         per_row = fractions @ (by_recall * factor)
         if by_coverage.any():
             per_row = per_row + pulls * (likelihood @ (by_coverage * factor))
-        back = likelihood.T @ (inverse**2 * per_row)
-        return factor * (by_recall * rows_part + by_coverage * columns - back)
+        common_part = likelihood.T @ (inverse**2 * per_row)
+        return factor * (by_recall * rows_part + by_coverage * columns - common_part)
 
     return factor * rows_part, factor * columns, pull_back
 

@@ -46,11 +46,11 @@ class Bound:
         return {**vars(self), "status": self.status}
 
 
-def measure_bounds(smooth: SoftObjective, estimate: RateEstimate) -> tuple[Bound, ...]:
+def measure_bounds(goal: SoftObjective, estimate: RateEstimate) -> tuple[Bound, ...]:
     """Every constraint of an objective at estimated rates."""
-    slack = smooth.objective.slack(estimate.confusion).tolist()
-    names = constraint_names(smooth.objective, estimate.confusion, len(slack))
-    errors = measure_errors(smooth, estimate)[smooth.constraints].tolist()
+    slack = goal.objective.slack(estimate.confusion).tolist()
+    names = constraint_names(goal.objective, estimate.confusion, len(slack))
+    errors = measure_errors(goal, estimate)[goal.constraints].tolist()
     return tuple(Bound(*values) for values in zip(names, slack, errors, strict=True))
 
 
@@ -58,12 +58,12 @@ def describe_bounds(bounds: Sequence[Bound]) -> str:
     """What is expected of the constraints, in a sentence after another; "" without any."""
     if not bounds:
         return ""
-    nearest = sorted(bounds, key=lambda bound: bound.slack - SAFE * bound.error)[:FEW_BOUNDS]
+    nearest_bounds = sorted(bounds, key=lambda bound: bound.slack - SAFE * bound.error)[:FEW_BOUNDS]
     words = {"met": "is met", "unsure": "may be met or not", "missed": "is missed"}
     parts = [
         f"{bound.constraint} {words[bound.status]} ({bound.slack:+.3f}, standard error {bound.error:.3f})"
-        for bound in nearest
+        for bound in nearest_bounds
     ]
-    others = len(bounds) - len(nearest)
-    more = f"; {others} more are farther from their bounds" if others else ""
-    return f" Expected of the constraints: {'; '.join(parts)}{more}."
+    rest_count = len(bounds) - len(nearest_bounds)
+    remark = f"; {rest_count} more are farther from their bounds" if rest_count else ""
+    return f" Expected of the constraints: {'; '.join(parts)}{remark}."

@@ -24,9 +24,12 @@ from csst.rules.sweeps import score_bias, sweep_biases
 
 #: beta = BETA sqrt(n), at most MOST_BETA, for a median of n labels per class: few labels fall back to the mean; from
 #: SOFT_LABELS on it grows with n
-BETA, MOST_BETA = 2.5, 200.0
+BETA = 2.5
+MOST_BETA = 200.0
 #: soft decisions: t = SOFTNESS, and less from SOFT_LABELS labels per class on
-SOFTNESS, LEAST_SOFTNESS, SOFT_LABELS = 0.3, 0.03, 50.0
+SOFTNESS = 0.3
+LEAST_SOFTNESS = 0.03
+SOFT_LABELS = 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
 #: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
@@ -37,7 +40,8 @@ SWEPT_ROWS = 4000
 #: labels of a class that do not tell yet how well unlabeled rows count
 FIRST_LABELS = 3
 #: rounds in which the standard errors follow the rule, and what part of a margin counts as reached
-MARGIN_ROUNDS, REACHED = 2, 0.8
+MARGIN_ROUNDS = 2
+REACHED = 0.8
 #: a class that is predicted for fewer rows than this has no precision to speak of: new rows may have none of them
 LEAST_ROWS = 3
 #: a class's weight is at least this part of the largest
@@ -124,8 +128,8 @@ def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> C
 def softness(objective: SoftObjective, evidence: HeldOutScores) -> float:
     """t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
-    first = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
-    return max(LEAST_SOFTNESS, first * min(1.0, (SOFT_LABELS / labels) ** 0.5))
+    first_softness = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
+    return max(LEAST_SOFTNESS, first_softness * min(1.0, (SOFT_LABELS / labels) ** 0.5))
 
 
 def sharpness(evidence: HeldOutScores) -> float:
@@ -183,13 +187,13 @@ def fit_pooled(
         search, margins = keep_distance(goal, evidence, rows, search, margin)
         goal = goal.with_margins(margins)
     bias = search.bias - search.bias.mean()
-    pooled = Candidate("pooled", calibration, prior, bias=bias, margins=goal.margins, prices=search.prices)
+    candidate = Candidate("pooled", calibration, prior, bias=bias, margins=goal.margins, prices=search.prices)
     if not goal.reads_entries:
-        return pooled
+        return candidate
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
-    rates = torch.from_numpy(hard_rates(rows, pooled.decide(rows.scores)))
+    rates = torch.from_numpy(hard_rates(rows, candidate.decide(rows.scores)))
     weights = goal.gradient(rates, goal.multipliers(make_unchecked(rates, goal.prior), search.prices))
-    return replace(pooled, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    return replace(candidate, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
 
 
 def find_bias(

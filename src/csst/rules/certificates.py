@@ -40,8 +40,8 @@ def binomial_tail(successes: np.ndarray, trials: np.ndarray, value: np.ndarray |
         p-values; 1 where there is no trial.
     """
     x = np.asarray(successes, dtype=float)
-    rest = np.asarray(trials, dtype=float) - x + 1
-    return np.where(x > 0, betainc(np.maximum(x, 1), rest, np.clip(value, 0, 1)), 1.0)
+    failures = np.asarray(trials, dtype=float) - x + 1
+    return np.where(x > 0, betainc(np.maximum(x, 1), failures, np.clip(value, 0, 1)), 1.0)
 
 
 def divergence(observed: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -84,17 +84,17 @@ def weighted_tail(
     lightest = np.where(is_counted, per_row, np.inf).min(-1)
     mean = (per_row * counts).sum(-1)
     inside = np.clip(target, 0, 1)
-    far = (mean > inside) & (target < 1)
-    safe_mean = np.where(far, np.minimum(mean, 1.0), 0.5)
-    safe_value = np.where(far, inside, 0.5)
+    is_above = (mean > inside) & (target < 1)
+    safe_mean = np.where(is_above, np.minimum(mean, 1.0), 0.5)
+    safe_value = np.where(is_above, inside, 0.5)
     spread = divergence(safe_mean, safe_value) / np.where(heaviest > 0, heaviest, 1.0)
-    chernoff = np.where(far, np.exp(-spread), 1.0)
+    chernoff = np.where(is_above, np.exp(-spread), 1.0)
     total = np.where(is_counted, counts, 0.0).sum(-1)
     number = np.where(is_counted, rows, 0.0).sum(-1)
-    exact = binomial_tail(total, number, inside)
+    exact_tail = binomial_tail(total, number, inside)
     is_alike = heaviest - lightest <= 1e-12 * heaviest
     is_binomial = (is_counted.sum(-1) == 1) | (total >= number * inside + 1)
-    p = np.where(is_alike & is_binomial, exact, chernoff)
+    p = np.where(is_alike & is_binomial, exact_tail, chernoff)
     return np.where((mass > 0) & (target < 1), np.where(target <= 0, 0.0, p), np.where(target <= 0, 0.0, 1.0))
 
 
@@ -177,36 +177,36 @@ def p_value(
     classes = table.shape[-1]
     value = bound.value if bound.is_lower else 1 - bound.value
     rows = table.sum(-1)
-    right = np.diagonal(table, axis1=-2, axis2=-1)
+    hits_of_class = np.diagonal(table, axis1=-2, axis2=-1)
     if bound.metric == "recall":
         shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
-        return weighted_tail(right if bound.is_lower else rows - right, rows, shares, value)
+        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, shares, value)
     if bound.metric == "coverage":
         # The mean coverage of several classes is that of their union, divided by their number.
         size = len(bound.classes)
         share = bound.value * size
-        own = list(bound.classes)
+        members = list(bound.classes)
         if predicted is not None:
-            hits = np.asarray(predicted, dtype=float)[..., own].sum(-1)
+            hits = np.asarray(predicted, dtype=float)[..., members].sum(-1)
             total = np.asarray(predicted, dtype=float).sum(-1)
             return _two_sided(hits, total, share, bound.is_lower)
         if prior is None:
-            return _two_sided(table[..., own].sum((-1, -2)), rows.sum(-1), share, bound.is_lower)
-        hits = table[..., own].sum(-1)
+            return _two_sided(table[..., members].sum((-1, -2)), rows.sum(-1), share, bound.is_lower)
+        hits = table[..., members].sum(-1)
         wins = hits if bound.is_lower else rows - hits
         return weighted_tail(wins, rows, prior, share if bound.is_lower else 1 - share)
     if bound.metric == "accuracy":
         if prior is None:
-            return _two_sided(right.sum(-1), rows.sum(-1), bound.value, bound.is_lower)
-        return weighted_tail(right if bound.is_lower else rows - right, rows, prior, value)
+            return _two_sided(hits_of_class.sum(-1), rows.sum(-1), bound.value, bound.is_lower)
+        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, prior, value)
     assert bound.metric in RATIOS
     if prior is not None:
         return ratio_tail(bound, table, np.asarray(prior, dtype=float))
     k = bound.classes[0]
-    judged = table[..., :, k].sum(-1)
+    judged_rows = table[..., :, k].sum(-1)
     if bound.metric != "precision":
-        judged = judged + rows[..., k] - table[..., k, k]
-    return _two_sided(table[..., k, k], judged, bound.ratio, bound.is_lower)
+        judged_rows = judged_rows + rows[..., k] - table[..., k, k]
+    return _two_sided(table[..., k, k], judged_rows, bound.ratio, bound.is_lower)
 
 
 def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower: bool) -> np.ndarray:
@@ -262,31 +262,32 @@ def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float
         The lowest and the highest pi_k; both NaN where there is none.
     """
     k = bound.classes[0]
-    tried = np.linspace(0.001, 0.999, 999)
-    rest = np.array(prior, dtype=float)
-    rest[k] = 0
-    rest /= rest.sum()
+    grid = np.linspace(0.001, 0.999, 999)
+    other_shares = np.array(prior, dtype=float)
+    other_shares[k] = 0
+    other_shares /= other_shares.sum()
 
     def passes(share: float) -> bool:
-        moved = rest * (1 - share)
-        moved[k] = share
-        return bool(p_value(bound, counts, moved) <= delta)
+        balance = other_shares * (1 - share)
+        balance[k] = share
+        return bool(p_value(bound, counts, balance) <= delta)
 
     # What is proved for one balance is proved for all that have more of the class (less, for metric <= value).
-    ends = (tried[0], tried[-1])
-    safe = ends[1] if bound.is_lower else ends[0]
-    if not passes(safe):
+    ends = (grid[0], grid[-1])
+    safest_share = ends[1] if bound.is_lower else ends[0]
+    if not passes(safest_share):
         return float("nan"), float("nan")
-    good, bad = safe, ends[0] if bound.is_lower else ends[1]
-    if passes(bad):
+    passing_share = safest_share
+    failing_share = ends[0] if bound.is_lower else ends[1]
+    if passes(failing_share):
         return float(ends[0]), float(ends[1])
-    while abs(good - bad) > 5e-4:
-        middle = (good + bad) / 2
+    while abs(passing_share - failing_share) > 5e-4:
+        middle = (passing_share + failing_share) / 2
         if passes(middle):
-            good = middle
+            passing_share = middle
         else:
-            bad = middle
-    return (float(good), 1.0) if bound.is_lower else (0.0, float(good))
+            failing_share = middle
+    return (float(passing_share), 1.0) if bound.is_lower else (0.0, float(passing_share))
 
 
 def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
@@ -310,7 +311,7 @@ def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.
         cells = rows[:, None] * rates / rows.sum()
         mean = (cells * payoff).sum()
         spread = float(((cells * payoff**2).sum() - mean**2) ** 0.5 / rows.sum() ** 0.5)
-        away = (payoff - mean) / rows.sum()
+        deviations = (payoff - mean) / rows.sum()
     else:
         within = np.bincount(bound.classes, minlength=len(rows)) if bound.metric == "recall" else prior
         assert within is not None
@@ -318,9 +319,9 @@ def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.
         means = (rates * payoff).sum(1)
         variances = (rates * payoff**2).sum(1) - means**2
         spread = float((weights**2 * variances / rows).sum() ** 0.5)
-        away = weights[:, None] * (payoff - means[:, None]) / rows[:, None]
-    expected = rows[:, None] * rates
-    return expected if spread <= 0 else expected * np.maximum(0.0, 1 - quantile * away / spread)
+        deviations = weights[:, None] * (payoff - means[:, None]) / rows[:, None]
+    mean_counts = rows[:, None] * rates
+    return mean_counts if spread <= 0 else mean_counts * np.maximum(0.0, 1 - quantile * deviations / spread)
 
 
 def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None, delta: float) -> float:
@@ -370,15 +371,15 @@ def labels_for_power(value: float, truth: float, delta: float, power: float = PO
         raise InputError(
             f"a bound is proved where the truth lies above it; found a bound of {value}, a truth of {truth}"
         )
-    most = 64
+    largest_trial = 64
     while True:
-        trials = np.arange(1, most + 1)
-        successes = np.arange(most + 1)[:, None]
+        trials = np.arange(1, largest_trial + 1)
+        successes = np.arange(largest_trial + 1)[:, None]
         p = np.where(successes <= trials, binomial_tail(np.minimum(successes, trials), trials, value), 1.0)
         critical = np.where((p <= delta).any(0), (p <= delta).argmax(0), trials + 1)
-        reached = np.where(critical <= trials, binomial_tail(np.minimum(critical, trials), trials, truth), 0.0)
-        misses = np.flatnonzero(reached < power)
+        powers = np.where(critical <= trials, binomial_tail(np.minimum(critical, trials), trials, truth), 0.0)
+        misses = np.flatnonzero(powers < power)
         fewest = int(misses[-1]) + 2 if len(misses) else 1
-        if 2 * fewest <= most:
+        if 2 * fewest <= largest_trial:
             return fewest
-        most *= 4
+        largest_trial *= 4

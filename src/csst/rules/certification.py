@@ -83,13 +83,13 @@ def read_certified(
     text = objective
     if isinstance(text, str) and not text.strip().startswith("max") and any(sign in text for sign in "<>≤≥"):
         text = f"max accuracy s.t. {text}"
-    read = read_objective(text, confidence=confidence)
-    if isinstance(read, Sentence):
+    sentence = read_objective(text, confidence=confidence)
+    if isinstance(sentence, Sentence):
         groups = dict(own.binding.groups) if isinstance(own, Sentence) else None
-        read = read.bind(len(class_names), class_names, groups)
-        read_claims(read)  # a sentence without bounds is refused before a default confidence is
-        return read if read.confidence is not None else replace(read, confidence=CONFIDENCE)
-    raise InputError(f"only the bounds of a sentence can be certified; found {type(read).__name__}")
+        sentence = sentence.bind(len(class_names), class_names, groups)
+        read_claims(sentence)  # a sentence without bounds is refused before a default confidence is
+        return sentence if sentence.confidence is not None else replace(sentence, confidence=CONFIDENCE)
+    raise InputError(f"only the bounds of a sentence can be certified; found {type(sentence).__name__}")
 
 
 def refuse_seen(hashes: np.ndarray, *seen: np.ndarray | None) -> None:
@@ -136,7 +136,7 @@ def certify_labels(
     prior = state_prior(deployment_prior, bounds, classes)
     bets = [place_bets(bound, truth, predictions, prior, classes) for bound in bounds]
     if expectation is not None and prior is None:
-        bets = [adjust_bets(each, predictions, expectation) for each in bets]
+        bets = [adjust_bets(bet, predictions, expectation) for bet in bets]
     delta = 1 - objective.confidence
     decision = decide(bets, delta, len(truth))
     sentence = describe(decision, bounds, bets, objective.confidence, class_names)
@@ -163,17 +163,17 @@ def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -
     def expect(posterior: np.ndarray, decided: np.ndarray) -> np.ndarray:
         return (posterior * payoff[:, decided].T).sum(1)
 
-    judged = expect(expectation.judged_posterior, expectation.judged_predictions)
+    judged_expectations = expect(expectation.judged_posterior, expectation.judged_predictions)
     gains = payoff[expectation.judged_labels, expectation.judged_predictions]
-    share = choose_share(gains, judged, bets.largest_loss, bets.largest_gain)
+    share = choose_share(gains, judged_expectations, bets.largest_loss, bets.largest_gain)
     number = min(len(bets.gains), len(expectation.unlabeled_posterior) // BATCH)
     if share == 0 or number == 0:
         return bets
-    expected = expect(expectation.posterior, predictions)
+    row_expectations = expect(expectation.posterior, predictions)
     pool = expect(expectation.unlabeled_posterior, expectation.unlabeled_predictions)
-    means = expected.copy()  # a row without a batch keeps its gain
+    means = row_expectations.copy()  # a row without a batch keeps its gain
     means[:number] = pool[: number * BATCH].reshape(number, BATCH).mean(1)
-    return bets.adjust(expected, means, share)
+    return bets.adjust(row_expectations, means, share)
 
 
 def describe(

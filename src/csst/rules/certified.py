@@ -67,8 +67,8 @@ class Certificate:
         lines = [self.sentence]
         width = max(len(result.bound) for result in self.bounds)
         for result in self.bounds:
-            promised = f"{result.asked:.3f}" if self.is_certified else "no"
-            numbers = f"asked {result.asked:.3f}  expected {result.expected:.3f}  promised {promised}"
+            promise = f"{result.asked:.3f}" if self.is_certified else "no"
+            numbers = f"asked {result.asked:.3f}  expected {result.expected:.3f}  promised {promise}"
             lines.append(f"  {result.bound:<{width}}  {numbers}")
             if result.balance is not None and self.is_certified:
                 low, high = result.balance

@@ -61,17 +61,17 @@ class Claim:
             Row = truth y, column = prediction F; the sign is turned for metric <= value.
         """
         truth = np.arange(classes)[:, None]
-        predicted = np.arange(classes)[None, :]
+        prediction = np.arange(classes)[None, :]
         if self.metric == "accuracy":
-            payoff = (truth == predicted) - self.value
+            payoff = (truth == prediction) - self.value
         elif self.metric == "recall":
-            payoff = np.isin(truth, self.classes) * ((truth == predicted) - self.value)
+            payoff = np.isin(truth, self.classes) * ((truth == prediction) - self.value)
         elif self.metric == "coverage":
-            payoff = np.isin(predicted, self.classes) / len(self.classes) - self.value + 0.0 * truth
+            payoff = np.isin(prediction, self.classes) / len(self.classes) - self.value + 0.0 * truth
         else:
             k = self.classes[0]
-            is_right = (truth == k) & (predicted == k)
-            counts = predicted == k if self.metric == "precision" else (truth == k) | (predicted == k)
+            is_right = (truth == k) & (prediction == k)
+            counts = prediction == k if self.metric == "precision" else (truth == k) | (prediction == k)
             payoff = counts * (is_right - self.ratio)
         return payoff if self.is_lower else -payoff
 
@@ -101,20 +101,21 @@ def read_claims(objective: Objective) -> tuple[Claim, ...]:
 
 def _split(constraint: Constraint, sentence: Sentence) -> Iterator[Claim]:
     for k in range(entries(constraint, sentence.binding, sentence.text)):
-        single = at_class(constraint, k, sentence.binding)
-        assert isinstance(single, Constraint)
-        yield _read(single, sentence.binding, sentence.text)
+        entry = at_class(constraint, k, sentence.binding)
+        assert isinstance(entry, Constraint)
+        yield _read(entry, sentence.binding, sentence.text)
 
 
 def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
-    left, right, is_lower = constraint.left, constraint.right, constraint.sign == ">="
-    if is_constant(left):
-        left, right, is_lower = right, left, not is_lower
+    is_turned = is_constant(constraint.left)
+    metric_side = constraint.right if is_turned else constraint.left
+    number_side = constraint.left if is_turned else constraint.right
+    is_lower = (constraint.sign == ">=") != is_turned
     value = None
-    if is_constant(right):
-        value = float(evaluate(right, None, binding, text))
-        left, value, is_lower = _isolate(left, value, is_lower, binding, text)
-    name, classes = _read_metric(left, binding, text)
+    if is_constant(number_side):
+        value = float(evaluate(number_side, None, binding, text))
+        metric_side, value, is_lower = _isolate(metric_side, value, is_lower, binding, text)
+    name, classes = _read_metric(metric_side, binding, text)
     if name not in PROVABLE or value is None or (name in RATIOS and len(classes) > 1):
         raise InputError(
             f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "

@@ -67,8 +67,8 @@ def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple
     if evidence.classes > MOST_CLASSES:
         return {}
     rows = WeightedRows.pool(evidence.thin(SWEPT_ROWS))
-    traced = {k: trace_class(evidence, prior, rows, k) for k in range(evidence.classes)}
-    return {k: points for k, points in traced.items() if len(points) > 1}
+    trades = {k: trace_class(evidence, prior, rows, k) for k in range(evidence.classes)}
+    return {k: points for k, points in trades.items() if len(points) > 1}
 
 
 def trace_class(
@@ -76,8 +76,8 @@ def trace_class(
 ) -> tuple[ClassPoint, ...]:
     """The trade of one class; rows: the evidence pooled, prior: (K,)."""
     start = weigh_argmax(prior, evidence.calibration)
-    shifted = rows.scores + start
-    sweep = Sweep.of_class(rows, shifted, shifted.argmax(1), rows.fractions @ prior, class_index)
+    start_scores = rows.scores + start
+    sweep = Sweep.of_class(rows, start_scores, start_scores.argmax(1), rows.fractions @ prior, class_index)
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
@@ -95,13 +95,13 @@ def trace_class(
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
         """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
         sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
-        smooth = SoftObjective(sentence, prior, sharpness(evidence))
+        goal = SoftObjective(sentence, prior, sharpness(evidence))
 
         def measure(bias: np.ndarray) -> tuple[float, float]:
             """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = smooth.measure_errors(rates, worth, smooth.constraints)[smooth.constraints][0]
+            error = goal.measure_errors(rates, worth, goal.constraints)[goal.constraints][0]
             return float(precision - bound), float(error)
 
         _, error = measure(bias)
@@ -138,8 +138,8 @@ def trace_class(
 
 def keep_falling(points: Sequence[ClassPoint]) -> tuple[ClassPoint, ...]:
     """The points that no other is at least as good as in recall and precision, from high recall down."""
-    kept: list[ClassPoint] = []
+    frontier: list[ClassPoint] = []
     for point in sorted(points, key=lambda point: (point.recall, point.precision), reverse=True):
-        if not kept or point.precision > kept[-1].precision + 1e-9:
-            kept.append(point)
-    return tuple(kept)
+        if not frontier or point.precision > frontier[-1].precision + 1e-9:
+            frontier.append(point)
+    return tuple(frontier)

@@ -26,17 +26,17 @@ def read_deployment_prior(prior: Any, evidence: HeldOutScores) -> np.ndarray:
 
 def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: np.ndarray | None) -> np.ndarray:
     """`read_deployment_prior` from class fractions (K,) of labels that judge, labels learned from, unlabeled rows."""
-    named = {"labels": judged, "train": learned, "validation": judged, "labeled": learned}
+    priors = {"labels": judged, "train": learned, "validation": judged, "labeled": learned}
     if _is_unlabeled(prior):
         if unlabeled is None:
             raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: pass the fractions")
-        named["unlabeled"] = unlabeled
+        priors["unlabeled"] = unlabeled
     if isinstance(prior, str) and "," in prior:
         try:
             prior = [float(part) for part in prior.split(",")]
         except ValueError:
             raise InputError(f"deployment_prior holds one number per class; found {prior!r}") from None
-    return read_prior(prior, "deployment_prior", named, len(judged))
+    return read_prior(prior, "deployment_prior", priors, len(judged))
 
 
 def _is_unlabeled(prior: Any) -> bool:
@@ -61,5 +61,5 @@ def refuse_contradiction(
     counts = [np.bincount(np.asarray(labels), minlength=len(class_names)) for labels in (learned, judged)]
     fractions = [count / count.sum() for count in counts]
     prior = name_prior("labels" if deployment_prior is None else deployment_prior, fractions[1], fractions[0], None)
-    read = read_objective(objective).bind(len(class_names), class_names)
-    refuse_impossible(read.bind_prior(torch.from_numpy(fractions[0])), prior)
+    sentence = read_objective(objective).bind(len(class_names), class_names)
+    refuse_impossible(sentence.bind_prior(torch.from_numpy(fractions[0])), prior)

@@ -17,27 +17,28 @@ from csst.rules.soft_objective import SoftObjective
 TOLERANCE = 1e-3
 
 
-def note_missed(smooth: SoftObjective, estimate: RateEstimate) -> tuple[str, ...]:
+def note_missed(goal: SoftObjective, estimate: RateEstimate) -> tuple[str, ...]:
     """A sentence about constraints that the rule misses by more than a standard error, with the nearest; or none."""
-    missed = describe_missed(smooth, estimate)
-    if not missed:
+    description = describe_missed(goal, estimate)
+    if not description:
         return ()
     return (
-        f"no rule was found that meets all constraints, {estimate.basis}: {missed}: loosen the bound, "
+        f"no rule was found that meets all constraints, {estimate.basis}: {description}: loosen the bound, "
         "or label more rows",
     )
 
 
-def describe_missed(smooth: SoftObjective, estimate: RateEstimate) -> str:
+def describe_missed(goal: SoftObjective, estimate: RateEstimate) -> str:
     """The constraints that the rule misses by more than a standard error, each with the nearest; "" for none."""
-    objective, c = smooth.objective, estimate.confusion
+    objective = goal.objective
+    c = estimate.confusion
     slack = objective.slack(c).numpy()
     if not len(slack) or slack.min() >= -TOLERANCE:
         return ""
-    worst = smooth.constraints[int(slack.argmin())]
-    if -slack.min() <= smooth.measure_errors(c.rates.numpy(), estimate.n + estimate.worth, [worst])[worst]:
+    worst_place = goal.constraints[int(slack.argmin())]
+    if -slack.min() <= goal.measure_errors(c.rates.numpy(), estimate.n + estimate.worth, [worst_place])[worst_place]:
         return ""
-    return "; ".join(f"{what}: {nearest}" for _, what, nearest in find_missed(objective, estimate))
+    return "; ".join(f"{what}: {nearest_value}" for _, what, nearest_value in find_missed(objective, estimate))
 
 
 def describe_feasibility(
@@ -54,17 +55,17 @@ def describe_feasibility(
         value = float(objective.value(estimate.confusion))
         return f"All constraints of '{objective}' can be met, with a value of {value:.3f}, {estimate.basis}."
     parts = []
-    for number, what, nearest in missed:
+    for number, what, nearest_value in missed:
         if not isinstance(objective, Sentence) or len(objective.constraints) < 2:
-            parts.append(f"{what} cannot be met: {nearest}")
+            parts.append(f"{what} cannot be met: {nearest_value}")
             continue
-        single = replace(objective, constraints=(objective.constraints[number],))
-        alone = next(find_missed(single, refit(single)), None)
-        others = ", ".join(render(c) for at, c in enumerate(objective.constraints) if at != number)
+        lone_objective = replace(objective, constraints=(objective.constraints[number],))
+        lone_miss = next(find_missed(lone_objective, refit(lone_objective)), None)
+        other_bounds = ", ".join(render(c) for index, c in enumerate(objective.constraints) if index != number)
         parts.append(
-            f"{what} cannot be met, even alone: {alone[2]}"
-            if alone is not None
-            else f"{what} cannot be met together with {others}: {nearest}"
+            f"{what} cannot be met, even alone: {lone_miss[2]}"
+            if lone_miss is not None
+            else f"{what} cannot be met together with {other_bounds}: {nearest_value}"
         )
     return f"No rule was found that meets all constraints, {estimate.basis}. {'; '.join(parts)}."
 
@@ -82,21 +83,23 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
     for number, constraint in enumerate(objective.constraints):
         size = entries(constraint, objective.binding, objective.text)
         part = slack[start : start + size]
-        worst = min(range(size), key=part.__getitem__)
-        if part[worst] < -TOLERANCE:
-            reached = _reached(objective, constraint, part[worst])
-            every, where = "", ""
+        worst_entry = min(range(size), key=part.__getitem__)
+        if part[worst_entry] < -TOLERANCE:
+            nearest_value = _reached(objective, constraint, part[worst_entry])
+            scope = ""
+            where = ""
             if size > 1:
-                moving = constraint.right if is_constant(constraint.left) else constraint.left
-                every, where = " for every class", f", for {render(at_class(moving, worst, objective.binding))}"
-            yield number, render(constraint) + every, f"the nearest {reached}{where}"
+                metric = constraint.right if is_constant(constraint.left) else constraint.left
+                scope = " for every class"
+                where = f", for {render(at_class(metric, worst_entry, objective.binding))}"
+            yield number, render(constraint) + scope, f"the nearest {nearest_value}{where}"
         start += size
 
 
 def _reached(objective: Sentence, constraint: Constraint, slack: float) -> str:
     """ "is 0.088 instead of 0.095" where one side is a number, else by how much it is missed."""
-    for side, rising in ((constraint.right, ">="), (constraint.left, "<=")):
+    for side, lower_sign in ((constraint.right, ">="), (constraint.left, "<=")):
         if is_constant(side):
             bound = float(evaluate(side, None, objective.binding, objective.text))
-            return f"is {bound + slack if constraint.sign == rising else bound - slack:.3g} instead of {bound:.3g}"
+            return f"is {bound + slack if constraint.sign == lower_sign else bound - slack:.3g} instead of {bound:.3g}"
     return f"misses it by {-slack:.3g}"

@@ -89,8 +89,8 @@ class FittedRule:
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint, by how much it is expected to be met, and whether that is safe to say."""
-        smooth = SoftObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
-        return measure_bounds(smooth, self.estimate)
+        goal = SoftObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
+        return measure_bounds(goal, self.estimate)
 
     @property
     def is_met(self) -> bool | None:
@@ -100,7 +100,7 @@ class FittedRule:
     @property
     def sentence(self) -> str:
         """What the rule changes, what it is expected to give, and with how many labels that is known."""
-        before = expect(self.objective, self.unadjusted)
+        unadjusted_score = expect(self.objective, self.unadjusted)
         changes = {
             "argmax": "is the plain argmax, which nothing beat",
             "closed form": "weighs classes by the closed form for the objective",
@@ -112,7 +112,7 @@ class FittedRule:
             changes = "adds class biases fitted on the labeled rows"
         return (
             f"{self.objective}: the rule {changes}; expected {describe(self.objective, self.expected)} instead of "
-            f"{describe(self.objective, before)}, {self.estimate.basis}.{describe_bounds(self.bounds)}"
+            f"{describe(self.objective, unadjusted_score)}, {self.estimate.basis}.{describe_bounds(self.bounds)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -184,15 +184,15 @@ def fit_rule(
     Returns:
         The rule, and what it is expected to give.
     """
-    wanted = read_objective(objective, class_names=class_names, confidence=confidence)
-    if wanted.confidence is not None:
+    goal = read_objective(objective, class_names=class_names, confidence=confidence)
+    if goal.confidence is not None:
         # It builds on this module.
         from csst.rules.promise import fit_promised
 
         return fit_promised(
             probs,
             labels,
-            wanted,
+            goal,
             unlabeled_probs,
             train_prior=train_prior,
             labeled_prior=labeled_prior,
@@ -227,8 +227,8 @@ def fit_rule(
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
     """The objective for these classes, the rarest of the labels learned from being the tail."""
-    read = read_objective(objective, class_names=class_names)
-    bound = read.bind_prior(torch.from_numpy(evidence.labeled_prior))
+    sentence = read_objective(objective, class_names=class_names)
+    bound = sentence.bind_prior(torch.from_numpy(evidence.labeled_prior))
     if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
         raise InputError(f"the gain matrix has {len(bound.constant_gain)} classes and probs {evidence.classes}")
     return bound
@@ -246,17 +246,17 @@ def fit_evidence(
     """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
         return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
-    smooth = SoftObjective(objective, prior, sharpness(evidence))
-    candidates = fit_candidates(smooth, evidence, undo, margin)
-    judges = Judges(smooth, evidence.thin(JUDGING_ROWS))
-    judged = judge(judges, evidence, candidates, undo, margin, seed)
-    index = 1 if evidence.is_constant else choose(judges, judged, undo is not None)
+    goal = SoftObjective(objective, prior, sharpness(evidence))
+    candidates = fit_candidates(goal, evidence, undo, margin)
+    judges = Judges(goal, evidence.thin(JUDGING_ROWS))
+    verdicts = judge(judges, evidence, candidates, undo, margin, seed)
+    index = 1 if evidence.is_constant else choose(judges, verdicts, undo is not None)
     candidate = candidates[index]
-    estimate = judged[index].estimate
+    estimate = verdicts[index].estimate
     notes = [*find_doubts(evidence)]
-    if judged[index].is_unstable:
-        own = estimate_candidate(evidence, candidate, prior)
-        estimate = min(estimate, own, key=lambda each: expect(objective, each).rank)
+    if verdicts[index].is_unstable:
+        own_estimate = estimate_candidate(evidence, candidate, prior)
+        estimate = min(estimate, own_estimate, key=lambda rates: expect(objective, rates).rank)
         notes.append(
             "the rule in use differs from the rules of the folds that judge it more than these differ from each other, "
             "so the lower of two estimates is reported: label more rows"
@@ -267,9 +267,9 @@ def fit_evidence(
         objective,
         estimate,
         estimate_candidate(evidence, candidates[0], prior),
-        {each.name: float(one.value) for each, one in zip(candidates, judged, strict=True)},
+        {rival.name: verdict.value for rival, verdict in zip(candidates, verdicts, strict=True)},
         evidence,
-        (*notes, *note_missed(smooth, estimate)),
+        (*notes, *note_missed(goal, estimate)),
     )
 
 
@@ -283,29 +283,29 @@ def fit_with_abstention(
 ) -> FittedRule:
     """Return the rule that may give no answer; the rule that always answers where that is clearly better."""
     assert isinstance(objective, Sentence)  # only sentences say how often to abstain
-    answering = fit_evidence(evidence, objective.answering, prior, undo, seed, margin)
-    answering = replace(
-        answering,
+    answering_rule = fit_evidence(evidence, objective.answering, prior, undo, seed, margin)
+    answering_rule = replace(
+        answering_rule,
         objective=objective,
-        estimate=add_abstention(answering.estimate),
-        unadjusted=add_abstention(answering.unadjusted),
+        estimate=add_abstention(answering_rule.estimate),
+        unadjusted=add_abstention(answering_rule.unadjusted),
     )
     if evidence.is_constant:
-        return answering
-    smooth = SoftObjective(objective, prior, sharpness(evidence))
-    candidates = fit_answering(smooth, evidence)
-    rule, margins = fit_abstaining(smooth, evidence, candidates, margin)
-    judged = judge_abstaining(smooth, evidence, candidates[-1], rule, margins, seed)
-    if Judges(smooth, evidence.thin(JUDGING_ROWS)).measure(*judged).decides(1.0):
-        return answering
-    estimate = judged[1].estimate
+        return answering_rule
+    goal = SoftObjective(objective, prior, sharpness(evidence))
+    candidates = fit_answering(goal, evidence)
+    rule, margins = fit_abstaining(goal, evidence, candidates, margin)
+    verdicts = judge_abstaining(goal, evidence, candidates[-1], rule, margins, seed)
+    if Judges(goal, evidence.thin(JUDGING_ROWS)).measure(*verdicts).decides(1.0):
+        return answering_rule
+    estimate = verdicts[1].estimate
     return replace(
-        answering,
+        answering_rule,
         rule=rule.as_rule(evidence.train_prior, undo),
         chosen="abstaining",
         estimate=estimate,
-        values={**answering.values, "abstaining": judged[1].value},
-        notes=(*find_doubts(evidence), *note_missed(smooth, estimate)),
+        values={**answering_rule.values, "abstaining": verdicts[1].value},
+        notes=(*find_doubts(evidence), *note_missed(goal, estimate)),
     )
 
 

@@ -80,7 +80,7 @@ def trace_frontier(
     undo: torch.Tensor | None = None,
     steps: int = STEPS,
 ) -> Frontier:
-    """The trade-off that rules attain on this evidence, under a deployment prior (K,).
+    """Return the trade-off that rules attain on this evidence, under a deployment prior (K,).
 
     Each rule is the one of its sentence alone (`fit_point`), so that the sentence gives the point again. With an
     objective (bound to the classes) its own rule is added, and the sentence says whether all its constraints can be met
@@ -93,38 +93,65 @@ def trace_frontier(
     def walk(sentences: Sequence[str]) -> list[Point]:
         return [fit(read_objective(text).bind(evidence.classes)) for text in sentences]
 
-    shares = np.linspace(0, 1, steps)
-    plain = measure_plain(evidence, prior, undo)
-    between = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares[1:-1]]
-    lowest = walk(["max mean(recall)", *between, "max min(recall)"])
-    coverage = walk([f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in 0.5 + 0.5 * shares])
-    highest = walk(["max min(precision)"])[0].min_precision
-    bounds = np.linspace(min(lowest[0].min_precision, highest), highest, min(steps, PRECISION_STEPS))
-    hundredths = dict.fromkeys(np.floor(100 * bounds) / 100)
-    precision = walk([f"max mean(recall) s.t. precision >= {bound:.6g}" for bound in hundredths])
+    recall_points = walk(trade_recall(steps))
+    coverage_points = walk(trade_coverage(steps))
+    highest_precision = walk(["max min(precision)"])[0].min_precision
+    precision_points = walk(trade_precision(recall_points[0].min_precision, highest_precision, steps))
     trades = {
-        "lowest recall": keep_trade(lowest, lambda point: point.min_recall),
-        "coverage": keep_trade([lowest[0], *coverage], lambda point: point.min_coverage),
-        "precision": keep_trade([lowest[0], *precision], lambda point: point.min_precision),
+        "lowest recall": keep_trade(recall_points, lambda point: point.min_recall),
+        "coverage": keep_trade([recall_points[0], *coverage_points], lambda point: point.min_coverage),
+        "precision": keep_trade([recall_points[0], *precision_points], lambda point: point.min_precision),
     }
     class_trades = trace_classes(evidence, prior)
-    every = [plain, *lowest, *coverage]
-    best = None if objective is None else fit(objective)
-    if objective is not None and best is not None and any(find_missed(objective, best.estimate)):
-        # Soft decisions met what hard ones miss: another point of the frontier may do.
-        met = [point for point in every if not any(find_missed(objective, point.estimate))]
-        best = max(met, key=lambda point: float(objective.value(point.estimate.confusion)), default=best)
-    kept = keep_undominated([*every, best] if best is not None else every)
-    if objective is None or best is None or not len(objective.slack(best.estimate.confusion)):
-        low, high = min(p.mean_recall for p in kept), max(p.mean_recall for p in kept)
-        sentence = (
-            f"Decision rules reach a mean recall of {high:.3f}; the highest lowest-class recall is "
-            f"{max(p.min_recall for p in kept):.3f}, with mean recalls from {low:.3f} on the frontier."
-        )
-        return Frontier(kept, plain, best, None, sentence, trades, class_trades)
-    missed = list(find_missed(objective, best.estimate))
-    sentence = describe_feasibility(objective, best.estimate, missed, lambda goal: fit(goal).estimate)
-    return Frontier(kept, plain, best, not missed, sentence, trades, class_trades)
+    argmax_point = measure_plain(evidence, prior, undo)
+    points = [argmax_point, *recall_points, *coverage_points]
+    own_point = None if objective is None else choose_own_point(objective, fit(objective), points)
+    frontier = keep_undominated(points if own_point is None else [*points, own_point])
+    if objective is None or own_point is None or not len(objective.slack(own_point.estimate.confusion)):
+        return Frontier(frontier, argmax_point, own_point, None, describe_range(frontier), trades, class_trades)
+    misses = list(find_missed(objective, own_point.estimate))
+    sentence = describe_feasibility(objective, own_point.estimate, misses, lambda goal: fit(goal).estimate)
+    return Frontier(frontier, argmax_point, own_point, not misses, sentence, trades, class_trades)
+
+
+def trade_recall(steps: int) -> list[str]:
+    """Return sentences from the highest mean recall to the highest lowest recall."""
+    shares = np.linspace(0, 1, steps)[1:-1]
+    mixtures = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall)" for share in shares]
+    return ["max mean(recall)", *mixtures, "max min(recall)"]
+
+
+def trade_coverage(steps: int) -> list[str]:
+    """Return sentences that ask for more and more coverage of every class."""
+    shares = 0.5 + 0.5 * np.linspace(0, 1, steps)
+    return [f"max mean(recall) s.t. coverage >= {share:.6g}/K" for share in shares]
+
+
+def trade_precision(low: float, high: float, steps: int) -> list[str]:
+    """Return sentences that ask for more and more precision of every class, in hundredths."""
+    bounds = np.linspace(min(low, high), high, min(steps, PRECISION_STEPS))
+    hundredths = dict.fromkeys(np.floor(100 * bounds) / 100)
+    return [f"max mean(recall) s.t. precision >= {bound:.6g}" for bound in hundredths]
+
+
+def choose_own_point(objective: Objective, own_point: Point, points: Sequence[Point]) -> Point:
+    """Return the point of an objective's own rule, or the best of the others that meet constraints which it misses.
+
+    Soft decisions may meet what hard ones miss.
+    """
+    if not any(find_missed(objective, own_point.estimate)):
+        return own_point
+    feasible_points = [point for point in points if not any(find_missed(objective, point.estimate))]
+    return max(feasible_points, key=lambda point: float(objective.value(point.estimate.confusion)), default=own_point)
+
+
+def describe_range(points: Sequence[Point]) -> str:
+    """Return what rules reach, in a sentence."""
+    recalls = [point.mean_recall for point in points]
+    return (
+        f"Decision rules reach a mean recall of {max(recalls):.3f}; the highest lowest-class recall is "
+        f"{max(point.min_recall for point in points):.3f}, with mean recalls from {min(recalls):.3f} on the frontier."
+    )
 
 
 def fit_point(
@@ -138,8 +165,8 @@ def fit_point(
         objective: bound to the classes.
         undo: see `DecisionRule`.
     """
-    smooth = SoftObjective(objective, prior, sharpness(evidence))
-    return replace(measure_point(evidence, fit_pooled(smooth, evidence), undo), sentence=str(objective))
+    goal = SoftObjective(objective, prior, sharpness(evidence))
+    return replace(measure_point(evidence, fit_pooled(goal, evidence), undo), sentence=str(objective))
 
 
 def measure_point(evidence: HeldOutScores, candidate: Candidate, undo: torch.Tensor | None = None) -> Point:
@@ -161,25 +188,26 @@ def measure_plain(evidence: HeldOutScores, prior: np.ndarray, undo: torch.Tensor
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
     """The numbers of an estimate, and the rule it is of."""
     c = estimate.confusion
-    mean, low, covered = float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min())
-    return Point(mean, low, covered, float(c.accuracy), rule, estimate)
+    return Point(
+        float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min()), float(c.accuracy), rule, estimate
+    )
 
 
 def keep_trade(points: Sequence[Point], gain: Callable[[Point], float]) -> tuple[Point, ...]:
     """The points from high mean recall down, each with more of the other number than those before it."""
-    kept: list[Point] = []
+    trade: list[Point] = []
     for point in sorted(points, key=lambda point: (point.mean_recall, gain(point)), reverse=True):
-        if not kept or gain(point) > gain(kept[-1]) + 1e-9:
-            kept.append(point)
-    return tuple(kept)
+        if not trade or gain(point) > gain(trade[-1]) + 1e-9:
+            trade.append(point)
+    return tuple(trade)
 
 
 def keep_undominated(points: list[Point]) -> tuple[Point, ...]:
     """The points that no other is at least as good as in all three numbers; one of equals."""
     values = np.round([(p.mean_recall, p.min_recall, p.min_coverage) for p in points], 9)
-    kept: list[int] = []
+    frontier: list[int] = []
     # Sorted from the best down, a point can only be beaten by one before it.
     for i in sorted(range(len(points)), key=lambda i: tuple(values[i]), reverse=True):
-        if not any((values[j] >= values[i]).all() for j in kept):
-            kept.append(i)
-    return tuple(points[i] for i in kept)
+        if not any((values[j] >= values[i]).all() for j in frontier):
+            frontier.append(i)
+    return tuple(points[i] for i in frontier)

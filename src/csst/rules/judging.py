@@ -21,7 +21,9 @@ from csst.rules.candidates import Candidate, count_worth, fit_candidates
 from csst.rules.soft_objective import SoftObjective
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
-FOLDS, FEW_FOLDS, MANY_LABELS = 5, 2, 500
+FOLDS = 5
+FEW_FOLDS = 2
+MANY_LABELS = 500
 #: added to the seed of those folds
 FOLD_SEED = 1000
 #: unlabeled rows that take part in judging
@@ -110,9 +112,9 @@ class Judges:
         squares = (slope[truth, one.decisions] - slope[truth, other.decisions]) ** 2
         labeled = np.bincount(truth, squares, minlength=classes)
         posterior = self.evidence.soft_posterior
-        differing = np.flatnonzero(one.soft_decisions != other.soft_decisions)
-        steps = slope[:, one.soft_decisions[differing]] - slope[:, other.soft_decisions[differing]]
-        unlabeled = (posterior[differing].T * steps**2).sum(1) / np.maximum(posterior.sum(0), 1e-300)
+        rows = np.flatnonzero(one.soft_decisions != other.soft_decisions)
+        steps = slope[:, one.soft_decisions[rows]] - slope[:, other.soft_decisions[rows]]
+        unlabeled = (posterior[rows].T * steps**2).sum(1) / np.maximum(posterior.sum(0), 1e-300)
         worth = one.estimate.worth
         variance = (labeled + worth * unlabeled) / (one.estimate.n + worth) ** 2
         return float(variance.sum() ** 0.5)
@@ -136,7 +138,7 @@ def judge(
         margin: standard errors by which constraints are to be met.
         seed: of the folds.
     """
-    smooth = judges.smooth
+    goal = judges.smooth
     judging_evidence = judges.evidence
     classes = evidence.classes
     number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
@@ -148,12 +150,12 @@ def judge(
     for fold in np.unique(folds):
         fold_rows = np.flatnonzero(folds == fold)
         part = judging_evidence.part(np.flatnonzero(folds != fold))
-        fold_candidates = fit_candidates(smooth, part, undo, margin, candidates[-1].margins, candidates[-1].prices)
+        fold_candidates = fit_candidates(goal, part, undo, margin, candidates[-1].margins, candidates[-1].prices)
         for k, candidate in enumerate(fold_candidates):
             decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
             soft_decisions[k].append(candidate.decide(judging_evidence.soft_scores))
             soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
-    judged = []
+    verdicts = []
     for k, candidate in enumerate(candidates):
         deployed_decisions = candidate.decide(judging_evidence.soft_scores)
         is_unstable = differs_from(deployed_decisions, soft_decisions[k])
@@ -162,17 +164,17 @@ def judge(
             deployed_decisions = decisions[k]  # its own would be of the rows it was fitted on
             mass = soft_labels[k]
         counts = count_labels(evidence.labels, decisions[k], classes)
-        estimate = combine_rates(evidence, counts, mass, smooth.prior.numpy())
-        errors = measure_errors(smooth, estimate)
-        value, slack = smooth.with_margins(min(margin, SAFE) * errors).judge(estimate.confusion)
-        _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
+        estimate = combine_rates(evidence, counts, mass, goal.prior.numpy())
+        errors = measure_errors(goal, estimate)
+        value, slack = goal.with_margins(min(margin, SAFE) * errors).judge(estimate.confusion)
+        _, clear_slack = goal.with_margins(-errors).judge(estimate.confusion)
         miss = max(0.0, -float(slack))
         clear_miss = max(0.0, -float(clear_slack))
-        judged.append(Judged(decisions[k], deployed_decisions, estimate, float(value), miss, clear_miss, is_unstable))
-    return judged
+        verdicts.append(Judged(decisions[k], deployed_decisions, estimate, float(value), miss, clear_miss, is_unstable))
+    return verdicts
 
 
-def measure_errors(smooth: SoftObjective, estimate: RateEstimate) -> np.ndarray:
+def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:
     """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
         sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
@@ -182,13 +184,13 @@ def measure_errors(smooth: SoftObjective, estimate: RateEstimate) -> np.ndarray:
     itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """
     rates = estimate.confusion.rates.numpy()
-    errors = smooth.measure_errors(rates, count_worth(estimate.n, estimate.worth), smooth.constraints)
-    counted, expected = (
-        smooth.objective.payoff(make_unchecked(torch.from_numpy(each), smooth.prior)).numpy()
-        for each in (estimate.labeled_rates, estimate.unlabeled_rates)
+    errors = goal.measure_errors(rates, count_worth(estimate.n, estimate.worth), goal.constraints)
+    labeled_payoff, unlabeled_payoff = (
+        goal.objective.payoff(make_unchecked(torch.from_numpy(rates_of_rows), goal.prior)).numpy()
+        for rates_of_rows in (estimate.labeled_rates, estimate.unlabeled_rates)
     )
-    places = smooth.constraints
-    errors[places] = np.hypot(errors[places], (counted - expected)[places] / 2)
+    places = goal.constraints
+    errors[places] = np.hypot(errors[places], (labeled_payoff - unlabeled_payoff)[places] / 2)
     return errors
 
 
@@ -197,8 +199,8 @@ def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> boo
 
     More than twice the median share of rows on which two of them differ, and a hundredth.
     """
-    pairs = [(one != other).mean() for one, other in combinations(fold_decisions, 2)]
-    shares = [(decisions != other).mean() for other in fold_decisions]
+    pairs = [(left_rule != right_rule).mean() for left_rule, right_rule in combinations(fold_decisions, 2)]
+    shares = [(decisions != fold_rule).mean() for fold_rule in fold_decisions]
     return bool(np.median(shares) > 2 * np.median(pairs) + 0.01)
 
 

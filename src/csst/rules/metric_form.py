@@ -176,8 +176,8 @@ class MetricForm:
 
         Of these places, payoffs that read the coverage of a single class and nothing else count.
         """
-        lowest = np.zeros(len(self.prior))
-        highest = np.ones(len(self.prior))
+        lower_bounds = np.zeros(len(self.prior))
+        upper_bounds = np.ones(len(self.prior))
         for place in places:
             weights = self.matrices["coverage"][1 + place]
             is_alone = all(name == "coverage" or not matrix[1 + place].any() for name, matrix in self.matrices.items())
@@ -186,10 +186,10 @@ class MetricForm:
             k = int(weights.nonzero()[0][0])
             bound = (margins[place] - self.constant[1 + place]) / weights[k]
             if weights[k] > 0:
-                lowest[k] = max(lowest[k], bound)
+                lower_bounds[k] = max(lower_bounds[k], bound)
             else:
-                highest[k] = min(highest[k], bound)
-        return lowest, highest
+                upper_bounds[k] = min(upper_bounds[k], bound)
+        return lower_bounds, upper_bounds
 
     def evaluate_payoffs(self, places: np.ndarray, recall: np.ndarray, coverage: np.ndarray) -> np.ndarray:
         """Return payoff places[p] at recall[p] and coverage[p], (P,); recall and coverage are (P, K)."""
@@ -253,11 +253,11 @@ def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
     expression = name_means(sentence.expression)
     if any(isinstance(node, Call) and node.function in CURVED_MEANS for c in sentence.constraints for node in walk(c)):
         return None
-    outer = replace(sentence, expression=expression)
+    outer_sentence = replace(sentence, expression=expression)
     names = [f"mean {k}" for k in range(len(calls))]
 
     def evaluate_outer(probe: Any) -> Tensor:
-        return torch.cat([outer.utility(probe)[None], outer.payoff(probe)])
+        return torch.cat([outer_sentence.utility(probe)[None], outer_sentence.payoff(probe)])
 
     linear = read_linear(evaluate_outer, prior, (*METRICS, *names))
     if linear is None:
@@ -270,11 +270,11 @@ def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
             return torch.cat([torch.atleast_1d(part) for part in parts])
 
         factors = linear.matrices.pop(name, np.zeros((1, 1)))[:, 0]
-        inner = read_linear(evaluate_inner, prior, tuple(METRICS))
+        entries = read_linear(evaluate_inner, prior, tuple(METRICS))
         # Only the utility may read a curved mean.
-        if inner is None or factors[1:].any():
+        if entries is None or factors[1:].any():
             return None
-        means.append(CurvedMean(call.function, float(factors[0]), inner))
+        means.append(CurvedMean(call.function, float(factors[0]), entries))
     return replace(linear, means=tuple(means))
 
 
@@ -302,21 +302,23 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
     def draw() -> dict[str, np.ndarray]:
         return {name: rng.uniform(0.1, 1.1, classes) for name in names}
 
-    first = draw()
-    second = draw()
-    middle = {name: (first[name] + second[name]) / 2 for name in names}
+    first_point = draw()
+    second_point = draw()
+    middle_point = {name: (first_point[name] + second_point[name]) / 2 for name in names}
     # Of an affine function, the middle of two points is worth the middle of their values.
-    if not np.allclose(measure(middle), (measure(first) + measure(second)) / 2, rtol=1e-9, atol=1e-12):
+    if not np.allclose(
+        measure(middle_point), (measure(first_point) + measure(second_point)) / 2, rtol=1e-9, atol=1e-12
+    ):
         return None
     zero = {name: np.zeros(classes) for name in names}
     constant = measure(zero)
     matrices = {}
     for name in names:
-        if np.array_equal(measure({**first, name: second[name]}), measure(first)):
+        if np.array_equal(measure({**first_point, name: second_point[name]}), measure(first_point)):
             continue
         matrices[name] = np.stack([measure({**zero, name: row}) - constant for row in np.eye(classes)], axis=1)
-    third = draw()
-    total = constant + sum(matrix @ third[name] for name, matrix in matrices.items())
-    if not np.allclose(total, measure(third), rtol=1e-9, atol=1e-9):
+    third_point = draw()
+    total = constant + sum(matrix @ third_point[name] for name, matrix in matrices.items())
+    if not np.allclose(total, measure(third_point), rtol=1e-9, atol=1e-9):
         return None
     return MetricForm(matrices, constant, prior)

@@ -58,12 +58,12 @@ def fit_tightened(evidence: HeldOutScores, objective: Objective, prior: np.ndarr
     return fit_pooled(SoftObjective(objective, prior, sharpness(evidence)), evidence, margins=margins)
 
 
-def measure_margin(evidence: HeldOutScores, smooth: SoftObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
+def measure_margin(evidence: HeldOutScores, goal: SoftObjective, rule: Candidate) -> tuple[np.ndarray, np.ndarray]:
     """Return one standard error of every constraint under a rule, and the largest margin that makes sense.
 
     Args:
         evidence: labels of the fit and unlabeled rows.
-        smooth: the objective.
+        goal: the objective.
         rule: that solves it.
 
     Returns:
@@ -71,9 +71,9 @@ def measure_margin(evidence: HeldOutScores, smooth: SoftObjective, rule: Candida
     """
     rows = WeightedRows.pool(evidence)
     rates = hard_rates(rows, rule.decide(rows.scores))
-    errors = smooth.measure_errors(rates, _worth(evidence), smooth.constraints)
-    perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), smooth.prior)
-    return errors, LARGEST_PART * np.maximum(smooth.objective.payoff(perfect).numpy(), 0)
+    errors = goal.measure_errors(rates, _worth(evidence), goal.constraints)
+    perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), goal.prior)
+    return errors, LARGEST_PART * np.maximum(goal.objective.payoff(perfect).numpy(), 0)
 
 
 def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> list[PathRule]:
@@ -90,35 +90,36 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
         The rules, the most cautious first.
     """
     evidence = evidence.thin(MOST_ROWS)
-    smooth = SoftObjective(objective, prior, sharpness(evidence))
+    goal = SoftObjective(objective, prior, sharpness(evidence))
     rules = []
     decisions_before: list[np.ndarray] = []
-    boldest = fit_tightened(evidence, objective, prior, np.zeros(len(smooth.margins)))
-    errors, room = measure_margin(evidence, smooth, boldest)
+    boldest = fit_tightened(evidence, objective, prior, np.zeros(len(goal.margins)))
+    errors, room = measure_margin(evidence, goal, boldest)
     for margin in MARGINS:
         candidate = boldest
         if margin > 0:
             candidate = fit_tightened(evidence, objective, prior, np.minimum(margin * errors, room))
-        labeled = candidate.decide(evidence.scores)
-        soft = candidate.decide(evidence.soft_scores)
-        decisions = np.concatenate([labeled, soft])
-        if any(np.array_equal(decisions, others) for others in decisions_before):
+        labeled_decisions = candidate.decide(evidence.scores)
+        soft_decisions = candidate.decide(evidence.soft_scores)
+        decisions = np.concatenate([labeled_decisions, soft_decisions])
+        if any(np.array_equal(decisions, earlier_decisions) for earlier_decisions in decisions_before):
             continue
         decisions_before.append(decisions)
-        rules.append(_measure(candidate, smooth, estimate_rates(evidence, labeled, soft, prior), _worth(evidence)))
-    ordered = sorted(rules, key=lambda rule: -rule.caution)
+        estimate = estimate_rates(evidence, labeled_decisions, soft_decisions, prior)
+        rules.append(_measure(candidate, goal, estimate, _worth(evidence)))
+    rules_by_caution = sorted(rules, key=lambda rule: -rule.caution)
     path: list[PathRule] = []
-    for rule in ordered:
+    for rule in rules_by_caution:
         if not path or rule.value > path[-1].value:
             path.append(rule)
     return path
 
 
-def _measure(candidate: Candidate, smooth: SoftObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:
-    objective = smooth.objective
+def _measure(candidate: Candidate, goal: SoftObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:
+    objective = goal.objective
     confusion = estimate.confusion
     slack = objective.slack(confusion).numpy()
-    errors = smooth.measure_errors(confusion.rates.numpy(), worth, smooth.constraints)[smooth.constraints]
+    errors = goal.measure_errors(confusion.rates.numpy(), worth, goal.constraints)[goal.constraints]
     # A bound that is met without any spread in the labels is no surer than one label's worth.
     caution = float((slack / np.maximum(errors, 1 / worth.sum())).min())
     return PathRule(candidate, estimate, caution, float(objective.value(confusion)))

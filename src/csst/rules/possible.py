@@ -29,7 +29,8 @@ from csst.maths.objectives import Objective
 #: what rounding may cost: a sum of bounds that is 1 by intention
 TOLERANCE = 1e-7
 #: the nearest bound is searched to this, among those at most so far away
-SMALL_STEP, FARTHEST = 1e-5, 1e6
+SMALL_STEP = 1e-5
+FARTHEST = 1e6
 #: the status of `linprog` for a program without a solution
 INFEASIBLE = 2
 
@@ -74,8 +75,8 @@ class Reader:
         if isinstance(node, Metric):
             return self._metric(node)
         if isinstance(node, Negative):
-            inner = self.read(node.of)
-            return None if inner is None else inner.times(-1)
+            fraction = self.read(node.of)
+            return None if fraction is None else fraction.times(-1)
         if isinstance(node, Sum):
             return self._add([Negative(part) if sign == "-" else part for sign, part in node.terms])
         if isinstance(node, Term):
@@ -103,15 +104,16 @@ class Reader:
         if node.name in NUMBERS:
             return None
         assert node.index is not None
-        chosen = np.array(members(node.index, node, self.sentence.binding, self.sentence.text))
+        classes = np.array(members(node.index, node, self.sentence.binding, self.sentence.text))
         if node.name == "recall":
-            return Fraction(self._vector(hits=chosen, weight=1 / (len(chosen) * self.prior[chosen])))
+            return Fraction(self._vector(hits=classes, weight=1 / (len(classes) * self.prior[classes])))
         if node.name == "coverage":
-            return Fraction(self._vector(coverage=chosen, weight=1 / len(chosen)))
-        if len(chosen) > 1:  # a mean of ratios
+            return Fraction(self._vector(coverage=classes, weight=1 / len(classes)))
+        if len(classes) > 1:  # a mean of ratios
             return None
-        hits, coverage = self._vector(hits=chosen), self._vector(coverage=chosen)
-        share = float(self.prior[chosen[0]])
+        hits = self._vector(hits=classes)
+        coverage = self._vector(coverage=classes)
+        share = float(self.prior[classes[0]])
         if node.name == "specificity":
             return Fraction(self.number(1.0).top - (coverage - hits) / (1 - share))
         if node.beta is not None:
@@ -124,7 +126,8 @@ class Reader:
 
     def _vector(self, hits: Any = (), coverage: Any = (), weight: Any = 1.0) -> np.ndarray:
         """The coefficients of the hits or the coverage of these classes, (2 K + 1,)."""
-        top, classes = self.number(0.0).top, len(self.prior)
+        top = self.number(0.0).top
+        classes = len(self.prior)
         top[[*hits, *(classes + k for k in coverage)]] = weight
         return top
 
@@ -136,15 +139,15 @@ class Reader:
         return total
 
     def _product(self, node: Term) -> Fraction | None:
-        moving = [(sign, part) for sign, part in node.factors if not is_constant(part)]
-        if len(moving) != 1 or moving[0][0] == "/":
+        metrics = [(sign, part) for sign, part in node.factors if not is_constant(part)]
+        if len(metrics) != 1 or metrics[0][0] == "/":
             return None
         factor = 1.0
         for sign, part in node.factors:
             if is_constant(part):
                 factor = factor * self.value(part) if sign == "*" else factor / self.value(part)
-        inner = self.read(moving[0][1])
-        return None if inner is None else inner.times(factor)
+        fraction = self.read(metrics[0][1])
+        return None if fraction is None else fraction.times(factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +166,12 @@ class Condition:
         """None for a constraint that no linear program can hold."""
         payoffs = []
         for k in range(reader.size(constraint)):
-            single = at_class(constraint, k, reader.sentence.binding)
-            assert isinstance(single, Constraint)
-            high, low = (single.left, single.right) if single.sign == ">=" else (single.right, single.left)
-            first, second = reader.read(high), reader.read(low)
-            payoff = None if first is None or second is None else first.plus(second.times(-1))
+            entry = at_class(constraint, k, reader.sentence.binding)
+            assert isinstance(entry, Constraint)
+            high, low = (entry.left, entry.right) if entry.sign == ">=" else (entry.right, entry.left)
+            high_side = reader.read(high)
+            low_side = reader.read(low)
+            payoff = None if high_side is None or low_side is None else high_side.plus(low_side.times(-1))
             if payoff is None:
                 return None
             payoffs.append(payoff)
@@ -185,13 +189,13 @@ class Condition:
 
     def describe(self, loosened: float = 0.0) -> str:
         """Its text, with the bound loosened by so much."""
-        shown = self.constraint
+        constraint = self.constraint
         if loosened and self.bound is not None:
             side, value = self.bound
-            is_least = (shown.sign == ">=") == (side == "right")
+            is_least = (constraint.sign == ">=") == (side == "right")
             bound = Number(round_bound(value - loosened if is_least else value + loosened, is_least))
-            shown = replace(shown, right=bound) if side == "right" else replace(shown, left=bound)
-        return render(shown) + (" for every class" if len(self.payoffs) > 1 else "")
+            constraint = replace(constraint, right=bound) if side == "right" else replace(constraint, left=bound)
+        return render(constraint) + (" for every class" if len(self.payoffs) > 1 else "")
 
 
 def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
@@ -202,22 +206,23 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
     if not isinstance(objective, Sentence) or not objective.constraints or np.min(prior) <= 0:
         return
     reader = Reader(objective, np.asarray(prior, dtype=np.float64))
-    read = [Condition.read(constraint, reader) for constraint in objective.constraints]
-    conditions = [condition for condition in read if condition is not None]
+    all_conditions = [Condition.read(constraint, reader) for constraint in objective.constraints]
+    conditions = [condition for condition in all_conditions if condition is not None]
     if not conditions or is_possible([condition.rows() for condition in conditions], reader.prior):
         return
     conflict = conditions
     for condition in conditions:
-        rest = [other for other in conflict if other is not condition]
-        if not is_possible([other.rows() for other in rest], reader.prior):
-            conflict = rest
+        remainder = [kept_condition for kept_condition in conflict if kept_condition is not condition]
+        if not is_possible([kept_condition.rows() for kept_condition in remainder], reader.prior):
+            conflict = remainder
     bounds = [text for text in (find_nearest(condition, conflict, reader.prior) for condition in conflict) if text]
-    others = {1: "", 2: " with the other as it is"}.get(len(conflict), " with the others as they are")
-    low, high = f"{reader.prior.min():.3g}", f"{reader.prior.max():.3g}"
+    remark = {1: "", 2: " with the other as it is"}.get(len(conflict), " with the others as they are")
+    low = f"{reader.prior.min():.3g}"
+    high = f"{reader.prior.max():.3g}"
     raise InputError(
         f"no classifier can meet {' together with '.join(condition.describe() for condition in conflict)}, whatever it "
         f"predicts, where classes have a fraction of {low if low == high else f'{low} to {high}'}: "
-        + (f"the nearest is {' or '.join(bounds)}{others}; " if bounds else "")
+        + (f"the nearest is {' or '.join(bounds)}{remark}; " if bounds else "")
         + ("loosen the bound" if len(conflict) == 1 else "loosen one of the bounds")
     )
 
@@ -225,7 +230,8 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
 def is_possible(rows: list[np.ndarray], prior: np.ndarray) -> bool:
     """Whether some confusion under a prior (K,) has a . x >= 0 for all these rows a; True where it is not certain."""
     classes = len(prior)
-    unit, column = sparse.identity(classes), sparse.csr_matrix(np.ones((classes, 1)))
+    unit = sparse.identity(classes)
+    column = sparse.csr_matrix(np.ones((classes, 1)))
     # x = (d, q, sum of d), each row at most its bound:  d - q <= 0  and  q - 2 d + sum d <= 1 - pi
     blocks = [sparse.hstack([unit, -unit, 0 * column]), sparse.hstack([-2 * unit, unit, column])]
     bounds = [np.zeros(classes), 1 - prior]
@@ -233,7 +239,9 @@ def is_possible(rows: list[np.ndarray], prior: np.ndarray) -> bool:
         blocks.append(sparse.csr_matrix(np.hstack([-part[:, :-1], np.zeros((len(part), 1))])))
         bounds.append(part[:, -1])
     sums = np.zeros((2, 2 * classes + 1))  # of coverage: 1; of hits less their sum: 0
-    sums[0, classes:-1], sums[1, :classes], sums[1, -1] = 1, 1, -1
+    sums[0, classes:-1] = 1
+    sums[1, :classes] = 1
+    sums[1, -1] = -1
     result = linprog(
         np.zeros(2 * classes + 1),
         A_ub=sparse.vstack(blocks),
@@ -249,14 +257,16 @@ def find_nearest(condition: Condition, conflict: list[Condition], prior: np.ndar
     """The constraint with the bound that is nearest and can be met beside the others; "" where there is none."""
     if condition.bound is None:
         return ""
-    others = [other.rows() for other in conflict if other is not condition]
+    other_rows = [kept_condition.rows() for kept_condition in conflict if kept_condition is not condition]
 
     def helps(loosened: float) -> bool:
-        return is_possible([*others, condition.rows(loosened)], prior)
+        return is_possible([*other_rows, condition.rows(loosened)], prior)
 
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while not helps(high):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
         if high > FARTHEST:
             return ""
     while high - low > SMALL_STEP * high:
@@ -272,5 +282,5 @@ def round_bound(bound: float, is_least: bool) -> float:
     unit = 10.0 ** (floor(log10(abs(bound))) - 2)
     steps = bound / unit
     # What is within the search's precision of a round number is meant to be it.
-    whole = round(steps) if abs(steps - round(steps)) < 2e-2 else floor(steps) if is_least else ceil(steps)
-    return float(f"{whole * unit:.3g}")
+    whole_steps = round(steps) if abs(steps - round(steps)) < 2e-2 else floor(steps) if is_least else ceil(steps)
+    return float(f"{whole_steps * unit:.3g}")

@@ -46,7 +46,7 @@ def price_in_labels(
     bound = bounds[hardest]
     # These labels were not enough, whatever is expected.
     multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-    expected = measure_bound(bound, expectations[cheapest])
+    expectation = measure_bound(bound, expectations[cheapest])
     is_single = len(bound.classes) == 1
     is_own = is_single or bound.metric == "recall"
     number = int(rows[list(bound.classes)].sum()) if is_own else int(rows.sum())
@@ -55,13 +55,16 @@ def price_in_labels(
         labels += f" of {class_names[bound.classes[0]]!r}"
     if np.isinf(multiple):
         return (
-            f"{labels} cannot promise {bound.text}, and more would not: {expected:.2f} is expected of it; loosen the "
-            "bound, or improve the model"
+            f"{labels} cannot promise {bound.text}, and more would not: {expectation:.2f} is expected of it; loosen "
+            "the bound, or improve the model"
         )
-    more = max(1, round(multiple * max(number, 1)) - number)
-    others = "" if bound.metric == "recall" else ", with other classes in proportion"
+    extra_labels = max(1, round(multiple * max(number, 1)) - number)
+    remark = "" if bound.metric == "recall" else ", with other classes in proportion"
     metric = f"its {bound.metric}" if is_single else f"the {bound.metric}"
-    return f"{labels} cannot promise {bound.text}; about {more:,} more would{others}, if {metric} is {expected:.2f}"
+    return (
+        f"{labels} cannot promise {bound.text}; about {extra_labels:,} more would{remark}, "
+        f"if {metric} is {expectation:.2f}"
+    )
 
 
 def measure_bound(bound: Claim, confusion: Confusion) -> float:

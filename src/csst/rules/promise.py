@@ -71,8 +71,8 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
                     "rows: give deployment_prior as numbers, one per class"
                 )
         return None
-    unknown = np.full(classes, 1 / classes)
-    return name_prior(deployment_prior, unknown, unknown, None)
+    placeholder = np.full(classes, 1 / classes)
+    return name_prior(deployment_prior, placeholder, placeholder, None)
 
 
 def needs_random_sample(objective: Objective, deployment_prior: Any) -> bool:
@@ -163,7 +163,8 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     Returns:
         The rule with its certificate.
     """
-    objective, evidence = fitted.objective, fitted.evidence
+    objective = fitted.objective
+    evidence = fitted.evidence
     assert objective.confidence is not None
     delta = 1 - objective.confidence
     bounds = read_claims(objective)
@@ -171,50 +172,54 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     probs = check_probs(fresh.probs, evidence.classes)
     labels = check_labels(fresh.labels, len(probs), evidence.classes)
     rows = np.bincount(labels, minlength=evidence.classes)
-    measured = fitted.estimate.confusion.prior.numpy()
-    kept = 0 if fresh.unlabeled_probs is None else len(fresh.unlabeled_probs)
-    rules = make_path(evidence, objective, measured)
+    deployment = fitted.estimate.confusion.prior.numpy()
+    unlabeled_rows = 0 if fresh.unlabeled_probs is None else len(fresh.unlabeled_probs)
+    rules = make_path(evidence, objective, deployment)
     # How many labels of each class certify is known where they are dealt within classes; of a random sample it is part
     # of what is tested, and the path must not depend on it.
     is_sample = prior is None and any(bound.reads_balance for bound in bounds)
-    planned = len(labels) * measured if is_sample else rows
-    path = choose_start(drop_hopeless(rules, bounds, planned, prior, delta, kept), bounds, planned, prior, kept)
+    planned_rows = len(labels) * deployment if is_sample else rows
+    hopeful_rules = drop_hopeless(rules, bounds, planned_rows, prior, delta, unlabeled_rows)
+    path = choose_start(hopeful_rules, bounds, planned_rows, prior, unlabeled_rows)
     undo = fitted.rule.undo
-    passed = 0
+    passes = 0
     result = fitted
     counts = count_labels(labels, fitted.rule.predict(probs).numpy(), evidence.classes)
-    predicted = _count_predictions(fitted, fresh)
+    predictions = _count_predictions(fitted, fresh)
     for rule in path:
         trial = replace(fitted, rule=rule.candidate.as_rule(evidence.train_prior, undo), chosen=rule.candidate.name)
         table = count_labels(labels, trial.rule.predict(probs).numpy(), evidence.classes)
         columns = _count_predictions(trial, fresh)
         if float(joint_p_value(bounds, table, prior, columns)) > delta:
             break
-        passed += 1
-        soft = decide_rates(evidence.soft_posterior, rule.candidate.decide(evidence.soft_scores), evidence.classes)
+        passes += 1
+        soft_counts = decide_rates(
+            evidence.soft_posterior, rule.candidate.decide(evidence.soft_scores), evidence.classes
+        )
         # Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
         # A class without a fresh label keeps the counts that it had.
-        known = np.where(rows[:, None] > 0, table, fitted.estimate.counts)
-        estimate = combine_rates(evidence, known, soft, measured)
+        known_counts = np.where(rows[:, None] > 0, table, fitted.estimate.counts)
+        estimate = combine_rates(evidence, known_counts, soft_counts, deployment)
         result = replace(trial, estimate=estimate, notes=find_doubts(evidence))
-        counts, predicted = table, columns
+        counts = table
+        predictions = columns
     price = ""
-    if not passed:
+    if not passes:
         expectations = [_pool_fresh(fitted, rule, probs, labels) for rule in path or rules]
         price = price_in_labels(bounds, expectations, rows, prior, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
     results = tuple(
-        _report(bound, result, float(p_value(bound, counts, prior, predicted)), counts, prior, delta)
+        _report(bound, result, float(p_value(bound, counts, prior, predictions)), counts, prior, delta)
         for bound in bounds
     )
     certificate = Certificate(
         objective.confidence,
-        passed > 0,
+        passes > 0,
         results,
         tuple(rows.tolist()),
         len(path),
-        passed,
-        _describe_basis(rows, prior, bounds, kept),
+        passes,
+        _describe_basis(rows, prior, bounds, unlabeled_rows),
         price,
     )
     return replace(result, certificate=certificate)
@@ -257,20 +262,21 @@ def fit_promised(
     bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
     check_certifiable(bound, truth, deployment_prior, names)
     certifying = deal_certification(truth, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
-    fitting = np.setdiff1d(np.arange(len(truth)), certifying)
+    fitting_labels = np.setdiff1d(np.arange(len(truth)), certifying)
     if isinstance(train_prior, str) and train_prior == "labels":
         train_prior = counts / counts.sum()
-    kept = None
+    unlabeled_proofs = None
     if unlabeled_probs is not None and keeps_unlabeled(bound, deployment_prior):
-        seen, apart = keep_apart(len(unlabeled_probs), seed)
+        learning_rows, certifying_rows = keep_apart(len(unlabeled_probs), seed)
         unlabeled = check_probs(unlabeled_probs, classes)
-        unlabeled_probs, kept = unlabeled[seen], unlabeled[apart]
+        unlabeled_probs = unlabeled[learning_rows]
+        unlabeled_proofs = unlabeled[certifying_rows]
     assert isinstance(bound, Sentence)  # only sentences have a confidence
-    plain = replace(bound, confidence=None)
-    fitted = fit_rule(
-        values[fitting],
-        truth[fitting],
-        plain,
+    plain_sentence = replace(bound, confidence=None)
+    fit = fit_rule(
+        values[fitting_labels],
+        truth[fitting_labels],
+        plain_sentence,
         unlabeled_probs,
         train_prior=train_prior,
         deployment_prior=deployment_prior,
@@ -278,9 +284,9 @@ def fit_promised(
         seed=seed,
         **options,
     )
-    promised = replace(fitted, objective=bound)
-    fresh = FreshLabels(values[certifying], truth[certifying], kept)
-    return promise(promised, fresh, deployment_prior, names)
+    stated_fit = replace(fit, objective=bound)
+    fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs)
+    return promise(stated_fit, fresh_labels, deployment_prior, names)
 
 
 def drop_hopeless(
@@ -309,9 +315,9 @@ def drop_hopeless(
     """
     for place, rule in enumerate(path):
         confusion = rule.estimate.confusion
-        expected = rows[:, None] * confusion.rates.numpy()
-        predicted = kept * confusion.coverage.numpy() if kept else None
-        perfect = [p_value(bound, _without_mistakes(bound, expected), prior, predicted) for bound in bounds]
+        mean_counts = rows[:, None] * confusion.rates.numpy()
+        predictions = kept * confusion.coverage.numpy() if kept else None
+        perfect = [p_value(bound, _without_mistakes(bound, mean_counts), prior, predictions) for bound in bounds]
         if max(map(float, perfect)) <= delta:
             return path[place:]
     return []
@@ -340,11 +346,11 @@ def choose_start(
     chances = []
     for rule in path:
         confusion = rule.estimate.confusion
-        predicted = kept * confusion.coverage.numpy() if kept else None
+        predictions = kept * confusion.coverage.numpy() if kept else None
         rates = confusion.rates.numpy()
         tables = [draw_unluckily(bound, rates, there, prior) for bound in bounds]
         chances.append(
-            max(float(p_value(bound, table, prior, predicted)) for bound, table in zip(bounds, tables, strict=True))
+            max(float(p_value(bound, table, prior, predictions)) for bound, table in zip(bounds, tables, strict=True))
         )
     return path[int(np.argmin(chances)) :]
 
@@ -357,10 +363,10 @@ def _without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
         return expected
     perfect = expected.copy()
     k = bound.classes[0]
-    wrong = np.arange(len(expected)) != k
-    other = int(np.flatnonzero(wrong)[0])
-    perfect[wrong, other] += perfect[wrong, k]
-    perfect[wrong, k] = 0
+    is_wrong = np.arange(len(expected)) != k
+    other_class = int(np.flatnonzero(is_wrong)[0])
+    perfect[is_wrong, other_class] += perfect[is_wrong, k]
+    perfect[is_wrong, k] = 0
     return perfect
 
 
@@ -368,9 +374,9 @@ def _pool_fresh(fitted: FittedRule, rule: PathRule, probs: np.ndarray, labels: n
     """What is expected of a rule once the fresh labels have been looked at, too: for a price, not for a test."""
     trial = rule.candidate.as_rule(fitted.evidence.train_prior, fitted.rule.undo)
     counts = count_labels(labels, trial.predict(probs).numpy(), fitted.evidence.classes)
-    before = rule.estimate.confusion
-    known = rule.estimate.n[:, None] * before.rates.numpy() + counts
-    return Confusion(torch.from_numpy(known / known.sum(1, keepdims=True)), before.prior)
+    confusion = rule.estimate.confusion
+    pooled_counts = rule.estimate.n[:, None] * confusion.rates.numpy() + counts
+    return Confusion(torch.from_numpy(pooled_counts / pooled_counts.sum(1, keepdims=True)), confusion.prior)
 
 
 def _count_predictions(fitted: FittedRule, fresh: FreshLabels) -> np.ndarray | None:
@@ -391,9 +397,9 @@ def _report(
 
 
 def _describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
-    drawn = "each a random row of its class"
+    draw = "each a random row of its class"
     if any(bound.reads_balance for bound in bounds):
-        drawn = "a random sample of the rows where it is used" if prior is None else f"{drawn}, at the stated balance"
+        draw = "a random sample of the rows where it is used" if prior is None else f"{draw}, at the stated balance"
     if kept:
-        return f"by {int(rows.sum()):,} labels and {kept:,} unlabeled rows that nothing was fitted to, {drawn}"
-    return f"by {int(rows.sum()):,} labels that nothing was fitted to, {drawn}"
+        return f"by {int(rows.sum()):,} labels and {kept:,} unlabeled rows that nothing was fitted to, {draw}"
+    return f"by {int(rows.sum()):,} labels that nothing was fitted to, {draw}"

@@ -30,9 +30,9 @@ def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
     """
     if inverse is None:
         return probs
-    raw = probs * inverse if inverse.ndim == 1 else probs @ inverse
-    clipped = raw.clamp(min=torch.finfo(raw.dtype).tiny)
-    return (clipped / clipped.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
+    products = probs * inverse if inverse.ndim == 1 else probs @ inverse
+    positive_probs = products.clamp(min=torch.finfo(products.dtype).tiny)
+    return (positive_probs / positive_probs.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
 
 
 def rule_probs(probs: Tensor, temperature: Tensor, shift: Tensor, undo: Tensor | None) -> Tensor:
@@ -168,9 +168,9 @@ class DecisionRule:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `rule_from_dict` reads it back."""
-        stored = {name: getattr(self, name).tolist() for name in ("scale", "offset", "shift")}
+        tensors = {name: getattr(self, name).tolist() for name in ("scale", "offset", "shift")}
         return {
-            **stored,
+            **tensors,
             "temperature": self.temperature,
             **({} if self.undo is None else {"undo": self.undo.tolist()}),
         }
@@ -178,9 +178,9 @@ class DecisionRule:
 
 def rule_from_dict(stored: Mapping[str, Any]) -> DecisionRule:
     """A rule from what `as_dict` gave."""
-    needed = {"scale", "offset", "shift", "temperature"}
-    if not needed <= set(stored):
-        raise InputError(f"a stored rule has {', '.join(sorted(needed))}; found the keys {sorted(map(str, stored))}")
+    keys = {"scale", "offset", "shift", "temperature"}
+    if not keys <= set(stored):
+        raise InputError(f"a stored rule has {', '.join(sorted(keys))}; found the keys {sorted(map(str, stored))}")
     return DecisionRule(
         stored["scale"], stored["offset"], float(stored["temperature"]), stored["shift"], stored.get("undo")
     )

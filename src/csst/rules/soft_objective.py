@@ -79,8 +79,8 @@ class WorstCase:
     def soften(self, payoff: np.ndarray) -> np.ndarray:
         """Return -(1/beta) log mean exp(-beta phi), (...), of payoffs (..., m)."""
         part = payoff[..., self.place]
-        lowest = part.min(-1)
-        return lowest - np.log(np.exp(-self.beta * (part - lowest[..., None])).mean(-1)) / self.beta
+        minimum = part.min(-1)
+        return minimum - np.log(np.exp(-self.beta * (part - minimum[..., None])).mean(-1)) / self.beta
 
     def weigh(self, payoff: np.ndarray) -> np.ndarray:
         """Return the derivatives of the soft minimum by its payoffs, which sum to 1."""
@@ -124,16 +124,16 @@ class SoftObjective:
     def with_margins(self, margins: np.ndarray | float) -> SoftObjective:
         """Return the same objective with constraints that are to be met by these margins, (m,) or one number."""
         _ = self.form  # found once for all copies
-        other = copy.copy(self)
-        other.margins = np.broadcast_to(np.asarray(margins, dtype=np.float64), self.margins.shape)
-        return other
+        objective = copy.copy(self)
+        objective.margins = np.broadcast_to(np.asarray(margins, dtype=np.float64), self.margins.shape)
+        return objective
 
     def with_least_coverage(self, least_coverage: float) -> SoftObjective:
         """Return the same objective with precisions that divide by a coverage of at least this."""
         _ = self.form
-        other = copy.copy(self)
-        other.least_coverage = least_coverage
-        return other
+        objective = copy.copy(self)
+        objective.least_coverage = least_coverage
+        return objective
 
     @property
     def classes(self) -> int:
@@ -307,10 +307,10 @@ class SoftObjective:
             utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
         values = payoff.detach().numpy()
         (by_value,) = _differentiate(utility, payoff, self._weigh_worst_cases(values), leaf)
-        nearest = np.zeros(len(values))
+        nearest_weights = np.zeros(len(values))
         if self.has_constraints:
-            nearest[self.constraints[int((values - self.margins)[self.constraints].argmin())]] = 1.0
-        (by_slack,) = _differentiate(0 * utility, payoff, nearest, leaf)
+            nearest_weights[self.constraints[int((values - self.margins)[self.constraints].argmin())]] = 1.0
+        (by_slack,) = _differentiate(0 * utility, payoff, nearest_weights, leaf)
         zero = np.zeros(tuple(leaf.shape))
         return zero if by_value is None else by_value, zero if by_slack is None else by_slack
 
@@ -330,8 +330,8 @@ class SoftObjective:
         """Whether coverages leave room for these margins (m,): bounds on single classes that sum to 1 at most."""
         if self.form is None or "coverage" not in self.form.matrices:
             return True
-        lowest, highest = self.form.bound_coverage(self.constraints, margins)
-        return bool(lowest.sum() <= 1 + ROUNDING and highest.sum() >= 1 - ROUNDING)
+        lower_bounds, upper_bounds = self.form.bound_coverage(self.constraints, margins)
+        return bool(lower_bounds.sum() <= 1 + ROUNDING and upper_bounds.sum() >= 1 - ROUNDING)
 
     def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return standard errors of the payoffs at these places (`csst.rules.standard_errors`); 0 elsewhere, (m,).

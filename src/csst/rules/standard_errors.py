@@ -52,8 +52,8 @@ def measure_standard_errors(payoffs: Payoffs, rates: np.ndarray, worth: np.ndarr
     """
     rows = np.asarray(worth, dtype=np.float64)[:, None]
     rates = (rows * rates + 1 / len(rates)) / (rows + 1)
-    first, second = payoffs.measure_moments(rates, find_bounds(payoffs, rates, count))
-    return (np.maximum(second - first**2, 0) / worth).sum(1) ** 0.5
+    means, squares = payoffs.measure_moments(rates, find_bounds(payoffs, rates, count))
+    return (np.maximum(squares - means**2, 0) / worth).sum(1) ** 0.5
 
 
 def find_bounds(payoffs: Payoffs, rates: np.ndarray, count: int) -> np.ndarray:
@@ -115,9 +115,9 @@ class FormPayoffs:
             """sum_j B_kj v_j for every payoff, (P, K)."""
             return (1 - share) * (values @ rates.T) + share * values.mean(1, keepdims=True)
 
-        first = recall * by_recall + prior * expect(by_coverage)
-        own = recall * by_recall * (by_recall + 2 * prior * by_coverage)
-        return first, own + prior**2 * expect(by_coverage**2)
+        means = recall * by_recall + prior * expect(by_coverage)
+        own_squares = recall * by_recall * (by_recall + 2 * prior * by_coverage)
+        return means, own_squares + prior**2 * expect(by_coverage**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,14 +145,14 @@ class AutogradPayoffs:
 
     def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
         """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
-        first = np.zeros((len(parts), len(rates)))
-        second = np.zeros((len(parts), len(rates)))
+        means = np.zeros((len(parts), len(rates)))
+        squares = np.zeros((len(parts), len(rates)))
         for row, place in enumerate(self.places):
             at_bound = mix(rates, parts[row])
             slope = (self.measure_slope(rates, int(place)) + self.measure_slope(at_bound, int(place))) / 2
-            first[row] = (at_bound * slope).sum(1)
-            second[row] = (at_bound * slope**2).sum(1)
-        return first, second
+            means[row] = (at_bound * slope).sum(1)
+            squares[row] = (at_bound * slope**2).sum(1)
+        return means, squares
 
     def measure_slope(self, rates: np.ndarray, place: int) -> np.ndarray:
         """Return d phi / d R of one payoff, (K, K)."""

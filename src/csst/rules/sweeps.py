@@ -84,37 +84,37 @@ class Sweep:
         # Only rows of the class itself have another rival than the class that is decided for.
         rivals = decisions.copy()
         own_rows = np.flatnonzero(decisions == class_index)
-        others = shifted[own_rows]
-        others[:, class_index] = -np.inf
-        rivals[own_rows] = others.argmax(1)
+        rival_scores = shifted[own_rows]
+        rival_scores[:, class_index] = -np.inf
+        rivals[own_rows] = rival_scores.argmax(1)
         cells = np.arange(0, shifted.size, classes) + rivals
         thresholds = shifted.take(cells) - rows.scores[:, class_index]
-        lost = rows.fractions.take(cells)
-        recall = np.bincount(rivals, lost, minlength=classes)
+        losses = rows.fractions.take(cells)
+        recall = np.bincount(rivals, losses, minlength=classes)
         coverage = np.bincount(rivals, pulls, minlength=classes)
         order = np.argsort(thresholds)
         won = rows.fractions.take(order * classes + class_index)
         # In the order of the thresholds; `take` is three times as fast as indexing.
-        columns = [values.take(order) for values in (thresholds, rivals, lost, pulls)]
+        columns = [values.take(order) for values in (thresholds, rivals, losses, pulls)]
         return cls(columns[0], columns[1], won, columns[2], columns[3], recall, coverage, class_index)
 
     def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return recall and coverage, both (B, K), after the class has won so many rows, ascending ranks (B,)."""
         classes = len(self.recall)
-        last = int(ranks[-1])
+        row_count = int(ranks[-1])
         # Row i belongs to the first rank that includes it; rows beyond the last rank stay where they are.
         segments = np.repeat(np.arange(len(ranks)), np.diff(ranks, prepend=0))
-        cells = segments * classes + self.rivals[:last]
+        cells = segments * classes + self.rivals[:row_count]
 
         def add_up(weights: np.ndarray) -> np.ndarray:
-            sums = np.bincount(cells, weights[:last], minlength=len(ranks) * classes)
+            sums = np.bincount(cells, weights[:row_count], minlength=len(ranks) * classes)
             return sums.reshape(-1, classes).cumsum(0)
 
         recall = self.recall - add_up(self.lost)
-        recall[:, self.class_index] = np.bincount(segments, self.won[:last], minlength=len(ranks)).cumsum()
-        moved = add_up(self.pulls)
-        coverage = self.coverage - moved
-        coverage[:, self.class_index] = moved.sum(1)
+        recall[:, self.class_index] = np.bincount(segments, self.won[:row_count], minlength=len(ranks)).cumsum()
+        won_coverage = add_up(self.pulls)
+        coverage = self.coverage - won_coverage
+        coverage[:, self.class_index] = won_coverage.sum(1)
         # What rounding leaves of a class that has lost all its rows would be divided by itself.
         recall[recall < ROUNDING] = 0.0
         coverage[coverage < ROUNDING] = 0.0
@@ -134,8 +134,8 @@ class Sweep:
 
     def snap_ranks(self, ranks: np.ndarray) -> np.ndarray:
         """Return the next ranks at which thresholds differ: rows with one threshold are won together."""
-        inner = ranks[(ranks > 0) & (ranks < len(self.thresholds))]
-        ends = np.searchsorted(self.thresholds, self.thresholds[inner - 1] + TIED, side="right")
+        inner_ranks = ranks[(ranks > 0) & (ranks < len(self.thresholds))]
+        ends = np.searchsorted(self.thresholds, self.thresholds[inner_ranks - 1] + TIED, side="right")
         return sort_distinct(np.concatenate([ends, ranks[(ranks == 0) | (ranks == len(self.thresholds))]]))
 
     def bias_at(self, rank: int) -> float:
@@ -149,8 +149,8 @@ class Sweep:
 
 def sort_distinct(ranks: np.ndarray) -> np.ndarray:
     """Return the distinct ranks in ascending order; `np.unique` takes three times as long for so few."""
-    ordered = np.sort(ranks)
-    return ordered[np.diff(ordered, prepend=-1) > 0]
+    ascending_ranks = np.sort(ranks)
+    return ascending_ranks[np.diff(ascending_ranks, prepend=-1) > 0]
 
 
 def sweep_biases(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
@@ -177,8 +177,8 @@ def sweep_at_cost(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
     """Return the bias (K,) that sweeps lead to when a miss costs so much."""
     pulls = rows.weigh_coverage(objective.prior.numpy())
     bias = bias.copy()
-    shifted = rows.scores + bias
-    decisions = shifted.argmax(1)
+    biased_scores = rows.scores + bias
+    decisions = biased_scores.argmax(1)
     score = score_bias(objective, rows, bias, cost)
     moves = 0
     moves_at_sweep: dict[int, int] = {}
@@ -188,12 +188,12 @@ def sweep_at_cost(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
             # Where no bias has moved since its last sweep, a class would find the same rank again.
             if moves_at_sweep.get(class_index) == moves:
                 continue
-            sweep = Sweep.of_class(rows, shifted, decisions, pulls, class_index)
+            sweep = Sweep.of_class(rows, biased_scores, decisions, pulls, class_index)
             rank, rank_score = find_rank(objective, sweep, cost)
             if rank_score > score + ROUNDING:
                 bias[class_index] = sweep.bias_at(rank)
-                shifted[:, class_index] = rows.scores[:, class_index] + bias[class_index]
-                decisions = shifted.argmax(1)
+                biased_scores[:, class_index] = rows.scores[:, class_index] + bias[class_index]
+                decisions = biased_scores.argmax(1)
                 score = rank_score
                 moves += 1
             moves_at_sweep[class_index] = moves
