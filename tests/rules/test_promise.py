@@ -17,8 +17,9 @@ from csst.rules import fit_rule
 from csst.rules.certified import certificate_from_dict
 from csst.rules.claims import read_claims
 from csst.rules.fit import bind, fit_evidence
+from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import PathRule, fit_tightened, make_path
-from csst.rules.promise import FreshLabels, choose_start, drop_hopeless, promise
+from csst.rules.promise import choose_start, drop_hopeless, promise
 
 CENTERS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
 PRIOR = np.array([0.5, 0.3, 0.2])

@@ -33,7 +33,8 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules import fit_evidence
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
-from csst.rules.promise import FreshLabels, promise
+from csst.rules.fresh_labels import FreshLabels
+from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations

@@ -15,7 +15,7 @@ from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING, deal_certification
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.promise import check_certifiable, keep_apart, keeps_unlabeled, needs_random_sample
+from csst.rules.fresh_labels import check_certifiable, keep_apart, keeps_unlabeled, needs_random_sample
 
 
 def deal_rows(
@@ -26,7 +26,7 @@ def deal_rows(
     Args:
         parts: rows of a fit.
         objective: the objective; without a confidence, or if rows are reserved already, nothing changes.
-        deployment_prior: see `csst.rules.promise.state_prior`.
+        deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         seed: seed of the split.
         share: share of the labeled rows to reserve.
 
@@ -61,7 +61,7 @@ def deal_task(
     Args:
         task: data of a network; if its labeled examples are its validation examples, both lose the reserved ones.
         objective: see `deal_rows`.
-        deployment_prior: see `csst.rules.promise.state_prior`.
+        deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         seed: seed of the split.
         share: share of the validation examples to reserve.
 

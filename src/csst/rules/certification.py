@@ -16,7 +16,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.betting import Bets, Decision, Verdict, choose_share, decide, place_bets
 from csst.rules.claims import Claim, read_claims
-from csst.rules.promise import state_prior
+from csst.rules.fresh_labels import state_prior
 
 #: where neither the sentence nor the argument says one
 CONFIDENCE = 0.95
@@ -122,7 +122,7 @@ def certify_labels(
         objective: bound to the classes, with a confidence.
         labels: class indices, (n,).
         predictions: of the deployed rule, (n,).
-        deployment_prior: see `csst.rules.promise.state_prior`.
+        deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         class_names: K names.
         expectation: what the model expects; None uses labels alone.
 

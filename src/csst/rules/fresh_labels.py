@@ -1,0 +1,135 @@
+"""Labels that certify: which rows they are, and under which class balance bounds are proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from csst.errors import InputError
+from csst.maths.objectives import Objective
+from csst.rules.claims import RATIOS, Claim, read_claims
+from csst.rules.deployment import name_prior
+
+#: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
+RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
+#: unlabeled rows that are kept apart to prove a coverage
+MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class FreshLabels:
+    """Rows that nothing was fitted to, with their labels.
+
+    Args:
+        probs: of the deployed model, (n, K).
+        labels: class indices, (n,).
+        unlabeled_probs: of unlabeled rows kept apart that are the rows where the rule is used, (m, K); None without.
+    """
+
+    probs: np.ndarray
+    labels: np.ndarray
+    unlabeled_probs: np.ndarray | None = None
+
+
+def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) -> np.ndarray | None:
+    """The class balance under which bounds are proved; None for labels that are a random sample.
+
+    Args:
+        deployment_prior: see `csst.rules.fit_rule`; None, or one of `RANDOM_SAMPLE`, declares the labels a random
+            sample of the rows where the rule is used.
+        bounds: of the sentence.
+        classes: K.
+
+    Returns:
+        pi, (K,), or None.
+    """
+    if deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE):
+        return None
+    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+        for bound in bounds:
+            if bound.metric in (*RATIOS, "accuracy"):
+                raise InputError(
+                    f"{bound.text} cannot be certified under a class balance that is only estimated from unlabeled "
+                    "rows: give deployment_prior as numbers, one per class"
+                )
+        return None
+    placeholder = np.full(classes, 1 / classes)
+    return name_prior(deployment_prior, placeholder, placeholder, None)
+
+
+def needs_random_sample(objective: Objective, deployment_prior: Any) -> bool:
+    """Whether a bound is about the balance of labels that are declared a random sample.
+
+    Args:
+        objective: bound to the classes.
+        deployment_prior: see `state_prior`.
+
+    Returns:
+        Whether certification labels must be dealt without regard to their class.
+    """
+    bounds = read_claims(objective)
+    is_declared = deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE)
+    return is_declared and any(bound.reads_balance for bound in bounds)
+
+
+def check_certifiable(
+    objective: Objective,
+    labels: np.ndarray,
+    deployment_prior: Any,
+    class_names: Sequence[str],
+    fresh: int | None = None,
+) -> None:
+    """Refuse what labels cannot certify, before anything is fitted.
+
+    Args:
+        objective: bound to the classes, with a confidence.
+        labels: class indices of all labels, (n,).
+        deployment_prior: see `state_prior`.
+        class_names: K names.
+        fresh: how many labels of their own certify; None if they are dealt from `labels`.
+    """
+    bounds = read_claims(objective)
+    state_prior(deployment_prior, bounds, len(class_names))
+    if fresh is not None:
+        return
+    counts = np.bincount(labels, minlength=len(class_names))
+    for bound in bounds:
+        for k in bound.classes:
+            if counts[k] < 2:
+                raise InputError(
+                    f"{bound.text} cannot be certified: {class_names[k]!r} has {counts[k]} label"
+                    f"{'s' if counts[k] != 1 else ''}, and at least 2 are needed, one to learn from and one to "
+                    "certify: label more rows of it"
+                )
+
+
+def keeps_unlabeled(objective: Objective, deployment_prior: Any) -> bool:
+    """Whether a bound on coverage is proved by unlabeled rows, some of which are then kept apart.
+
+    Args:
+        objective: bound to the classes.
+        deployment_prior: see `state_prior`; "unlabeled" declares them the rows where the rule is used.
+
+    Returns:
+        Whether some are.
+    """
+    is_declared = isinstance(deployment_prior, str) and deployment_prior == "unlabeled"
+    return is_declared and any(bound.metric == "coverage" for bound in read_claims(objective))
+
+
+def keep_apart(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of unlabeled rows that are learned from, and of a fifth, at most 2,000, that are kept apart.
+
+    Args:
+        rows: how many there are.
+        seed: of the choice.
+
+    Returns:
+        Both parts, sorted.
+    """
+    order = np.random.default_rng(seed).permutation(rows)
+    number = min(MOST_KEPT, rows // 5)
+    return np.sort(order[number:]), np.sort(order[:number])
