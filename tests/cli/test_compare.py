@@ -24,7 +24,7 @@ pytestmark = SHORT_RUN
     ("words", "sentence"),
     [
         (["--methods", "fixmach,csst"], "did you mean 'fixmatch'"),
-        (["--objectives", "min-recall,mean-recall"], "objective"),
+        (["--objectives", "min-recall,mean-recall"], "did not expect ','"),
         (["--seed", "5"], "no --seed: use --seeds N"),
         (["--method=csst"], "no --method: use --methods"),
         (["--rule", "none"], "no --rule: use --rules"),
