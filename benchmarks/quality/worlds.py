@@ -276,10 +276,17 @@ def tabulate_lowest(lines: list[Line]) -> list[str]:
         rows.append([*row, f"{p_value:.3f}", f"{width:.2f}", f"{seconds:.2f}"])
     hits = sum(hits for hits, _ in counts)
     total = sum(total for _, total in counts)
+    shares = []
+    for learner in LEARNERS:
+        parts = [count for key, count in zip(groups, counts, strict=True) if key[0] == learner]
+        if parts:
+            learner_total = sum(part[1] for part in parts)
+            shares.append(f"{learner} {sum(part[0] for part in parts) / learner_total:.1%} of {learner_total}")
     head = ("learner", "K", "labels", "balance", "worlds", "true lowest recall", "expected − true", "interval holds")
     return [
         "## The lowest recall",
-        f"Intervals hold in {hits / total:.1%} of {total:,} worlds of {len(groups)} cells (to be 93 to 97 %); "
+        f"Intervals hold in {hits / total:.1%} of {total:,} worlds of {len(groups)} cells (to be 93 to 97 %): "
+        f"{', '.join(shares)}. "
         f"{broken} cells have a bias beyond {MOST_BIAS} or a coverage significantly outside {LEAST_COVERAGE:.0%} to "
         f"{MOST_COVERAGE:.0%} (exact binomial, Holm over cells at {SIGNIFICANT}; p as it is before Holm): in bold.",
         format_table((*head, "p", "width", "CPU seconds"), rows),
@@ -334,7 +341,8 @@ def describe_missing(lines: list[Line]) -> str:
         missing = [str(value) for value in planned if value not in {line[key] for line in lines}]
         parts += [f"{key} {', '.join(missing)}"] if missing else []
     sizes = [len(found) for kind in KINDS for found in group_lines(lines, kind).values()]
-    fewest = f"Cells have {min(sizes)} to {max(sizes)} worlds." if sizes else "Nothing has been run."
+    plan = ", ".join(f"{number} for {learner}" for learner, number in LEARNERS.items())
+    fewest = f"Cells have {min(sizes)} to {max(sizes)} worlds (planned: {plan})." if sizes else "Nothing has been run."
     return f"{fewest} Not run: {'; '.join(parts) or 'nothing'}."
 
 
