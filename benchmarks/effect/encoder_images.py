@@ -25,9 +25,8 @@ import numpy as np
 import torch
 
 from benchmarks.results_check import write_results
-from csst.comparison.direct import join
 from csst.data.input_spec import InputSpec
-from csst.data.task import RowTask, Task
+from csst.data.task import Task
 from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.maths.confusion import confusion_counts
@@ -35,7 +34,6 @@ from csst.recipes import Recipe, recipe
 from csst.rules.candidates import fit_candidates, sharpness
 from csst.rules.soft_objective import SoftObjective
 from csst.runs.execute import build_network, load_task
-from csst.runs.learners import as_parts
 from csst.training.evaluation import summarize_counts
 
 #: modules of csst that are measured
@@ -195,21 +193,20 @@ def train(chosen: Recipe, task: Task) -> dict[str, Any]:
 def fit_auto(chosen: Recipe, task: Task) -> dict[str, Any]:
     """The default learners on the images' own vectors, no views, with every label judged out of fold."""
     cpu = time.process_time()
-    rows = as_parts(RowTask.from_task(task))
-    assert rows.test is not None
-    labeled, labels = join(rows.labeled, rows.labels, rows.validation)
-    inputs = InputSpec("array", (labeled.shape[1],), is_embedded=True)
-    parts = replace(rows, labeled=labeled, labels=labels, validation=None)
+    rows = task.in_content_order()
+    test = rows.require("test")
+    inputs = InputSpec("array", rows.input_shape, is_embedded=True)
     # Test images are as balanced as those for validation, which a coverage is about.
-    balance = np.bincount(task.validation.labels, minlength=task.classes) / len(task.validation)
-    fitted = fit(parts, "auto", chosen.objective, deployment_prior=balance, inputs=inputs, seed=chosen.seed)
+    balance = task.validation_prior.numpy()
+    rows = replace(rows.join_validation(), validation=None)
+    fitted = fit(rows, "auto", chosen.objective, deployment_prior=balance, inputs=inputs, seed=chosen.seed)
     cpu_seconds = time.process_time() - cpu
-    details, (inputs_test, truth) = fitted.full_details, rows.test
-    probs = fitted.model.probs(inputs_test)
+    details, inputs_test, truth = fitted.full_details, test.inputs, test.labels
+    probs = fitted.probs(inputs_test)
     assert details.adjusted is not None
     predicted = {
         "raw": probs.argmax(1),
-        "closed form": (probs / details.adjusted.evidence.train_prior).argmax(1),
+        "closed form": (probs / torch.from_numpy(details.adjusted.evidence.train_prior)).argmax(1),
         "pooled": fitted.predict(inputs_test),
     }
     row: dict[str, Any] = {"cpu_seconds": cpu_seconds, "history": []}

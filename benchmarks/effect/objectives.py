@@ -90,8 +90,7 @@ def make_network_task(name: str, seed: int, data_dir: Path | None) -> tuple[Task
             pool,
             (split.x_validation[chosen], split.y_validation[chosen]),
             (split.x_test, split.y_test),
-            weak=NumberNoise(scale),
-            strong=ScarfCorruption(pool, scale, pool.mean(0)),
+            views=(NumberNoise(scale), ScarfCorruption(pool, scale, pool.mean(0))),
             kind="array",
         )
         inputs = pool

@@ -105,8 +105,7 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
         own,
         pool,
         own,
-        weak=NumberNoise(scale),
-        strong=ScarfCorruption(pool, scale, pool.mean(0)),
+        views=(NumberNoise(scale), ScarfCorruption(pool, scale, pool.mean(0))),
         kind="array",
     )
     model = build(Model("mlp"), task.input_shape, split.classes, seed)

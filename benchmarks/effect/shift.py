@@ -17,7 +17,6 @@ import json
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ from benchmarks.effect.few_label_sets import Plan, Split, load
 from benchmarks.effect.versus import describe_machine, format_mean, format_table
 from benchmarks.results_check import write_results
 from csst.data.tabular.array_views import ShiftAndErase
-from csst.data.tabular.rows import RowParts
-from csst.data.task import Labeled, Task, make_task
+from csst.data.task import Task, make_task
 from csst.fitting.fit import fit
 from csst.learners.network import Network
 from csst.models import Model, build
@@ -73,18 +71,22 @@ def load_digits(split: Split, truth: Tensor) -> Task:
         picture(split.x_unlabeled),
         (picture(split.x_validation), torch.from_numpy(split.y_validation)),
         (picture(split.x_test), torch.from_numpy(split.y_test)),
-        weak=ShiftAndErase(pixels=0, noise=0.05),
-        strong=ShiftAndErase(pixels=1, noise=0.1, erase=2),
+        views=(ShiftAndErase(pixels=0, noise=0.05), ShiftAndErase(pixels=1, noise=0.1, erase=2)),
         unlabeled_truth=truth,
     )
 
 
 def load_rows(split: Split, truth: Tensor) -> Task:
-    names, columns = tuple(map(str, range(split.classes))), split.x_labeled.shape[1]
-    held = (split.x_validation, split.y_validation)
-    rows = RowParts(split.x_labeled, split.y_labeled, split.x_unlabeled, held, names, [0] * columns)
-    test = Labeled(torch.from_numpy(split.x_test).float(), torch.from_numpy(split.y_test))
-    return replace(rows.as_task("embedding"), test=test, unlabeled_truth=truth)
+    task = make_task(
+        "arrays",
+        (split.x_labeled, split.y_labeled),
+        split.x_unlabeled,
+        (split.x_validation, split.y_validation),
+        (split.x_test, split.y_test),
+        class_names=tuple(map(str, range(split.classes))),
+        unlabeled_truth=truth,
+    )
+    return task.with_views("embedding")
 
 
 def make_network(task: Task, method: str, seed: int) -> Network:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from csst.cli import main
-from csst.cli.baselines import BASELINES, fit_classifier, fit_forest, fit_logistic
+from csst.cli.baselines import BASELINES, fit_forest, fit_logistic
 from csst.comparison.compare import compare
 from tests.helpers.comparisons import nearest_mean
 from tests.helpers.runs import FAST
@@ -123,11 +123,12 @@ def test_settings_of_a_run_can_be_compared(tmp_path, capsys):
 
 @pytest.mark.slow  # `make demo` has these rows, too
 def test_what_people_use_and_our_learners_are_methods_of_the_command(tmp_path, capsys):
-    words = ["--methods", ",".join([*BASELINES, "erm"]), "--seeds", "1", "--jobs", "1", "--rules", "none"]
+    names = [*BASELINES, "auto", "linear", "forest"]
+    words = ["--methods", ",".join([*names, "erm"]), "--seeds", "1", "--jobs", "1", "--rules", "none"]
     assert main(["compare", "digits", *words, "--out", str(tmp_path), *FAST]) == 0
     rows = {row["method"]: row for row in csv.DictReader((tmp_path / "compare.csv").read_text().splitlines())}
-    assert set(rows) == {*BASELINES, "erm"}
-    assert all(0 < float(rows[name]["mean_recall"]) < 1 for name in BASELINES)
+    assert set(rows) == {*names, "erm"}
+    assert all(0 < float(rows[name]["mean_recall"]) < 1 for name in names)
     assert rows["forest"]["mean_recall"] != rows["linear"]["mean_recall"]
     page = (tmp_path / "compare.html").read_text()
     assert all(f"<summary>{name}</summary>" in page for name in rows)
@@ -140,7 +141,7 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
     def watch(base, rows, seeds, out, on_run):
         seen.update(base=base, rows=rows)
         few = replace(base, training=replace(base.training, steps=20))
-        quick = [replace(row, fit=nearest_mean) if row.fit else row for row in rows]
+        quick = [row if row.is_network else replace(row, fit=nearest_mean) for row in rows]
         return compare(few, quick, seeds, out, 1)
 
     monkeypatch.setattr("csst.cli.demo.compare", watch)
@@ -148,7 +149,8 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
     networks = ["LA", "FixMatch", "CSST, λ by gradient", "csst-balanced, λ solved"]
     labels = ["balanced logistic regression", "class-weighted forest", *networks, "CSSTClassifier()"]
     assert [row.label for row in seen["rows"]] == labels
-    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 4, fit_classifier]
+    assert [row.fit for row in seen["rows"]] == [fit_logistic, fit_forest, *[None] * 5]
+    assert seen["rows"][-1].learner == "auto"
     assert seen["base"].data.validation == 5
     text = capsys.readouterr().out
     shown = [line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")]

@@ -12,11 +12,13 @@ import pytest
 import torch
 
 import csst.cli.compare as command
+from csst import CSSTClassifier
 from csst.cli import main
 from csst.comparison.compare import RunsFailed, compare, count_parallel_runs
 from csst.comparison.rows import Row, make_rows
 from csst.comparison.summary import tabulate
 from csst.errors import InputError
+from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from tests.helpers.comparisons import nearest_mean
@@ -111,6 +113,22 @@ def test_a_row_is_anything_that_fits_on_the_same_task(short, tmp_path):
     stamp = (tmp_path / "means-min-recall-3" / "metrics.json").stat().st_mtime_ns
     compare(short, chosen, [3], tmp_path, 1, "none")
     assert (tmp_path / "means-min-recall-3" / "metrics.json").stat().st_mtime_ns == stamp  # not fitted again
+
+
+def test_a_learner_of_a_comparison_is_the_estimator_of_all_labels(tmp_path):
+    """It learns from the validation labels, too, and its row is a single line, by its rule."""
+    base = recipe("toy")
+    base = replace(base, data=replace(base.data, labeled=30, unlabeled=60, validation=10, test=60))
+    outcomes = compare(base, make_rows(["linear"], ["min-recall"]), [1], tmp_path, 1)
+    task = base.data.load(1)
+    rows = np.concatenate([task.labeled.inputs, task.validation.inputs])
+    labels = np.concatenate([task.labeled.labels, task.validation.labels])
+    model = CSSTClassifier("min-recall", learner="linear", random_state=1).fit(rows, labels, task.unlabeled.numpy())
+    counts = confusion_counts(task.test.labels, torch.from_numpy(model.predict(task.test.inputs.numpy())), 3)
+    (line,) = tabulate(outcomes)
+    assert line.name == "linear"
+    assert line.results[0].recall == pytest.approx((counts.diag() / counts.sum(1)).tolist())
+    assert outcomes[0].metrics[0]["labeled_counts"] == np.bincount(labels).tolist()
 
 
 def test_what_cannot_be_fitted_gets_a_sentence(tmp_path):

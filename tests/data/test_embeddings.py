@@ -13,7 +13,7 @@ import torch
 from csst.data.content_store import ContentStore
 from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents, locate_cache
 from csst.data.prepared_views import Prepared
-from csst.data.task import Labeled, RowTask, Task, make_task
+from csst.data.task import Labeled, Task, identity_view, make_task
 from csst.data.text.texts import Texts, add_views
 from csst.data.text.views import TextViews
 from csst.errors import InputError
@@ -258,8 +258,8 @@ def text_task(unlabeled: list[str] | None = None, strong: str = "dropout") -> Ta
     y = torch.tensor([int(label == "good") for label in labels])
     parts = [Labeled(Texts(texts[at::3]), y[at::3]) for at in range(3)]
     unlabeled = reviews(6, 6, seed=1)[0] if unlabeled is None else unlabeled
-    rows = RowTask("t", ("bad", "good"), parts[0], Texts(unlabeled), parts[1], parts[2], "text", "")
-    return add_views(rows, TextViews(strong, 0.5))
+    task = Task("t", ("bad", "good"), parts[0], Texts(unlabeled), parts[1], parts[2], kind="text")
+    return add_views(task, TextViews(strong, 0.5))
 
 
 class Bag(Counting):
@@ -328,7 +328,9 @@ def test_a_task_of_images_is_embedded_too():
         return images.float().mean((1, 2))
 
     encoder.fingerprint = "columns"
-    task = make_task("i", (x[:10], y), x[10:18], (x[18:24], y[:6]), (x[24:], y[:6]), strong=strong, kind="image")
+    task = make_task(
+        "i", (x[:10], y), x[10:18], (x[18:24], y[:6]), (x[24:], y[:6]), views=(identity_view, strong), kind="image"
+    )
     made = embedded(task, Embedder(encoder, Embedding(draws=2, batch=4)))
     assert made.kind == "image"
     assert torch.equal(made.labeled.inputs, x[:10].float().mean((1, 2)))

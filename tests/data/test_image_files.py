@@ -206,11 +206,11 @@ def test_images_keep_their_labels_and_have_one_role(tmp_path, memory):
 def test_learners_that_judge_out_of_fold_get_every_label(tmp_path):
     root = colored(tmp_path / "set", {"a": 4, "b": 2, "c": 1})  # too few for a split in three
     free, held = colored(tmp_path / "free", {"x": 5}, red=100), colored(tmp_path / "held", dict.fromkeys("abc", 3), 200)
-    rows = ImageFolder(root, unlabeled_path=free, **FLAT).load_rows(0)
+    rows = ImageFolder(root, unlabeled_path=free, **FLAT).load(0, holds_out=False)
     assert colors(rows.labeled.inputs) == [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1), (0, 2)]
     assert (rows.labeled.labels.tolist(), rows.kind) == ([0, 0, 0, 0, 1, 1, 2], "image")
     assert (rows.validation, rows.test, len(rows.unlabeled)) == (None, None, 5)
-    tested = ImageFolder(root, unlabeled_path=free, test_path=held, **FLAT).load_rows(0)
+    tested = ImageFolder(root, unlabeled_path=free, test_path=held, **FLAT).load(0, holds_out=False)
     assert tested.validation is None
     assert sorted(colors(tested.test.inputs)) == sorted((200 + i, c) for c in range(3) for i in range(3))
     assert tested.split_hash != rows.split_hash

@@ -211,8 +211,6 @@ def fast(task, method):
         labeled=replace(task.labeled, inputs=torch.randn(len(task.labeled), 4)),
         validation=replace(task.validation, inputs=torch.randn(len(task.validation), 4)),
         unlabeled=torch.zeros(len(task.unlabeled), 4),
-        weak=lambda x, _: x,
-        strong=lambda x, _: x,
     )
     return Trainer(numbers, mlp((4,), task.classes, 8, 1), "min-recall", method, settings)
 

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import csst
 from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
 from csst.data.tabular.tables import statistics
+from csst.data.task import make_task
 from csst.estimation.bootstrap import slack_intervals
 from csst.estimation.expectation import estimate_intervals
 from csst.estimation.intervals import recall_intervals
@@ -308,13 +309,10 @@ def test_images_with_a_function():
 
 
 def test_views_are_chosen_and_can_be_given():
-    from csst.data.tabular.rows import make_views
-    from csst.learners.fit import RowParts
-
     X, y = blobs(60)
-    data = RowParts(X[:30], y[:30], X[30:], None, ("a", "b", "c"), [0] * 6)
-    assert [type(v) for v in make_views(data, "table")] == [NumberNoise, ScarfCorruption]
-    assert [type(v) for v in make_views(data, "embedding")] == [NumberNoise, NeighborMix]
+    task = make_task("blobs", (X[:30], y[:30]), X[30:])
+    assert [type(v) for v in task.with_views("table").views] == [NumberNoise, ScarfCorruption]
+    assert [type(v) for v in task.with_views("embedding").views] == [NumberNoise, NeighborMix]
     seen = []
 
     def view(batch, generator):

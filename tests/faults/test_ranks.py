@@ -32,7 +32,7 @@ class Deadly:
 
 def task(seed):
     made = Toy("toy", labeled=64, unlabeled=128, validation=33, test=40).load(seed)
-    return replace(made, weak=identity_view, strong=Deadly(os.environ["MARKER"]))
+    return replace(made, views=(identity_view, Deadly(os.environ["MARKER"])))
 """
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 import csst
 from csst.data import Digits
-from csst.data.tabular.rows import RowParts
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.learners.network import Network
@@ -44,22 +42,13 @@ def test_a_network_fitted_in_python_is_loaded_with_the_function_that_makes_it(tm
 
 def test_learners_fitted_in_python_need_nothing_but_their_folder(tmp_path):
     task = Digits(labeled=8, unlabeled=10, imbalance=2, test=5).load(0)
-    rows, labels = (np.asarray(part).astype(np.float32) for part in (task.labeled.inputs, task.labeled.labels))
-    parts = RowParts(
-        rows.reshape(len(rows), -1),
-        labels.astype(np.int64),
-        np.asarray(task.unlabeled).reshape(len(task.unlabeled), -1),
-        None,
-        task.class_names,
-        [0] * 64,
-    )
-    fitted = csst.fit(parts, "linear", "max min(recall)")
+    fitted = csst.fit(replace(task, validation=None), "linear", "max min(recall)")
     fitted.save(tmp_path / "mine")
     again = FittedModel.load(tmp_path / "mine")
-    assert torch.equal(again.predict(parts.unlabeled), fitted.predict(parts.unlabeled))
+    assert torch.equal(again.predict(task.unlabeled), fitted.predict(task.unlabeled))
     # Weights that were read lie otherwise in memory, and BLAS may then round the last digit otherwise.
-    probs = again.predict_proba(parts.unlabeled)
-    torch.testing.assert_close(probs, fitted.predict_proba(parts.unlabeled), rtol=1e-12, atol=0)
+    probs = again.predict_proba(task.unlabeled)
+    torch.testing.assert_close(probs, fitted.predict_proba(task.unlabeled), rtol=1e-12, atol=0)
     card = again.as_exportable().card
     assert card["method"] == "linear + rule, recipe none"
     # What the model takes is kept too: vectors that somebody embedded are not raw features.

@@ -21,7 +21,7 @@ from csst.recipes import from_dict, recipe
 from csst.rules import DecisionRule
 from csst.runs.execute import execute
 from csst.runs.folder import Run
-from csst.runs.learners import as_parts, load_rows
+from csst.runs.learners import embed_rows
 from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import bent, gaussians
 
@@ -254,13 +254,15 @@ def test_images_are_flattened(tmp_path):
     y = np.arange(12) % 3 - 1
     np.savez(tmp_path / "images.npz", x=x, y=y)
     base = recipe("array")
-    parts = as_parts(load_rows(replace(base, data=replace(base.data, path=str(tmp_path / "images.npz")))))
-    assert parts.labeled.dtype == np.float32
+    task = replace(base.data, path=str(tmp_path / "images.npz")).load(0, holds_out=False)
+    rows = embed_rows(task, base, "linear")
+    labeled = rows.labeled.inputs
+    assert labeled.dtype == torch.float32
     flat = x.reshape(12, 6).tolist()  # parts are in the order of their rows' content
-    assert [y[flat.index(row)] for row in parts.labeled.tolist()] == parts.labels.tolist()
-    assert sorted(parts.labeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label >= 0)
-    assert sorted(parts.unlabeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label < 0)
-    assert (parts.validation, parts.sizes) == (None, [0] * 6)
+    assert [y[flat.index(row)] for row in labeled.tolist()] == rows.labeled.labels.tolist()
+    assert sorted(labeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label >= 0)
+    assert sorted(rows.unlabeled.tolist()) == sorted(row for row, label in zip(flat, y, strict=True) if label < 0)
+    assert (rows.validation, rows.column_sizes) == (None, (0,) * 6)
 
 
 def test_a_flipped_byte_of_the_model_is_refused(tmp_path):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_matrix
 
 import csst
-from csst.data.tabular.rows import RowParts
+from csst.data.examples import as_examples
+from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.learners.scale import choose_scale
 from csst.settings import TableNetwork
@@ -34,7 +36,8 @@ def make_table(rows=240, seed=0):
 
 
 def make_parts(X, y, labels=60):
-    return RowParts(X[:labels], y[:labels], X[labels:], None, ("a", "b", "c"), [0] * X.shape[1])
+    labeled = Labeled(as_examples(X[:labels]), torch.from_numpy(y[:labels]))
+    return Task("table", ("a", "b", "c"), labeled, as_examples(X[labels:]))
 
 
 @pytest.mark.parametrize("convert", [np.asarray, csr_matrix])

@@ -15,7 +15,7 @@ import torch
 import csst
 from csst.comparison import compare
 from csst.comparison.rows import Row
-from csst.data.tabular.rows import RowParts
+from csst.data.task import make_task
 from csst.estimation.class_rates import estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.fitting.export import Exportable, export
@@ -79,8 +79,8 @@ def test_head_and_tail_of_a_loaded_model_are_those_of_its_labels(tmp_path):
     """The rarest class is the first, so that the order of the classes does not tell."""
     x, labels = toys.sample(300, prior=[0.1, 0.3, 0.6])
     rows = np.stack([x, x**2], 1).astype(np.float32)
-    parts = RowParts(rows[:100], labels[:100], rows[100:], None, ("a", "b", "c"), [0, 0])
-    fitted = csst.fit(parts, "linear", "max min(recall[head], recall[tail])")
+    task = make_task("toy", (rows[:100], labels[:100]), rows[100:], class_names=("a", "b", "c"))
+    fitted = csst.fit(task, "linear", "max min(recall[head], recall[tail])")
     fitted.save(tmp_path / "mine")
     loaded = FittedModel.load(tmp_path / "mine").objective
     assert dict(loaded.binding.groups) == {"head": (1, 2), "tail": (0,)}

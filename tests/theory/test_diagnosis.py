@@ -10,7 +10,7 @@ from torch import nn
 
 from csst.cli.theory import main
 from csst.data import Toy
-from csst.data.task import Labeled, Task
+from csst.data.task import Labeled, Task, identity_view
 from csst.errors import InputError
 from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
@@ -107,7 +107,7 @@ def text_task(strong):
     words = [("seen " if k % 2 else "no ") * (1 + k % 5) + "x" * k for k in range(40)]
     labels = torch.tensor([k % 2 for k in range(40)])
     part = Labeled(Texts(words), labels)
-    return Task("words", ("no", "seen"), part, Texts(words), part, part, strong=strong, kind="text")
+    return Task("words", ("no", "seen"), part, Texts(words), part, part, (identity_view, strong), kind="text")
 
 
 def test_texts_say_what_cannot_be_computed():
@@ -136,7 +136,7 @@ def test_views_that_cannot_be_drawn():
 def test_the_numbers_are_those_of_the_parts():
     """err_w of weak views and of the examples, L_w and R_{B,w}, by loops over a task whose views are known."""
     task = Toy("toy", labeled=40, unlabeled=50, validation=40, test=40).load(0)
-    task = dataclasses.replace(task, weak=lambda x, g: x + 0.3, strong=lambda x, g: x - 0.4)
+    task = dataclasses.replace(task, views=(lambda x, g: x + 0.3, lambda x, g: x - 0.4))
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 3))
     w = torch.diag(torch.tensor([0.5, 0.3, 0.2]))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.task import Labeled, Task, make_task
+from csst.data.task import Labeled, Task, identity_view, make_task
 from csst.errors import InputError
 from csst.models import mlp
 from csst.settings import Dual, Settings, Training
-from csst.training.crossfit import CrossFit, learn_validation, split_folds
+from csst.training.crossfit import CrossFit, split_folds
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import Interrupted
 from csst.training.measurement import estimate_from_logits, join
@@ -33,7 +33,7 @@ def noise(batch, generator):
 def example_task(rows: int = 90):
     X, y = blobs(rows + 60)
     X = X + np.random.default_rng(3).normal(size=X.shape).astype(np.float32) * 2
-    return make_task("blobs", (X[:rows], y[:rows]), X[rows:], (X[:3], y[:3]), strong=noise)
+    return make_task("blobs", (X[:rows], y[:rows]), X[rows:], (X[:3], y[:3]), views=(identity_view, noise))
 
 
 def model():
@@ -135,7 +135,7 @@ def test_groups_by_frequency_are_those_of_all_labeled_examples():
     """In a fold another class may be the rarest; the goal must stay the same."""
     X, y = blobs(60)
     keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
-    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
+    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), views=(identity_view, noise))
     result = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
     counts = torch.tensor([[10, 10, 0], [1, 4, 0], [0, 1, 3]])
     from csst.maths.confusion import Confusion
@@ -163,7 +163,7 @@ def test_patience_and_odd_steps_are_respected():
 def test_a_fold_trains_for_the_same_groups_as_the_whole():
     X, y = blobs(60)
     keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:4], np.flatnonzero(y == 2)[:5]])
-    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), strong=noise)
+    task = make_task("blobs", (X[keep], y[keep]), X, (X[:3], y[:3]), views=(identity_view, noise))
     result = crossed(task, objective="max min(mean(recall[head]), mean(recall[tail]))", folds=2)
     assert len({trainer.multipliers.objective for trainer in result.trainers}) == 1
 
@@ -232,7 +232,7 @@ def test_rates_are_judged_under_the_class_balance_of_the_validation_examples():
 def test_validation_examples_become_labeled_ones_that_are_judged_out_of_fold():
     task = example_task(60)
     held = Labeled(task.unlabeled[:9], torch.tensor([0, 1, 2] * 3))
-    every = learn_validation(replace(task, validation=held))
+    every = replace(task, validation=held).join_validation()
     assert torch.equal(every.labeled.inputs, torch.cat([task.labeled.inputs, held.inputs]))
     assert torch.equal(every.labeled.labels, torch.cat([task.labeled.labels, held.labels]))
     assert every.validation is held, "whose class balance is still wanted"
@@ -245,7 +245,7 @@ def test_texts_join_too():
     task = Task(
         "texts", ("x", "y"), Labeled(texts, torch.tensor([0, 1])), more, Labeled(more, torch.tensor([1, 0])), None
     )
-    every = learn_validation(task).labeled
+    every = task.join_validation().labeled
     assert every.inputs[torch.tensor([3, 0, 2])] == ["d", "a", "c"]
     assert every.labels.tolist() == [0, 1, 1, 0]
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 import csst
+from csst.data.examples import Joined, choose
 from csst.data.task import Task
 from csst.runs.execute import assemble, build_network, execute
 from csst.runs.folder import Run
 from csst.selftraining import Confidence, GenerationSchedule, Hard, Method
-from csst.training.generations import Generations, Joined
+from csst.training.generations import Generations
 from csst.training.selection import Best
 from tests.helpers.runs import QUICK, Stop, compared, same
 from tests.helpers.short_runs import SHORT_RUN
@@ -224,14 +226,14 @@ class Words:
 
 def test_joined_examples_are_fetched_in_the_order_asked_for():
     first, other = Words(list("abcd")), Words(list("UVWXYZ"))
-    joined = Joined(first, other, torch.tensor([5, 0, 2]))
+    joined = Joined(first, choose(other, np.array([5, 0, 2])))
     everything = list("abcdZUW")
     assert len(joined) == 7
     for asked in ([0, 6, 3, 4, 4, 1], [1, 2], [6, 5, 4]):
         assert joined[torch.tensor(asked)] == [everything[i] for i in asked]
     joined.prefetch(torch.tensor([5, 0, 6]))
     assert (first.asked, other.asked) == ([[0]], [[0, 2]])
-    numbers = Joined(torch.arange(4.0), torch.arange(10.0, 16), torch.tensor([5, 0, 2]))
+    numbers = Joined(torch.arange(4.0), choose(torch.arange(10.0, 16), np.array([5, 0, 2])))
     assert numbers[torch.tensor([6, 0, 4])].tolist() == [12, 0, 15]
 
 

@@ -42,7 +42,7 @@ def train_digits(objective, steps=200):
     torch.manual_seed(0)  # of the first weights
     task = Digits(unlabeled_imbalance=10).load(1)
     # Views that a perceptron can learn from within these steps: pixels of noise, and no turned images.
-    task = replace(task, weak=add_noise(12), strong=add_noise(25))
+    task = replace(task, views=(add_noise(12), add_noise(25)))
     settings = Settings(
         Training(steps, labeled_batch=32, unlabeled_batch=128, ema=0.98),
         dual=Dual(steps_per_update=20, step_size=0.25, schedule="linear"),
@@ -92,8 +92,10 @@ def make_grouped_task(classes=10):
         pool,
         draw([25] * classes),
         draw([100] * classes),
-        weak=lambda x, random: x + 0.1 * torch.randn(x.shape, generator=random),
-        strong=lambda x, random: x + 0.5 * torch.randn(x.shape, generator=random),
+        views=(
+            lambda x, random: x + 0.1 * torch.randn(x.shape, generator=random),
+            lambda x, random: x + 0.5 * torch.randn(x.shape, generator=random),
+        ),
         kind="array",
     )
 
@@ -142,8 +144,7 @@ def make_easy_task():
         pool,
         draw(50, 50, 50),
         draw(400, 400, 400),
-        weak=jitter,
-        strong=jitter,
+        views=(jitter, jitter),
         kind="array",
         class_names=NAMES,
     )

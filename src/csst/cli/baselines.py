@@ -1,9 +1,8 @@
-"""Common baselines and csst's learners as rows of a comparison; each learns from the validation labels, too."""
+"""Common baselines as rows of a comparison; each learns from the validation labels, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,21 +30,5 @@ def fit_forest(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, se
     return RandomForestClassifier(300, class_weight="balanced", random_state=seed).fit(rows, labels).predict
 
 
-def fit_classifier(
-    rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int, learner: str = "auto"
-) -> Predict:
-    """Fit a `CSSTClassifier`."""
-    from csst import CSSTClassifier
-
-    model = CSSTClassifier(objective, learner=learner, random_state=seed)
-    return model.fit(rows, labels, X_unlabeled=unlabeled if unlabeled.shape[0] else None).predict
-
-
-#: values of --methods beside the methods of the network
-BASELINES: dict[str, FitPredictor] = {
-    "logistic-regression": fit_logistic,
-    "weighted-forest": fit_forest,
-    "auto": fit_classifier,
-    "linear": partial(fit_classifier, learner="linear"),
-    "forest": partial(fit_classifier, learner="forest"),
-}
+#: values of --methods beside the methods of the network and csst's own learners
+BASELINES: dict[str, FitPredictor] = {"logistic-regression": fit_logistic, "weighted-forest": fit_forest}

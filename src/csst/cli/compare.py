@@ -15,7 +15,7 @@ from csst.cli.baselines import BASELINES
 from csst.cli.terminal import show
 from csst.comparison.compare import RunsFailed, compare, count_parallel_runs
 from csst.comparison.presets import PRESETS, read_preset
-from csst.comparison.rows import Row, make_rows
+from csst.comparison.rows import OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
 from csst.errors import InputError
 from csst.recipes import Recipe
@@ -36,7 +36,7 @@ def make_parser(name: str, base: Recipe) -> Parser:
         "Finished runs in --out are not repeated. Every setting of the recipe is an argument, for all methods.",
         allow_abbrev=False,
     )
-    baselines = ", ".join(BASELINES)
+    baselines = ", ".join([*BASELINES, *OTHER_LEARNERS])
     parser.add_argument("--methods", type=str, default="", help=f"with commas; default {METHODS}. Also {baselines}")
     parser.add_argument("--objectives", type=str, default="", help="one or more, with ';' between; default --objective")
     parser.add_argument("--preset", type=str, default="", help=f"a table of the paper: {', '.join(PRESETS)}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from csst.cli.baselines import fit_classifier, fit_forest, fit_logistic
+from csst.cli.baselines import fit_forest, fit_logistic
 from csst.cli.compare import Clock, print_table, write
 from csst.comparison.compare import compare
 from csst.comparison.rows import Row
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     base = replace(recipe("digits"), data=Digits(validation=VALIDATION), objective=OBJECTIVE)
     rows = [Row(name, name, OBJECTIVE, fit=fit) for name, fit in OTHERS.items()]
     rows += [Row(name, method, OBJECTIVE, changes) for name, (method, changes) in NETWORKS.items()]
-    rows.append(Row(OURS, OURS, OBJECTIVE, fit=fit_classifier))
+    rows.append(Row(OURS, "auto", OBJECTIVE, learner="auto"))
     print(f"{len(rows) * args.seeds} models in {args.out}", file=sys.stderr, flush=True)
     outcomes = compare(base, rows, range(args.seeds), args.out, on_run=Clock())
     table = tabulate(outcomes)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from csst.cli.terminal import metrics_table, show
-from csst.data.task import RowTask, Task
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.model_file import read_recipe
-from csst.learners.dealing import deal_task
+from csst.learners.dealing import deal_certifying
 from csst.recipes import Recipe
-from csst.runs.learners import load_rows
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,13 +42,10 @@ def main(argv: Sequence[str]) -> int:
 
 def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
     """Return the examples to measure again, by part; without validation examples that were predicted out of fold."""
-    task: Task | RowTask
+    task = recipe.data.load(recipe.seed, recipe.holds_out)
     if recipe.uses_network:
-        task = recipe.data.load(recipe.seed)
         objective = recipe.bind_objective(task.class_names)
-        task = deal_task(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying)
-    else:
-        task = load_rows(recipe)
+        task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
     if task.split_hash != split_hash:
         raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
     parts = {"validation": None if recipe.judges_out_of_fold else task.validation, "test": task.test}

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from csst.data.examples import Examples
 from csst.data.images.files import ImageFolder
 from csst.data.images.listing import SUFFIXES, unlabeled_files
 from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table, read_arrays
-from csst.data.task import Examples, as_inputs
+from csst.data.task import as_inputs
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.texts import Texts
 from csst.errors import InputError

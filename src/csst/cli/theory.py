@@ -53,10 +53,12 @@ def main(argv: Sequence[str]) -> int:
     device = trainer.engine.device
     model = network.to(device)
     part = args.on or ("validation" if task.test is None else "test")
-    labeled = task.validation if part == "validation" else task.test
-    if labeled is None:
+    if part == "test" and task.test is None:
         raise InputError("this task has no test examples: use --on validation")
-    scores = compute_logits(model, task.validation.inputs, trainer.settings.training.evaluation_batch, device)
+    labeled = task.require("validation" if part == "validation" else "test")
+    scores = compute_logits(
+        model, task.require("validation").inputs, trainer.settings.training.evaluation_batch, device
+    )
     weights = run_weights(trainer, scores, metrics["selected_step"], journal)
     diagnosis = diagnose(model, task, labeled, weights, Effort(args.examples, args.draws, args.neighbors))
     print(f"{metrics['method']} for '{metrics['objective']}', weights w of the gain at step {metrics['selected_step']}")
@@ -95,7 +97,7 @@ def run_weights(trainer: Trainer, scores: Tensor, step: int, journal: list[Any])
         raise InputError(f"the journal has no record of the selected step {step}: train again")
     game = trainer.multipliers
     task = trainer.task
-    counts = confusion_counts(task.validation.labels, scores.argmax(1), task.classes)
+    counts = confusion_counts(task.require("validation").labels, scores.argmax(1), task.classes)
     confusion = Confusion.from_counts(counts, task.class_names)
     gain = gain_matrix(game.objective, record["multipliers"], confusion, task.train_prior, game.metric_prior)
     return shifted(weights_of_gain(gain, task.train_prior))
@@ -107,7 +109,7 @@ def dual_lines(trainer: Trainer, scores: Tensor, journal: list[dict[str, Any]]) 
     if not len(game.value):
         return ["The method's objective has no multipliers, so there is no second player to look at."]
     diagnostics = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
-    labels = trainer.task.validation.labels
+    labels = trainer.task.require("validation").labels
     fractions = torch.bincount(labels, minlength=trainer.task.classes).double() / len(labels)
     log_ratios = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
     probs = torch.softmax(torch.from_numpy(log_ratios) + fractions.log(), 1)

@@ -71,13 +71,9 @@ def compare(
         raise InputError("a comparison needs at least one row and one seed")
     for row in rows:
         read_objective(row.objective)
-        if row.fit is None:
+        if row.is_network:
             read_method(row.method)
-    runs = [
-        PlannedRun(row, row.recipe(base, seed, "none" if row.fit else rule), run_folder(out, row, seed))
-        for seed in seeds
-        for row in rows
-    ]
+    runs = [PlannedRun(row, row.recipe(base, seed, rule), run_folder(out, row, seed)) for seed in seeds for row in rows]
     for run in runs:  # a folder that holds a run of other settings is refused before any work
         find_resumable_run(run.recipe, run.folder, resume=True)
     failures: dict[str, str] = {}

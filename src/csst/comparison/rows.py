@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,8 +12,12 @@ import numpy as np
 
 from csst.errors import InputError
 from csst.learners import LEARNERS
+from csst.learners.portfolio import FOLDS
 from csst.recipes.recipe import Recipe, with_overrides
 from csst.selftraining import method as read_method
+
+#: learners that can be a row beside the methods of the network
+OTHER_LEARNERS = tuple(name for name in LEARNERS if name != "network")
 
 
 class FitPredictor(Protocol):
@@ -40,11 +43,13 @@ class Row:
 
     Args:
         label: name of the row in the table.
-        method: method of the network; for a row with `fit`, its name.
+        method: method of the network; for other rows, the name of the learner or function.
         objective: a sentence or a short name.
         changes: settings of the recipe that differ in this row.
         setting: the setting that an ablation varies.
-        fit: a function to fit instead of a network; it learns from all labels of the task, including validation labels.
+        learner: network, or another of `csst.learners.LEARNERS`, which learns from all labels of the task, including
+            validation labels, and always has a decision rule.
+        fit: a function to fit instead; it learns from all labels, too, and only its test numbers are stored.
     """
 
     label: str
@@ -52,12 +57,25 @@ class Row:
     objective: str
     changes: dict[str, Any] = field(default_factory=dict)
     setting: Setting | None = None
+    learner: str = "network"
     fit: FitPredictor | None = None
+
+    @property
+    def is_network(self) -> bool:
+        """Whether a network is trained."""
+        return self.learner == "network" and self.fit is None
 
     def recipe(self, base: Recipe, seed: int, rule: str) -> Recipe:
         """Return the recipe of one run of this row."""
-        values = {**self.changes, "method": self.method, "objective": self.objective, "seed": seed, "rule": rule}
-        return with_overrides(base, {**values, "learner": "network"})
+        values = {**self.changes, "objective": self.objective, "seed": seed, "learner": self.learner}
+        if self.is_network:
+            return with_overrides(base, {**values, "method": self.method, "rule": rule})
+        if self.fit is not None:
+            return with_overrides(base, {**values, "method": self.method, "rule": "none"})
+        recipe = with_overrides(base, {**values, "rule": "none", "folds": FOLDS})
+        if recipe.uses_network:
+            raise InputError(f"{self.learner} fits no network, and this recipe fine-tunes one: add --frozen")
+        return recipe
 
     @property
     def folder(self) -> str:
@@ -79,7 +97,7 @@ def make_rows(
     """Return a row for every method and objective.
 
     Args:
-        methods: names of methods, or keys of `fits`.
+        methods: names of methods or of learners, or keys of `fits`.
         objectives: sentences or short names.
         changes: settings of the recipe that differ in these rows.
         fits: functions to fit instead of a network, by name.
@@ -91,10 +109,11 @@ def make_rows(
         raise InputError("a comparison needs at least one method and one objective")
     fits = fits or {}
     for name in methods:
-        if name not in fits:
+        if name not in fits and name not in OTHER_LEARNERS:
             read_method(name)  # an unknown name is refused before anything is run
+    learners = {name: name for name in OTHER_LEARNERS if name not in fits}
     rows = [
-        Row(name, name, objective, dict(changes or {}), fit=fits.get(name))
+        Row(name, name, objective, dict(changes or {}), learner=learners.get(name, "network"), fit=fits.get(name))
         for objective in objectives
         for name in methods
     ]
@@ -104,15 +123,10 @@ def make_rows(
 
 
 def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
-    """Raise an InputError for a comparison row without a network, of which only the numbers are stored."""
+    """Raise an InputError for a comparison row that fitted a function, of which only the numbers are stored."""
     if "checksums" in metrics:
         return
-    method = metrics["method"]
-    way_out = "fit it again to use it"
-    if method in LEARNERS:
-        train = ["csst", "train", metrics["recipe"], "--learner", method, "--objective", metrics["objective"]]
-        way_out = f"train it with {shlex.join(train)}, and the settings of its data"
     raise InputError(
-        f"{folder} has the numbers of {method} in a comparison and no model (only rows that train a network have one): "
-        f"{way_out}"
+        f"{folder} has the numbers of {metrics['method']} in a comparison and no model (csst stores networks and its "
+        "own learners): fit it again to use it"
     )

@@ -146,12 +146,18 @@ class ComparisonRow:
 
 
 def tabulate(outcomes: Sequence[Outcome], rules: Sequence[str] = ("fit",)) -> list[ComparisonRow]:
-    """Return each row as trained and, if its runs have a rule, again with each of `rules` (see `RULES`)."""
+    """Return each row as trained and, if it trains a network with a rule, again with each of `rules` (see `RULES`).
+
+    Other learners always decide by their rule, so that their row is a single line.
+    """
     for name in rules:
         if name not in RULES:
             raise InputError(f"the rules of a comparison are {', '.join(RULES)}, or none; found {name!r}")
     table = []
     for outcome in outcomes:
+        if not outcome.row.is_network:
+            table.append(_make_row(outcome, "", [metrics.get("adjusted", metrics) for metrics in outcome.metrics]))
+            continue
         table.append(_make_row(outcome, "", outcome.metrics))
         candidates = []
         if {*rules} - {"fit"}:
@@ -212,7 +218,7 @@ def _make_row(outcome: Outcome, rule: str, parts: list[dict[str, Any]]) -> Compa
                 numbers["recall"],
                 metrics["seconds"],
                 None if rule else _read_last_used(folder),
-                read_hardware(folder, uses_gpu=outcome.row.fit is None),
+                read_hardware(folder, uses_gpu=outcome.row.is_network),
             )
         )
     return ComparisonRow(outcome.row, rule, results, part, is_grouped)

@@ -39,7 +39,7 @@ class Digits:
     test: int = 40
     labeled_fraction: float = 1.0
 
-    def load(self, seed: int) -> Task:
+    def load(self, seed: int, holds_out: bool = True) -> Task:
         from sklearn.datasets import load_digits
 
         images, labels = load_digits(return_X_y=True)
@@ -68,8 +68,7 @@ class Digits:
             pictures[split.unlabeled],
             part(split.validation),
             part(split.test),
-            weak=weak,
-            strong=strong,
+            views=(weak, strong),
             kind="image",
             unlabeled_truth=truth[split.unlabeled],
             split_hash=split.hash,

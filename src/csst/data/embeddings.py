@@ -20,10 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from csst.data.content_store import ContentStore
+from csst.data.examples import Examples
 from csst.data.images.views import SeededDraws
 from csst.data.prepared_views import Prepared, StorableView, WeakViews, project, view_keys
 from csst.data.sampling import stream
-from csst.data.task import Examples, Labeled, Task, View, identity_view
+from csst.data.task import Task, View, identity_view
 from csst.errors import InputError
 
 CHUNK = 2048  # examples in memory at once
@@ -187,15 +188,24 @@ def hash_contents(batch: Any) -> list[bytes]:
     return [hashlib.sha256(content).digest()[:16] for content in contents]
 
 
+def embed_parts(task: Task, embedder: Embedder) -> Task:
+    """Return the task with examples replaced by their embeddings, without views."""
+
+    def embed(inputs: Examples, what: str) -> Tensor:
+        if len(inputs):
+            return embedder(inputs, what)
+        return embedder(task.labeled.inputs[torch.tensor([0])], "one example")[:0]
+
+    facts = {**task.facts, "encoder": embedder.fingerprint}
+    return replace(task.with_inputs(embed), views=None, columns=None, facts=facts)
+
+
 def embedded(task: Task, embedder: Embedder) -> Task:
     """Return the task with examples replaced by their embeddings, and views by embeddings of views.
 
     The settings say how many views of an image are embedded; the weak view of other examples is the embedding itself.
     """
     settings = embedder.settings
-
-    def embed_part(part: Labeled, what: str) -> Labeled:
-        return Labeled(embedder(part.inputs, what), part.labels)
 
     def embed_strong_views(draw: int) -> Tensor:
         what = f"strong views {draw + 1}/{settings.draws}"
@@ -213,12 +223,13 @@ def embedded(task: Task, embedder: Embedder) -> Task:
         return embedder(task.unlabeled, what, view)
 
     announce(task, embedder)
-    labeled = embed_part(task.labeled, "labeled examples")
-    width = labeled.inputs[torch.tensor([0])].shape[1]
-    unlabeled = embedder(task.unlabeled, "unlabeled examples") if len(task.unlabeled) else torch.zeros(0, width)
-    validation = embed_part(task.validation, "validation examples")
-    test = None if task.test is None else embed_part(task.test, "test examples")
-    weak = embed_weak_views(task, embedder, torch.cat([labeled.inputs, unlabeled]))  # type: ignore[list-item]
+    vectors = embed_parts(task, embedder)
+    labeled = vectors.labeled.inputs
+    unlabeled = vectors.unlabeled
+    assert isinstance(labeled, Tensor)
+    assert isinstance(unlabeled, Tensor)
+    width = labeled.shape[1]
+    weak = embed_weak_views(task, embedder, torch.cat([labeled, unlabeled]))
     strong_views = unlabeled[None]
     scale = torch.zeros(width)
     if len(unlabeled):
@@ -226,16 +237,9 @@ def embedded(task: Task, embedder: Embedder) -> Task:
             strong_views = torch.stack([embed_strong_views(draw) for draw in range(settings.draws)])
         scale = unlabeled.std(0, correction=0)
     embedded_task = replace(
-        task,
-        labeled=labeled,
-        unlabeled=unlabeled,
-        validation=validation,
-        test=test,
-        certifying=None if task.certifying is None else embed_part(task.certifying, "certifying examples"),
-        kept_apart=None if task.kept_apart is None else embedder(task.kept_apart, "unlabeled examples kept apart"),
-        weak=weak,
-        strong=Prepared(strong_views, scale, settings.noise),
-        facts={**task.facts, "encoder": embedder.fingerprint, "embedding_width": width},
+        vectors,
+        views=(weak, Prepared(strong_views, scale, settings.noise)),
+        facts={**vectors.facts, "embedding_width": width},
     )
     return project(embedded_task, settings.components) if 0 < settings.components < width else embedded_task
 
@@ -271,7 +275,8 @@ def announce(task: Task, embedder: Embedder) -> None:
     if not views:
         return
     width = embedder(task.labeled.inputs[torch.tensor([0])], "one example").shape[1]
-    images = len(task.labeled) + len(task.unlabeled) + len(task.validation) + (len(task.test) if task.test else 0)
+    held_out = sum(len(part) for part in (task.validation, task.test) if part is not None)
+    images = len(task.labeled) + len(task.unlabeled) + held_out
     size = (2 * views + 4 * images) * width / 1e6
     where = "memory" if store.path is None else str(store.path)
     Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from csst.data.task import Examples
+from csst.data.examples import Examples
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from csst.data.images.views import SeededDraws
-from csst.data.task import Labeled, Task
+from csst.data.task import Task
 
 
 @runtime_checkable
@@ -113,26 +113,18 @@ def project(task: Task, components: int) -> Task:
     def apply(vectors: Tensor) -> Tensor:
         return ((vectors.float() - center) @ basis).to(vectors.dtype)
 
-    def project_part(part: Labeled) -> Labeled:
-        return Labeled(apply(part.inputs), part.labels)  # type: ignore[arg-type]
-
-    labeled = project_part(task.labeled)
-    unlabeled = apply(task.unlabeled)  # type: ignore[arg-type]
-    vectors = torch.cat([labeled.inputs, unlabeled])  # type: ignore[list-item]
+    projected = task.with_inputs(lambda vectors, _: apply(vectors))  # type: ignore[arg-type]
+    vectors = torch.cat([projected.labeled.inputs, projected.unlabeled])  # type: ignore[list-item]
     deviation = float(vectors.double().square().mean().sqrt())
     strong = task.strong
     weak = task.weak
     assert isinstance(strong, Prepared)
+    if isinstance(weak, WeakViews):
+        weak = WeakViews(vectors, apply(weak.views))
+    scale = vectors[len(task.labeled) :].std(0, correction=0)
     return replace(
-        task,
-        labeled=labeled,
-        unlabeled=unlabeled,
-        validation=project_part(task.validation),
-        certifying=None if task.certifying is None else project_part(task.certifying),
-        kept_apart=None if task.kept_apart is None else apply(task.kept_apart),  # type: ignore[arg-type]
-        test=None if task.test is None else project_part(task.test),
-        weak=WeakViews(vectors, apply(weak.views)) if isinstance(weak, WeakViews) else weak,
-        strong=Prepared(apply(strong.vectors), unlabeled.std(0, correction=0), strong.noise),
+        projected,
+        views=(weak, Prepared(apply(strong.vectors), scale, strong.noise)),
         moments=(np.zeros(components), np.full(components, deviation)),
         projection=(center, basis),
     )

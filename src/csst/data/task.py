@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import split_hash
+from csst.data.examples import Examples, as_rows, choose, join_examples
+from csst.data.row_hashes import hash_rows
+from csst.data.row_order import order_by_content
+from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.columns import Columns
+from csst.data.tabular.table_views import make_table_views
+from csst.data.tabular.tables import is_sparse, statistics
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
 View = Callable[[Any, torch.Generator], Any]
-
-
-class Examples(Protocol):
-    """Inputs that can be fetched by index; a tensor is one."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, indices: Tensor) -> Any: ...
 
 
 def identity_view(batch: Any, generator: torch.Generator) -> Any:
@@ -53,10 +50,18 @@ class Labeled:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, index: np.ndarray) -> Labeled:
+        """Return the examples at these indices."""
+        return Labeled(choose(self.inputs, index), self.labels[torch.from_numpy(index)])
+
+    def in_content_order(self) -> Labeled:
+        """Return the same rows sorted by content."""
+        return self.part(order_by_content(self.inputs, self.labels.numpy()))
+
 
 @dataclass(frozen=True)
 class Task:
-    """Labeled, unlabeled, validation and test examples with weak and strong views.
+    """All that a learner is given: labeled and unlabeled examples, and what there is to judge by.
 
     Measuring uses the original examples, never a view. `make_task` builds a task from arrays.
 
@@ -64,12 +69,14 @@ class Task:
         name: name of the data.
         class_names: K names.
         labeled: examples to learn from, with their classes.
-        unlabeled: examples without classes.
-        validation: examples on which models are selected and multipliers move.
+        unlabeled: examples without classes; there may be none.
+        validation: examples by which models are selected and multipliers move; None if none are held out, and every
+            label is judged out of fold.
         test: examples for the finished model only; None if there are none.
-        weak: alpha(x), the view whose prediction becomes the pseudo-label (paper, Sec. 4).
-        strong: A(x), the view that learns the pseudo-label.
+        views: alpha(x), the weak view, whose prediction becomes the pseudo-label (paper, Sec. 4), and A(x), the strong
+            view, which learns the pseudo-label; None takes examples unchanged.
         kind: kind of the examples.
+        columns: the columns of a table; None if there is none, or if all columns hold numbers.
         unlabeled_truth: classes of the unlabeled examples, used only to report how many pseudo-labels were right.
         split_hash: a fingerprint of the content.
         facts: facts about the data, for metrics.json.
@@ -78,19 +85,18 @@ class Task:
         projection: mean (D,) and directions (D, components) by which embeddings were projected; None if they were not.
         certifying: examples that certify bounds and have no other use; None without a confidence.
         kept_apart: unlabeled examples that certify a coverage and have no other use.
-        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if unknown.
-        columns: the columns of a table with names; None for other examples.
+        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if they are those of the parts.
     """
 
     name: str
     class_names: tuple[str, ...]
     labeled: Labeled
     unlabeled: Examples
-    validation: Labeled
-    test: Labeled | None
-    weak: View = identity_view
-    strong: View = identity_view
+    validation: Labeled | None = None
+    test: Labeled | None = None
+    views: tuple[View, View] | None = None
     kind: Literal["array", "image", "text"] = "array"
+    columns: Columns | None = None
     unlabeled_truth: Tensor | None = None
     split_hash: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -99,15 +105,26 @@ class Task:
     certifying: Labeled | None = None
     kept_apart: Examples | None = None
     row_hashes: np.ndarray | None = None
-    columns: Columns | None = None
 
     def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise InputError(f"at least two classes are needed; found {list(self.class_names)}")
         check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
 
     @property
     def classes(self) -> int:
         """K, the number of classes."""
         return len(self.class_names)
+
+    @property
+    def weak(self) -> View:
+        """alpha(x), the view whose prediction becomes the pseudo-label."""
+        return identity_view if self.views is None else self.views[0]
+
+    @property
+    def strong(self) -> View:
+        """A(x), the view that learns the pseudo-label."""
+        return identity_view if self.views is None else self.views[1]
 
     @property
     def train_counts(self) -> Tensor:
@@ -121,14 +138,153 @@ class Task:
 
     @property
     def validation_prior(self) -> Tensor:
-        """The class fractions of the validation examples, under which a model is judged."""
-        return torch.bincount(self.validation.labels, minlength=self.classes).double() / len(self.validation)
+        """The class fractions of the validation examples, or else of the labels, under which a model is judged."""
+        judge = self.labeled if self.validation is None else self.validation
+        return torch.bincount(judge.labels, minlength=self.classes).double() / len(judge)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example; () for texts, which are not tensors."""
         batch = self.labeled.inputs[torch.tensor([0])]
         return tuple(batch.shape[1:]) if isinstance(batch, Tensor) else ()
+
+    @property
+    def measured(self) -> Any:
+        """The rows by which columns are measured: the unlabeled rows if there are any, else the labeled rows."""
+        return as_rows(self.unlabeled if len(self.unlabeled) else self.labeled.inputs)
+
+    @property
+    def column_sizes(self) -> tuple[int, ...]:
+        """Number of categories of each column of a table, 0 for numbers."""
+        if self.columns is None:
+            return (0,) * as_rows(self.labeled.inputs).shape[1]
+        return tuple(self.columns.sizes)
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the labeled and validation rows with their labels."""
+        return split_hash(*_arrays(self.labeled), *_arrays(self.validation))
+
+    def require(self, part: Literal["validation", "test"]) -> Labeled:
+        """Return the validation or test examples; raise an error if there are none.
+
+        Args:
+            part: which of them.
+
+        Returns:
+            The examples with their classes.
+        """
+        examples = self.validation if part == "validation" else self.test
+        if examples is None:
+            raise InputError(f"{self.name} has no {part} examples: add some, or leave out what needs them")
+        return examples
+
+    def with_validation(self, fraction: float, seed: int) -> Task:
+        """Return the task with a fraction of the labeled examples of each class held out, unless there are some.
+
+        Args:
+            fraction: between 0 and 1.
+            seed: seed of the choice.
+
+        Returns:
+            The task with validation examples.
+        """
+        if self.validation is not None:
+            return self
+        rows = hold_out(self.labeled.labels.numpy(), fraction, seed, self.class_names)
+        other_rows = np.setdiff1d(np.arange(len(self.labeled)), rows)
+        return replace(self, labeled=self.labeled.part(other_rows), validation=self.labeled.part(rows))
+
+    def join_validation(self) -> Task:
+        """Return the task whose validation examples are labeled ones, too, if there are any.
+
+        Returns:
+            The task with more labeled examples; its validation examples stay.
+        """
+        if self.validation is None:
+            return self
+        inputs = join_examples(self.labeled.inputs, self.validation.inputs)
+        return replace(self, labeled=Labeled(inputs, torch.cat([self.labeled.labels, self.validation.labels])))
+
+    def with_views(self, views: tuple[View, View] | Literal["table", "embedding"]) -> Task:
+        """Return the rows of numbers with these views, and the moments by which a network standardizes columns.
+
+        Args:
+            views: a weak and a strong view; or the views of a table or of embeddings.
+
+        Returns:
+            The task with views and moments.
+        """
+        if isinstance(views, str):
+            views = make_table_views(self.measured, self.column_sizes, views)
+        return replace(self, views=views, moments=statistics(self.measured))
+
+    def with_inputs(self, convert: Callable[[Examples, str], Examples]) -> Task:
+        """Return the task with the inputs of every part converted.
+
+        Args:
+            convert: function of inputs and the name of their part, such as "labeled examples".
+
+        Returns:
+            The task with other inputs.
+        """
+
+        def convert_part(part: Labeled | None, what: str) -> Labeled | None:
+            return None if part is None else Labeled(convert(part.inputs, what), part.labels)
+
+        return replace(
+            self,
+            labeled=Labeled(convert(self.labeled.inputs, "labeled examples"), self.labeled.labels),
+            unlabeled=convert(self.unlabeled, "unlabeled examples"),
+            validation=convert_part(self.validation, "validation examples"),
+            test=convert_part(self.test, "test examples"),
+            certifying=convert_part(self.certifying, "certifying examples"),
+            kept_apart=None if self.kept_apart is None else convert(self.kept_apart, "unlabeled examples kept apart"),
+        )
+
+    def in_content_order(self) -> Task:
+        """Return the same rows, each part sorted by content; test rows, which are never sampled, keep their order.
+
+        Folds, forests, landmarks and batches then do not depend on the original order of the rows.
+
+        Returns:
+            The sorted task.
+        """
+
+        def sort(rows: Examples) -> Examples:
+            return choose(rows, order_by_content(rows))
+
+        return replace(
+            self,
+            labeled=self.labeled.in_content_order(),
+            unlabeled=sort(self.unlabeled),
+            validation=None if self.validation is None else self.validation.in_content_order(),
+            certifying=None if self.certifying is None else self.certifying.in_content_order(),
+            kept_apart=None if self.kept_apart is None else sort(self.kept_apart),
+        )
+
+    def hash_rows(self) -> np.ndarray:
+        """Return hashes of all examples that are used in a fit, see `csst.data.row_hashes`.
+
+        Returns:
+            Hashes, (N,), uint64.
+        """
+        if self.row_hashes is not None:
+            return self.row_hashes
+        labeled = [part.inputs for part in (self.labeled, self.validation, self.certifying) if part is not None]
+        unlabeled = [part for part in (self.unlabeled, self.kept_apart) if part is not None]
+        return np.concatenate([hash_rows(part) for part in (*labeled, *unlabeled)])
+
+
+def _arrays(part: Labeled | None) -> list[np.ndarray]:
+    """Return the arrays that hold labeled rows."""
+    if part is None:
+        return []
+    inputs = part.inputs
+    if is_sparse(inputs):
+        matrix = as_rows(inputs)
+        return [matrix.data, matrix.indices, matrix.indptr, part.labels.numpy()]
+    return [np.asarray(inputs), part.labels.numpy()]
 
 
 def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
@@ -143,40 +299,6 @@ def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
             )
         counts = torch.bincount(part.labels, minlength=len(class_names))
         refuse_empty_classes(counts, class_names, "recall", f"the {where} examples")
-
-
-@dataclass(frozen=True)
-class RowTask:
-    """The examples of a file, for learners that hold out no validation set: `validation` may be None."""
-
-    name: str
-    class_names: tuple[str, ...]
-    labeled: Labeled
-    unlabeled: Examples
-    validation: Labeled | None
-    test: Labeled | None
-    kind: Literal["array", "image", "text"]
-    split_hash: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    columns: Columns | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.class_names) < 2:
-            raise InputError(f"at least two classes are needed; found {list(self.class_names)}")
-        check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
-
-    @classmethod
-    def from_task(cls, task: Task) -> RowTask:
-        """Return the parts of a task, including its validation set."""
-        parts = (task.labeled, task.unlabeled, task.validation, task.test)
-        return cls(task.name, task.class_names, *parts, task.kind, task.split_hash, task.facts)
-
-    def as_task(self, **fields: Any) -> Task:
-        """Return the examples as a task, which needs a validation set; `fields` are its views and other fields."""
-        assert self.validation is not None
-        parts = (self.labeled, self.unlabeled, self.validation, self.test)
-        fields = {"kind": self.kind, "split_hash": self.split_hash, "facts": self.facts, **fields}
-        return Task(self.name, self.class_names, *parts, **fields)
 
 
 def as_inputs(values: Any, what: str) -> Tensor:
@@ -214,16 +336,18 @@ def make_task(
     name: str,
     labeled: tuple[Any, Any],
     unlabeled: Any,
-    validation: tuple[Any, Any],
+    validation: tuple[Any, Any] | None = None,
     test: tuple[Any, Any] | None = None,
     class_names: tuple[str, ...] | None = None,
     **fields: Any,
 ) -> Task:
     """Return a task from arrays or tensors, given as (inputs, labels) pairs; `fields` are further fields of `Task`."""
-    pairs = {"labeled": labeled, "validation": validation}
-    if test is not None:
-        pairs["test"] = test
-    parts = {k: Labeled(as_inputs(x, f"{k} inputs"), as_labels(y, f"{k} labels")) for k, (x, y) in pairs.items()}
+    pairs = {"labeled": labeled, "validation": validation, "test": test}
+    parts = {
+        part: Labeled(as_inputs(pair[0], f"{part} inputs"), as_labels(pair[1], f"{part} labels"))
+        for part, pair in pairs.items()
+        if pair is not None
+    }
     inputs = as_inputs(unlabeled, "unlabeled inputs")
     shapes = {tuple(part.inputs.shape[1:]) for part in parts.values() if isinstance(part.inputs, Tensor)}
     shapes.add(tuple(inputs.shape[1:]))
@@ -233,4 +357,4 @@ def make_task(
         largest_label = int(max(part.labels.max() for part in parts.values() if len(part)))
         class_names = tuple(str(c) for c in range(largest_label + 1))
     fields.setdefault("split_hash", hash_parts(inputs, *parts.values()))
-    return Task(name, class_names, parts["labeled"], inputs, parts["validation"], parts.get("test"), **fields)
+    return Task(name, class_names, parts["labeled"], inputs, parts.get("validation"), parts.get("test"), **fields)

@@ -110,7 +110,7 @@ class Toy:
         gap = SPACINGS[self.name]
         return Gaussians((-gap, gap, 0.0))
 
-    def load(self, seed: int) -> Task:
+    def load(self, seed: int, holds_out: bool = True) -> Task:
         """Sample all parts."""
         source = self.gaussians()
         rng = np.random.default_rng(seed)
@@ -133,8 +133,7 @@ class Toy:
             validation,
             test,
             class_names=("left", "right", "middle"),
-            weak=Noise(scale, 0.05),
-            strong=Noise(scale, 0.25),
+            views=(Noise(scale, 0.05), Noise(scale, 0.25)),
             unlabeled_truth=torch.from_numpy(truth),
             split_hash=split_hash(*labeled, unlabeled, *validation, *test),
             facts={"best possible min recall": best_min_recall(source)},

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from csst.data.input_spec import InputSpec
-from csst.data.tabular.rows import RowParts
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.answers import choose_abstain_value, name_answers
@@ -40,7 +40,7 @@ from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
-from csst.learners.dealing import deal_rows
+from csst.learners.dealing import deal_certifying
 from csst.learners.network import Network
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
@@ -185,16 +185,16 @@ class CSSTClassifier(
         if objective.confidence is not None and isinstance(held, Real) and not isinstance(held, bool):
             share = float(held)
             held = None
-        parts = split_rows(rows, labels.astype(np.int64), known, extra, held, classes, self.columns_.sizes, seed, read)
-        parts = deal_rows(parts, objective, self.deployment_prior, seed, share)
+        task = split_rows(rows, labels.astype(np.int64), known, extra, held, classes, self.columns_, seed, read)
+        task = deal_certifying(task, objective, self.deployment_prior, seed, share)
         if before is not None:
-            self._require_same(classes, parts.digest)
+            self._require_same(classes, task.digest)
         note = note_markers(classes)
         self.notes_: list[str] = [] if note is None else [note]
         if note is not None:
             warnings.warn(note, stacklevel=2)
         if is_network:
-            self.fit_ = self._fit_network(parts, objective, settings, seed, before)
+            self.fit_ = self._fit_network(task, objective, settings, seed, before)
             details = self.fit_.full_details
             assert details.gain is not None
             self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
@@ -202,7 +202,7 @@ class CSSTClassifier(
         else:
             inputs = InputSpec("array", (rows.shape[1],), is_embedded=self.encoder is not None)
             self.fit_ = fit(
-                parts,
+                task,
                 self.learner,
                 objective,
                 deployment_prior=self.deployment_prior,
@@ -218,20 +218,20 @@ class CSSTClassifier(
         notes = list_notes(self.fit_.full_details)
         for note in notes:
             warnings.warn(note, stacklevel=2)
-        self.classes_, self.seed_, self.data_hash_ = classes, seed, parts.digest
-        self.labeled_counts_ = np.bincount(parts.labels, minlength=len(classes)).tolist()
+        self.classes_, self.seed_, self.data_hash_ = classes, seed, task.digest
+        self.labeled_counts_ = task.train_counts.tolist()
         self.suggested_ = np.zeros(0, dtype=np.uint64)
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
-        small = describe_minimum(self.intervals_, parts.class_names)
+        small = describe_minimum(self.intervals_, task.class_names)
         self.notes_ += [*([small] if small else []), *notes]
         return self
 
     def _fit_network(
-        self, parts: RowParts, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
+        self, rows: Task, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
     ) -> FittedModel:
         """The paper's method on these rows; it goes on from `before`, if there is one."""
-        plan = plan_network(parts, settings, self.image_shape_, self.encoder is not None, seed)
+        plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         task = plan.task
         method, fitting = str(self.method), settings.fitting
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
@@ -248,7 +248,7 @@ class CSSTClassifier(
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
             )
-        learner = Network(plan.make, method, settings, fitting.folds if parts.validation is None else 0)
+        learner = Network(plan.make, method, settings, fitting.folds if rows.validation is None else 0)
         return fit(
             task,
             learner,

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from csst.data.images.arrays import as_images
 from csst.data.images.views import make_views
-from csst.data.tabular.rows import RowParts
 from csst.data.task import Task, View
 from csst.errors import InputError
 from csst.models import Model, build
@@ -80,14 +79,15 @@ class PixelRows:
     shape: tuple[int, int, int]
 
     def __call__(self, rows: Any) -> Tensor:
-        pixels = torch.as_tensor(np.ascontiguousarray(rows))
+        pixels = rows if isinstance(rows, Tensor) else torch.as_tensor(np.ascontiguousarray(rows))
         return pixels.view(len(pixels), *self.shape)
 
 
-def make_image_task(parts: RowParts, as_pictures: PixelRows, settings: ImageNetwork) -> Task:
+def make_image_task(task: Task, as_pictures: PixelRows, settings: ImageNetwork) -> Task:
     """Return the task of a network on images, with the views that the settings name."""
-    task = parts.as_task(read_image_views(settings, as_pictures.shape), as_pictures)
-    return replace(task, kind="image", moments=None)
+    task = replace(task, row_hashes=task.hash_rows(), columns=None, kind="image")
+    task = task.with_inputs(lambda rows, _: as_pictures(rows))
+    return replace(task, views=read_image_views(settings, as_pictures.shape))
 
 
 def read_image_views(settings: ImageNetwork, shape: tuple[int, int, int]) -> tuple[View, View]:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from csst.data.embeddings import Embedder, Embedding
+from csst.data.examples import Examples, as_examples
 from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.column_words import describe_encoding
 from csst.data.tabular.columns import Columns
-from csst.data.tabular.rows import RowParts
 from csst.data.tabular.tables import is_missing, stack
-from csst.data.task import Examples
+from csst.data.task import Labeled, Task
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.estimators.images import PREPROCESSING
@@ -131,15 +131,16 @@ def split_rows(
     extra: Any,
     validation: Any,
     classes: np.ndarray,
-    sizes: list[int],
+    columns: Columns,
     seed: int,
     read: Callable[[Any], Any],
-) -> RowParts:
-    """The parts of a fit, each in the order of its rows' content, so that the order of X does not matter.
+) -> Task:
+    """The task of a fit, each in the order of its rows' content, so that the order of X does not matter.
 
     labels: class numbers of the known rows; extra: rows without labels; read: X → rows.
     """
-    names, place, pair = tuple(str(name) for name in classes), np.flatnonzero(known), None
+    names, place = tuple(str(name) for name in classes), np.flatnonzero(known)
+    judge = None
     order = order_by_content(rows[place], labels)  # for what is held out
     place = place[order]
     labels = labels[order]
@@ -149,27 +150,27 @@ def split_rows(
     elif isinstance(validation, str):
         raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     elif isinstance(validation, tuple):
-        pair = _pair(validation, classes, read)
+        judge = make_part(*_pair(validation, classes, read))
     elif isinstance(validation, Real):
         held[hold_out(labels, float(validation), seed, names)] = True
     else:
         held = np.isin(place, _indices(validation, place, rows.shape[0]))
     if held.any():
-        pair = (rows[place[held]], labels[held])
+        judge = make_part(rows[place[held]], labels[held])
         for counts, what in ((labels[~held], "learned from"), (labels[held], "held out for validation")):
             missing = [name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n]
             if missing:
                 raise InputError(f"classes {missing[:10]} have no label among those {what}: hold out other rows")
     unlabeled = rows[np.flatnonzero(~known)]
-    parts = RowParts(
-        rows[place[~held]],
-        labels[~held],
-        unlabeled if extra is None else stack(unlabeled, extra),
-        pair,
-        names,
-        sizes,
-    )
-    return parts.in_content_order()
+    if extra is not None:
+        unlabeled = stack(unlabeled, extra)
+    labeled = make_part(rows[place[~held]], labels[~held])
+    return Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns).in_content_order()
+
+
+def make_part(rows: Any, labels: np.ndarray) -> Labeled:
+    """Return rows with their class numbers as examples."""
+    return Labeled(as_examples(rows), torch.from_numpy(labels))
 
 
 def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:

@@ -9,7 +9,6 @@ from functools import partial
 from torch import nn
 
 from csst.data.input_spec import InputSpec
-from csst.data.tabular.rows import RowParts
 from csst.data.task import Task
 from csst.estimators.images import PixelRows, build_image_network, make_image_task
 from csst.estimators.parameters import read_views
@@ -34,25 +33,25 @@ class NetworkPlan:
 
 
 def plan_network(
-    parts: RowParts, settings: Settings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
+    rows: Task, settings: Settings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
 ) -> NetworkPlan:
     """Return the task and the network of these rows.
 
     Args:
-        parts: rows of numbers or of pixels.
+        rows: rows of numbers or of pixels.
         settings: of the network and of its views.
         image_shape: (C, H, W) where rows are pixels.
         is_embedded: whether an encoder made the rows.
         seed: of the weights and of the folds that choose a scale.
     """
-    classes = len(parts.class_names)
     if image_shape is not None:
         as_images = PixelRows(image_shape)
-        task = make_image_task(parts, as_images, settings.image)
-        make = partial(build_image_network, settings.image, image_shape, classes, seed)
+        task = make_image_task(rows, as_images, settings.image)
+        make = partial(build_image_network, settings.image, image_shape, rows.classes, seed)
         return NetworkPlan(task, make, InputSpec("image", image_shape, embed=as_images))
     network = settings.network
-    table, is_common = choose_scale(parts, network.scale, seed)
-    task = parts.as_task(read_views(network.views, is_embedded or is_common))
+    table, is_common = choose_scale(rows, network.scale, seed)
+    task = rows.with_views(read_views(network.views, is_embedded or is_common))
     moments = table.mean, table.std
-    return NetworkPlan(task, partial(table_network, parts.sizes, moments, network.hidden, network.depth, classes, seed))
+    sizes = list(rows.column_sizes)
+    return NetworkPlan(task, partial(table_network, sizes, moments, network.hidden, network.depth, rows.classes, seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Literal
 
 from csst.data.task import View
 from csst.errors import InputError
@@ -83,11 +83,13 @@ def refuse_network_settings(settings: Settings, learner: Any) -> None:
         )
 
 
-def read_views(views: Any, is_embedded: bool) -> str | tuple[View, View]:
+def read_views(views: Any, is_embedded: bool) -> Literal["table", "embedding"] | tuple[View, View]:
     """The weak and the strong view of a network's rows, or the name of a pair."""
     if isinstance(views, str):
         if views not in ("auto", "table", "embedding"):
             raise InputError(f"views are auto, table, embedding or a pair of functions; found {views!r}")
-        return ("embedding" if is_embedded else "table") if views == "auto" else views
+        if views == "auto":
+            return "embedding" if is_embedded else "table"
+        return "embedding" if views == "embedding" else "table"
     weak, strong = views
     return weak, strong

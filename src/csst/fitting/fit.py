@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from csst.data.examples import as_rows
 from csst.data.input_spec import InputSpec
 from csst.data.sampling import stream
-from csst.data.tabular.rows import RowParts
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.model_file import Weights
-from csst.learners.dealing import deal_rows, deal_task
+from csst.learners.dealing import deal_certifying
 from csst.learners.fit import fit_members
 from csst.learners.network import Network
 from csst.maths.gain import Gain
@@ -52,7 +52,7 @@ OnRecord = Callable[[Generations | CrossFit, Record], None]
 
 
 def fit(
-    task: Task | RowParts,
+    task: Task,
     learner: Any,
     objective: Objective | str,
     *,
@@ -70,7 +70,7 @@ def fit(
     """From data to a fitted model.
 
     Args:
-        task: what there is to learn from; rows for learners other than a network.
+        task: what there is to learn from; rows of numbers for learners other than a network.
         learner: a `Network`; or a name of `csst.learners.LEARNERS`, a scikit-learn classifier, or a list of these.
         objective: a sentence, a short name or an Objective.
         fits_rule: whether a network gets a decision rule; the other learners always have one.
@@ -87,13 +87,12 @@ def fit(
     Returns:
         The model with its decision rule, and the details of its fit.
     """
-    if isinstance(task, RowParts):
-        task = deal_rows(task, objective, deployment_prior, seed, certifying)
+    is_network = isinstance(learner, Network)
+    cuts_validation = is_network and task.validation is not None
+    task = deal_certifying(task, objective, deployment_prior, seed, certifying, cuts_validation)
+    if not is_network:
         options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
         return fit_learners(task, learner, objective, inputs=inputs, **options)
-    if not isinstance(learner, Network):
-        raise InputError(f"only a Network learns from a task of views; found the learner {learner!r}: pass rows")
-    task = deal_task(task, objective, deployment_prior, seed, certifying)
     fits_rule = fits_rule or read_objective(objective).confidence is not None
     threads, history = torch.get_num_threads(), []
     try:
@@ -118,8 +117,8 @@ def start(
     task: Task, learner: Network, objective: Objective | str, seed: int, deployment_prior: Any
 ) -> Generations | CrossFit:
     """The training of a network before its first step; raises if no classifier could meet the constraints."""
-    labels = (task.labeled.labels, task.validation.labels)
-    refuse_contradiction(objective, *labels, task.class_names, deployment_prior)
+    judge = task.labeled if task.validation is None else task.validation
+    refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
     return learner.start(task, objective, seed)
 
 
@@ -136,31 +135,31 @@ def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
 
 
 def fit_learners(
-    rows: RowParts, learner: Any, objective: Any, *, inputs: InputSpec | None = None, **options: Any
+    task: Task, learner: Any, objective: Any, *, inputs: InputSpec | None = None, **options: Any
 ) -> FittedModel:
     """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
     is_embedded = inputs is not None and inputs.is_embedded
-    members = fit_members(rows, learner, objective, is_embedded=is_embedded, **options)
+    members = fit_members(task, learner, objective, is_embedded=is_embedded, **options)
     rule, portfolio = members.fitted, members.portfolio
     notes = members.notes
-    if rows.certifying is not None:
-        kept = None if rows.kept_apart is None else portfolio.probs(rows.kept_apart)
-        fresh = FreshLabels(portfolio.probs(rows.certifying[0]), rows.certifying[1], kept)
-        rule = promise(members.fitted, fresh, options.get("deployment_prior"), rows.class_names)
+    if task.certifying is not None:
+        kept = None if task.kept_apart is None else portfolio.probs(as_rows(task.kept_apart))
+        fresh = FreshLabels(portfolio.probs(as_rows(task.certifying.inputs)), task.certifying.labels.numpy(), kept)
+        rule = promise(members.fitted, fresh, options.get("deployment_prior"), task.class_names)
         notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
     log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
     parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
-    if rows.test is not None:
-        probs = torch.from_numpy(portfolio.probs(rows.test[0]))
-        parts["test"] = (probs.clamp(min=1e-300).log(), torch.from_numpy(rows.test[1]))
+    if task.test is not None:
+        probs = torch.from_numpy(portfolio.probs(as_rows(task.test.inputs)))
+        parts["test"] = (probs.clamp(min=1e-300).log(), task.test.labels)
     unlabeled = torch.from_numpy(rule.evidence.unlabeled_scores) + log_prior
-    outputs = Outputs(parts, unlabeled, Gain(torch.ones(len(rows.class_names), dtype=torch.float64)))
+    outputs = Outputs(parts, unlabeled, Gain(torch.ones(task.classes, dtype=torch.float64)))
     about = {
         "learner": learner if isinstance(learner, str) else repr(learner),
         "method": " + ".join(portfolio.names),
         "members": portfolio.describe(),
         "left_out": list(portfolio.left_out),
-        "labeled_counts": np.bincount(rows.labels, minlength=len(rows.class_names)).tolist(),
+        "labeled_counts": task.train_counts.tolist(),
         "multipliers": {},
         "deployment_prior": describe_prior(options.get("deployment_prior")),
     }
@@ -171,18 +170,18 @@ def fit_learners(
         outputs,
         about,
         portfolio.prior,
-        rows.unlabeled.shape[0],
+        len(task.unlabeled),
         tuple(notes),
     )
-    spec = inputs or InputSpec("array", (rows.labeled.shape[1],))
+    spec = inputs or InputSpec(task.kind, task.input_shape)
     return FittedModel(
         portfolio,
         rule.rule,
         rule.objective,
-        rows.class_names,
+        task.class_names,
         spec,
         details=details,
-        row_hashes=rows.hash_rows(),
+        row_hashes=task.hash_rows(),
         reference=members.reference,
     )
 
@@ -222,9 +221,8 @@ def conclude(
         if isinstance(runner, CrossFit):
             parts = {"validation": runner.out_of_fold(lambda fold: model_of(fold, weights))}
         else:
-            parts = {
-                "validation": (compute_logits(model, task.validation.inputs, batch, device), task.validation.labels)
-            }
+            validation = task.require("validation")
+            parts = {"validation": (compute_logits(model, validation.inputs, batch, device), validation.labels)}
         if task.test is not None:
             parts["test"] = (compute_logits(model, task.test.inputs, batch, device), task.test.labels)
         unlabeled = (
@@ -277,7 +275,7 @@ def conclude(
     )
     rule = None if adjusted is None else adjusted.rule
     spec = inputs or InputSpec(task.kind, task.input_shape)
-    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details, row_hashes=task.row_hashes)
+    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details, row_hashes=task.hash_rows())
 
 
 def score_fresh(model: nn.Module, task: Task, batch: int, device: Any) -> FreshLabels:

@@ -16,9 +16,9 @@ from torch import nn
 
 from csst.comparison.rows import refuse_numbers_only
 from csst.data.embeddings import Embedder
+from csst.data.examples import Examples
 from csst.data.input_spec import InputSpec
 from csst.data.row_hashes import read_hashes
-from csst.data.task import Examples
 from csst.errors import InputError
 from csst.fitting.export import describe_preprocessing
 from csst.learners.catalog import load_learner

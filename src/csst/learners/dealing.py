@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from csst.data.tabular.rows import RowParts
-from csst.data.task import Examples, Labeled, Task
+from csst.data.examples import choose
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING, deal_certification
 from csst.maths.language import objective as read_objective
@@ -18,52 +17,26 @@ from csst.maths.objectives import Objective
 from csst.rules.fresh_labels import check_certifiable, keep_apart, keeps_unlabeled, needs_random_sample
 
 
-def deal_rows(
-    parts: RowParts, objective: Objective | str, deployment_prior: Any, seed: int, share: float = CERTIFYING
-) -> RowParts:
-    """Reserve rows that certify the bounds: the validation rows if there are any, else a share of the labeled rows.
-
-    Args:
-        parts: rows of a fit.
-        objective: the objective; without a confidence, or if rows are reserved already, nothing changes.
-        deployment_prior: see `csst.rules.fresh_labels.state_prior`.
-        seed: seed of the split.
-        share: share of the labeled rows to reserve.
-
-    Returns:
-        The parts with certifying rows and without validation rows: labels out of fold judge the learners.
-    """
-    goal = read_objective(objective)
-    if goal.confidence is None or parts.certifying is not None:
-        return parts
-    goal = bind_labels(goal, parts.labels, parts.class_names)
-    validation_count = None if parts.validation is None else len(parts.validation[1])
-    check_certifiable(goal, parts.labels, deployment_prior, parts.class_names, validation_count)
-    if parts.validation is not None:
-        parts = replace(parts, validation=None, certifying=parts.validation)
-    else:
-        is_random = needs_random_sample(goal, deployment_prior)
-        certifying_rows = deal_certification(parts.labels, share, seed, is_random)
-        other_rows = np.setdiff1d(np.arange(len(parts.labels)), certifying_rows)
-        pair = (parts.labeled[certifying_rows], parts.labels[certifying_rows])
-        parts = replace(parts, labeled=parts.labeled[other_rows], labels=parts.labels[other_rows], certifying=pair)
-    if keeps_unlabeled(goal, deployment_prior):
-        learning_rows, reserved_rows = keep_apart(parts.unlabeled.shape[0], seed)
-        parts = replace(parts, unlabeled=parts.unlabeled[learning_rows], kept_apart=parts.unlabeled[reserved_rows])
-    return parts
-
-
-def deal_task(
-    task: Task, objective: Objective | str, deployment_prior: Any, seed: int, share: float = CERTIFYING
+def deal_certifying(
+    task: Task,
+    objective: Objective | str,
+    deployment_prior: Any,
+    seed: int,
+    share: float = CERTIFYING,
+    cuts_validation: bool = False,
 ) -> Task:
-    """Reserve validation examples that certify the bounds.
+    """Reserve examples that certify the bounds.
+
+    A learner that judges labels out of fold needs no validation examples: all of them certify, or else a share of the
+    labeled examples. One that is steered by validation examples (`cuts_validation`) shares them.
 
     Args:
-        task: data of a network; if its labeled examples are its validation examples, both lose the reserved ones.
-        objective: see `deal_rows`.
+        task: data of a fit.
+        objective: the objective; without a confidence, or if examples are reserved already, nothing changes.
         deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         seed: seed of the split.
-        share: share of the validation examples to reserve.
+        share: share of the labeled or validation examples to reserve.
+        cuts_validation: whether only a share of the validation examples certifies, and the others stay.
 
     Returns:
         The task with certifying examples.
@@ -71,24 +44,29 @@ def deal_task(
     goal = read_objective(objective)
     if goal.confidence is None or task.certifying is not None:
         return task
-    labels = task.validation.labels.numpy()
     goal = bind_labels(goal, task.labeled.labels.numpy(), task.class_names)
-    check_certifiable(goal, labels, deployment_prior, task.class_names)
-    certifying_rows = deal_certification(labels, share, seed, needs_random_sample(goal, deployment_prior))
-    validation = take(task.validation, np.setdiff1d(np.arange(len(labels)), certifying_rows))
-    task = replace(
-        task,
-        labeled=validation if task.validation is task.labeled else task.labeled,
-        validation=validation,
-        certifying=take(task.validation, certifying_rows),
-    )
+    if task.validation is not None and not cuts_validation:
+        check_certifiable(goal, task.labeled.labels.numpy(), deployment_prior, task.class_names, len(task.validation))
+        task = replace(task, validation=None, certifying=task.validation)
+    else:
+        examples = task.require("validation") if cuts_validation else task.labeled
+        labels = examples.labels.numpy()
+        check_certifiable(goal, labels, deployment_prior, task.class_names)
+        rows = deal_certification(labels, share, seed, needs_random_sample(goal, deployment_prior))
+        other_rows = np.setdiff1d(np.arange(len(labels)), rows)
+        task = replace(task, certifying=examples.part(rows))
+        if cuts_validation:
+            task = replace(task, validation=examples.part(other_rows))
+        else:
+            task = replace(task, labeled=examples.part(other_rows))
     if keeps_unlabeled(goal, deployment_prior):
-        learning_rows, reserved_rows = (torch.from_numpy(rows) for rows in keep_apart(len(task.unlabeled), seed))
+        learning_rows, reserved_rows = keep_apart(len(task.unlabeled), seed)
+        truth = task.unlabeled_truth
         task = replace(
             task,
             unlabeled=choose(task.unlabeled, learning_rows),
             kept_apart=choose(task.unlabeled, reserved_rows),
-            unlabeled_truth=None if task.unlabeled_truth is None else task.unlabeled_truth[learning_rows],
+            unlabeled_truth=None if truth is None else truth[torch.from_numpy(learning_rows)],
         )
     return task
 
@@ -100,33 +78,3 @@ def bind_labels(objective: Objective, labels: np.ndarray, class_names: tuple[str
         names = [name for name, count in zip(class_names, counts, strict=True) if not count]
         raise InputError(f"classes {names[:10]} have no label to learn from: label some of their rows")
     return objective.bind(len(class_names), class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
-
-
-def take(examples: Labeled, rows: np.ndarray) -> Labeled:
-    """Return the labeled examples at these rows."""
-    index = torch.from_numpy(rows)
-    return Labeled(choose(examples.inputs, index), examples.labels[index])
-
-
-def choose(examples: Examples, index: Tensor) -> Examples:
-    """Return the examples at these indices; examples that are not a tensor are fetched when they are used."""
-    return examples[index] if isinstance(examples, Tensor) else Chosen(examples, index)
-
-
-class Chosen:
-    """Some of the examples, fetched when they are used."""
-
-    def __init__(self, examples: Examples, index: Tensor) -> None:
-        self.examples = examples
-        self.index = index
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, indices: Tensor) -> Any:
-        return self.examples[self.index[indices]]
-
-    def prefetch(self, indices: Tensor) -> None:
-        """Begin to read examples in the background, if their source can."""
-        if hasattr(self.examples, "prefetch"):
-            self.examples.prefetch(self.index[indices])

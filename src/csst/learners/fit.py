@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.tabular.rows import RowParts
+from csst.data.examples import as_rows
 from csst.data.tabular.tables import statistics
+from csst.data.task import Task
 from csst.estimation.shift_test import Reference
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
@@ -29,7 +30,7 @@ class MembersFit:
 
 
 def fit_members(
-    parts: RowParts,
+    task: Task,
     learner: Any,
     objective: Any,
     *,
@@ -43,7 +44,7 @@ def fit_members(
     """Fit the learners and the decision rule.
 
     Args:
-        parts: labeled, unlabeled and validation rows.
+        task: rows of numbers.
         learner: see `read_learner`.
         objective: a sentence, a short name or an Objective.
         deployment_prior: see `read_deployment_prior`; None for the class prior of the validation labels.
@@ -53,35 +54,32 @@ def fit_members(
         seed: seed of the folds and the learners.
         n_jobs: learners fitted at a time.
     """
-    validation_labels = parts.labels if parts.validation is None else parts.validation[1]
-    refuse_contradiction(objective, parts.labels, validation_labels, parts.class_names, deployment_prior)
-    mean, std = statistics(parts.measured)
-    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), tuple(parts.sizes))
-    problem = Problem(
-        table,
-        parts.measured,
-        parts.unlabeled.shape[0],
-        len(parts.labels),
-        len(parts.class_names),
-        is_embedded,
-    )
+    labeled = Labeled(as_rows(task.labeled.inputs), task.labeled.labels.numpy())
+    unlabeled = as_rows(task.unlabeled) if len(task.unlabeled) else labeled.rows[:0]
+    validation = None
+    if task.validation is not None:
+        validation = Labeled(as_rows(task.validation.inputs), task.validation.labels.numpy())
+    judge = labeled if validation is None else validation
+    refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
+    measured_rows = unlabeled if len(task.unlabeled) else labeled.rows
+    mean, std = statistics(measured_rows)
+    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)
+    problem = Problem(table, measured_rows, len(task.unlabeled), len(labeled.labels), task.classes, is_embedded)
     members = read_learner(learner, problem)
-    validation = None if parts.validation is None else Labeled(*parts.validation)
-    labeled = Labeled(parts.labeled, parts.labels)
     portfolio, evidence = fit_portfolio(
-        members, labeled, parts.unlabeled, validation, rounds=rounds, tau=tau, seed=seed, n_jobs=n_jobs
+        members, labeled, unlabeled, validation, rounds=rounds, tau=tau, seed=seed, n_jobs=n_jobs
     )
-    bound = bind(objective, evidence, parts.class_names)
+    bound = bind(objective, evidence, task.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
     fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
     notes = list(fitted_rule.notes)
-    names = [name for name, count in zip(parts.class_names, np.bincount(parts.labels), strict=True) if count < 2]
+    names = [name for name, count in zip(task.class_names, task.train_counts.tolist(), strict=True) if count < 2]
     if names and validation is None:
         notes.append(
             f"classes {names[:10]} have one label each, which their models have learned from, so that their expected "
             "recall is too high: label more"
         )
     reference = Reference.sample(
-        parts.labeled, parts.labels, parts.unlabeled, evidence.unlabeled_prior, parts.sizes, seed
+        labeled.rows, labeled.labels, unlabeled, evidence.unlabeled_prior, list(task.column_sizes), seed
     )
     return MembersFit(portfolio, fitted_rule, reference, notes)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from csst.data.tabular.rows import RowParts, as_rows, make_views
+from csst.data.examples import as_rows
 from csst.data.tabular.tables import statistics
 from csst.data.task import Task
 from csst.estimation.folds import deal_folds
@@ -25,22 +25,22 @@ FOLDS = 3
 ROWS = 2000
 
 
-def choose_scale(parts: RowParts, scale: str, seed: int) -> tuple[Rows, bool]:
+def choose_scale(task: Task, scale: str, seed: int) -> tuple[Rows, bool]:
     """Return the standardization of the columns, and whether one deviation is used for all columns of numbers.
 
     Args:
-        parts: labeled and unlabeled rows.
+        task: rows of numbers.
         scale: "column", "common", or "auto", which lets the labels decide.
         seed: seed of the folds.
     """
-    mean, std = statistics(parts.measured)
-    table = Rows(mean, usable_deviation(mean, std), tuple(parts.sizes))
+    mean, std = statistics(task.measured)
+    table = Rows(mean, usable_deviation(mean, std), task.column_sizes)
     common_table = table.with_common_scale
     is_common = scale == "common"
     if scale == "auto":
-        sample = np.random.default_rng(seed).permutation(len(parts.labels))[:ROWS]
-        rows = parts.labeled[sample]
-        labels = parts.labels[sample]
+        sample = task.labeled.part(np.random.default_rng(seed).permutation(len(task.labeled))[:ROWS])
+        rows = as_rows(sample.inputs)
+        labels = sample.labels.numpy()
         is_common = measure_loss(common_table, rows, labels, seed) < measure_loss(table, rows, labels, seed)
     return (common_table if is_common else table), is_common
 
@@ -52,14 +52,8 @@ def scale_task(task: Task, seed: int) -> Task:
         task: rows of numbers, standardized column by column.
         seed: seed of the folds.
     """
-    rows = as_rows(task.labeled.inputs)
-    sizes = [0] * rows.shape[1]
-    parts = RowParts(rows, task.labeled.labels.numpy(), as_rows(task.unlabeled), None, task.class_names, sizes)
-    table, is_common = choose_scale(parts, "auto", seed)
-    if not is_common:
-        return task
-    weak, strong = make_views(parts, "embedding")
-    return replace(task, weak=weak, strong=strong, moments=(table.mean, table.std))
+    table, is_common = choose_scale(task, "auto", seed)
+    return replace(task.with_views("embedding"), moments=(table.mean, table.std)) if is_common else task
 
 
 def measure_loss(table: Rows, rows: np.ndarray, labels: np.ndarray, seed: int) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from csst.data.costs import read_costs
 from csst.data.embeddings import Embedding
-from csst.data.task import RowTask, Task
+from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.learners import LEARNERS
 from csst.maths.costs import CostTable
@@ -48,14 +48,13 @@ NETWORK_SETTINGS = (
 class Source(Protocol):
     """Where a task comes from: any frozen dataclass with a `load`."""
 
-    def load(self, seed: int) -> Task: ...
+    def load(self, seed: int, holds_out: bool = True) -> Task:
+        """Load the examples; `holds_out` holds out validation examples, which a network needs, and makes its views.
 
-
-@runtime_checkable
-class RowSource(Protocol):
-    """A source that learners other than a network can take without a validation set: they judge labels out of fold."""
-
-    def load_rows(self, seed: int) -> RowTask: ...
+        Other learners judge every label out of fold and need neither; a source whose settings name its validation
+        examples may ignore it.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Custom:
 
     source: str = ""
 
-    def load(self, seed: int) -> Task:
+    def load(self, seed: int, holds_out: bool = True) -> Task:
         if ":" not in self.source:
             raise InputError("the custom recipe needs a dataset: csst train custom --data.source package.module:name")
         task = load(self.source, "a dataset")(seed)
@@ -94,8 +93,9 @@ class Recipe:
         frozen: whether the encoder stays as it is.
         rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
             predictions then follow it.
-        folds: of cross-fitting a network: 0 keeps the validation examples for judging, as the paper does; 2 or more
-            learn from them, too, and judge every label by a network that has not seen it, at folds + 1 times the work.
+        folds: 0 keeps the validation examples for judging, as the paper does; 2 or more learn from them, too, and judge
+            every label by a model that has not seen it. A network is then trained folds + 1 times; other learners
+            always have folds of their own.
         groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
             paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
@@ -137,7 +137,7 @@ class Recipe:
             raise InputError(
                 f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"
             )
-        if self.folds and self.hardware.strategy == "fsdp":
+        if self.folds and self.uses_network and self.hardware.strategy == "fsdp":
             raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
         if not 0 < self.certifying < 1:
             raise InputError(f"certifying is a share of the labels, between 0 and 1; found {self.certifying}")
@@ -157,6 +157,11 @@ class Recipe:
         """Whether a network is trained."""
         fine_tuned = bool(self.encoder) and not self.frozen
         return self.learner == "network" or (self.learner == "auto" and (fine_tuned or self.method != "csst"))
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether the source holds out validation examples: for a network, or to be learned from in folds."""
+        return self.uses_network or self.folds > 0
 
     @property
     def judges_out_of_fold(self) -> bool:

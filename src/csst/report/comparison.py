@@ -73,7 +73,7 @@ def draw_objective(table: Sequence[ComparisonRow], outcomes: Sequence[Outcome], 
 
 def draw_distribution(outcomes: Sequence[Outcome]) -> Drawing:
     """Draw the class distribution of the data, if possible of a row that does not learn from validation labels."""
-    metrics = next((outcome for outcome in outcomes if outcome.row.fit is None), outcomes[0]).metrics[0]
+    metrics = next((outcome for outcome in outcomes if outcome.row.is_network), outcomes[0]).metrics[0]
     unlabeled_counts = metrics.get("unlabeled_true_counts")
     suffix = ""
     if unlabeled_counts is None and "prior" in metrics:

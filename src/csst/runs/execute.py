@@ -20,7 +20,7 @@ from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting.fit import conclude, start
-from csst.learners.dealing import deal_task
+from csst.learners.dealing import deal_certifying
 from csst.learners.network import Network
 from csst.learners.scale import scale_task
 from csst.models import Projected, Standardize, build
@@ -28,10 +28,10 @@ from csst.models.encoders import encoder
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
-from csst.runs.learners import execute_learners, hash_parts
+from csst.runs.learners import execute_learners
 from csst.setting_checks import override
 from csst.settings import Settings
-from csst.training.crossfit import CrossFit, learn_validation
+from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, defer_signals, pending_signal
 from csst.training.records import Diverged, Record
@@ -323,11 +323,11 @@ def load_task(recipe: Recipe) -> Task:
     With cross-fitting (`folds`) the validation examples are learned from as well.
     """
     task = recipe.data.load(recipe.seed)
-    task = replace(task, row_hashes=hash_parts(task.labeled.inputs, task.unlabeled, task.validation))
+    task = replace(task, row_hashes=task.hash_rows())
     objective = recipe.bind_objective(task.class_names)
-    task = deal_task(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying)
+    task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
     if recipe.folds:
-        task = learn_validation(task)
+        task = task.join_validation()
     if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier
         task = scale_task(task, recipe.seed)
     if recipe.frozen:

@@ -7,40 +7,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from csst.data.embeddings import Embedder
+from csst.data.embeddings import Embedder, embed_parts
+from csst.data.examples import as_examples, as_rows
 from csst.data.input_spec import InputSpec
-from csst.data.row_hashes import hash_rows
-from csst.data.tabular.rows import RowParts, as_rows
-from csst.data.task import Labeled, RowTask
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting.fit import fit
 from csst.fitting.model_file import make_embedder
 from csst.models.encoders import encoder
-from csst.recipes.recipe import Recipe, RowSource
+from csst.recipes.recipe import Recipe
 from csst.runs.folder import Run
 
 
 def execute_learners(recipe: Recipe, folder: str | Path, old_run: Run | None) -> dict[str, Any]:
     """Fit the recipe's learners, write the run, and return the content of metrics.json."""
-    rows = load_rows(recipe)
-    hashes = hash_parts(rows.labeled.inputs, rows.unlabeled, rows.validation)
-    if recipe.frozen:
-        rows = embed_rows(rows, recipe)
-    if not recipe.frozen and rows.kind == "text":
-        raise InputError(
-            f"learner {recipe.learner} takes numbers, and this task's inputs are texts: add --encoder words --frozen"
-        )
+    task = recipe.data.load(recipe.seed, recipe.holds_out)
+    task = replace(task, row_hashes=task.hash_rows())
+    if recipe.folds:
+        task = replace(task.join_validation(), validation=None)
+    rows = embed_rows(task, recipe, f"learner {recipe.learner}")
     start = time.perf_counter()
     prior = None if recipe.deployment_prior == "validation" else recipe.deployment_prior
-    shape = tuple(rows.labeled.inputs[torch.tensor([0])].shape[1:])
+    shape = rows.input_shape if recipe.frozen else task.input_shape
     embed = make_embedder(recipe, rows.kind, rows.facts["encoder"]) if recipe.frozen else None
     inputs = InputSpec(rows.kind, shape, embed=embed, is_embedded=recipe.frozen)
     objective = recipe.bind_objective(rows.class_names)
     model = fit(
-        replace(as_parts(rows), row_hashes=hashes),
+        rows,
         recipe.learner,
         objective,
         deployment_prior=prior,
@@ -63,54 +56,17 @@ def execute_learners(recipe: Recipe, folder: str | Path, old_run: Run | None) ->
     return metrics
 
 
-def hash_parts(labeled: Any, unlabeled: Any, validation: Labeled | None) -> np.ndarray:
-    """Return hashes of all examples of a fit, before any embedding, (N,)."""
-    parts = [labeled, unlabeled]
-    if validation is not None:
-        parts.append(validation.inputs)
-    return np.concatenate([hash_rows(part) for part in parts])
+def embed_rows(task: Task, recipe: Recipe, learner: str) -> Task:
+    """Return the task as rows of numbers sorted by content, embedded by the recipe's encoder if it has one.
 
-
-def load_rows(recipe: Recipe) -> RowTask:
-    """Load the rows of a recipe's data; a source of tasks sets validation examples aside, a source of rows does not."""
-    if isinstance(recipe.data, RowSource):
-        return recipe.data.load_rows(recipe.seed)
-    return RowTask.from_task(recipe.data.load(recipe.seed))
-
-
-def embed_rows(rows: RowTask, recipe: Recipe) -> RowTask:
-    """Replace every example by its vector from the recipe's frozen encoder."""
-    embedder = Embedder(encoder(recipe.encoder, rows.kind, recipe.embedding.max_length), recipe.embedding)
-
-    def embed(part: Labeled, what: str) -> Labeled:
-        return Labeled(embedder(part.inputs, what), part.labels)
-
-    labeled = embed(rows.labeled, "labeled examples")
-    width = as_rows(labeled.inputs).shape[1]
-    return replace(
-        rows,
-        labeled=labeled,
-        unlabeled=embedder(rows.unlabeled, "unlabeled examples") if len(rows.unlabeled) else torch.zeros(0, width),
-        validation=None if rows.validation is None else embed(rows.validation, "validation examples"),
-        test=None if rows.test is None else embed(rows.test, "test examples"),
-        facts={**rows.facts, "encoder": embedder.fingerprint},
-    )
-
-
-def as_parts(rows: RowTask) -> RowParts:
-    """Return the examples as float32 rows, sorted by their content."""
-
-    def pair(labeled: Labeled) -> tuple[Any, np.ndarray]:
-        return as_rows(labeled.inputs), labeled.labels.numpy()
-
-    labeled, labels = pair(rows.labeled)
-    parts = RowParts(
-        labeled,
-        labels,
-        as_rows(rows.unlabeled) if len(rows.unlabeled) else labeled[:0],
-        None if rows.validation is None else pair(rows.validation),
-        rows.class_names,
-        [0] * labeled.shape[1] if rows.columns is None else rows.columns.sizes,
-        None if rows.test is None else pair(rows.test),
-    )
-    return parts.in_content_order()
+    Args:
+        task: examples of any kind.
+        recipe: names the encoder.
+        learner: who takes the rows, for the error.
+    """
+    if recipe.frozen:
+        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embed_parts(task, Embedder(model, recipe.embedding))
+    elif task.kind == "text":
+        raise InputError(f"{learner} takes numbers, and these inputs are texts: add --encoder words --frozen")
+    return task.with_inputs(lambda inputs, _: as_examples(as_rows(inputs))).in_content_order()

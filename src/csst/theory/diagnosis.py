@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from csst.data.examples import Examples
 from csst.data.prepared_views import IndexedView
-from csst.data.task import Examples, Labeled, Task
+from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, expand, factors
 from csst.theory.expansion import StepExpansion

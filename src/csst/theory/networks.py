@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples, View, identity_view
+from csst.data.examples import Examples
+from csst.data.task import View, identity_view
 from csst.errors import InputError
 from csst.models.huggingface.text import EncodesTexts
 

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples, View
+from csst.data.examples import Examples
+from csst.data.task import View
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
 from csst.maths.gain import Gain

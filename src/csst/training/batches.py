@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from csst.data.examples import Examples
 from csst.data.prepared_views import IndexedView
 from csst.data.sampling import Sampler, stream
-from csst.data.task import Examples, Task
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.settings import Training
 

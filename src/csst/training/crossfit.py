@@ -6,7 +6,7 @@ the counts are added up, and all trainers take the same dual step: every labeled
 none is predicted by a model that learned from it. The model of the trainer of all examples is kept.
 
 Rates are judged under the class prior of the task's validation examples, which are not used otherwise: if there are
-none, the labeled ones take their place; if there are, `learn_validation` makes them labeled ones, too.
+none, the labeled ones take their place; if there are, `Task.join_validation` makes them labeled ones, too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Labeled, Task
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
 from csst.settings import MOST_FOLDS, Settings
 from csst.training.evaluation import compute_logits
-from csst.training.generations import join_examples
 from csst.training.interruption import step_boundary
 from csst.training.measurement import join
 from csst.training.records import Record
@@ -157,25 +156,15 @@ class CrossFit(TrainingRun):
     def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
         """Return logits and labels of the labeled examples, each scored by a model that did not learn from it."""
         batch_size = self.settings.training.evaluation_batch
+        parts = [fold.task.require("validation") for fold in self.folds]
         logits = [
-            compute_logits(model(fold), fold.task.validation.inputs, batch_size, fold.engine.device)
-            for fold in self.folds
+            compute_logits(model(fold), part.inputs, batch_size, fold.engine.device)
+            for fold, part in zip(self.folds, parts, strict=True)
         ]
-        return torch.cat(logits), torch.cat([fold.task.validation.labels for fold in self.folds])
-
-
-def learn_validation(task: Task) -> Task:
-    """Return the task with its validation examples among the labeled ones, for cross-fitting."""
-    validation = task.validation
-    inputs = join_examples(task.labeled.inputs, validation.inputs, torch.arange(len(validation)))
-    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, validation.labels])))
+        return torch.cat(logits), torch.cat([part.labels for part in parts])
 
 
 def _leave_out(task: Task, fold: np.ndarray) -> Task:
     """Return the task that learns from all labeled examples but a fold, which validates."""
-
-    def part(index: np.ndarray) -> Labeled:
-        rows = torch.from_numpy(index)
-        return Labeled(task.labeled.inputs[rows], task.labeled.labels[rows])
-
-    return replace(task, labeled=part(np.setdiff1d(np.arange(len(task.labeled)), fold)), validation=part(fold))
+    other_rows = np.setdiff1d(np.arange(len(task.labeled)), fold)
+    return replace(task, labeled=task.labeled.part(other_rows), validation=task.labeled.part(fold))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples
+from csst.data.examples import Examples
 from csst.data.text.texts import HasLengths
 from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective

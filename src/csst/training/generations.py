@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.task import Examples, Labeled, Task
+from csst.data.examples import choose, join_examples
+from csst.data.task import Labeled, Task
 from csst.selftraining import Method, Setup
 from csst.settings import Settings
 from csst.training.records import Record
@@ -123,51 +124,5 @@ def plan_generation(settings: Settings, method: Method, task: Task, generation: 
 
 def expand_labeled(task: Task, index: Tensor, labels: Tensor) -> Task:
     """Return the task with pseudo-labeled examples added to the labeled ones; they stay among the unlabeled, too."""
-    inputs = join_examples(task.labeled.inputs, task.unlabeled, index)
+    inputs = join_examples(task.labeled.inputs, choose(task.unlabeled, index.numpy()))
     return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, labels])))
-
-
-def join_examples(first: Examples, other: Examples, index: Tensor) -> Examples:
-    """Return examples followed by the indexed ones of other examples; a tensor if both are tensors."""
-    if isinstance(first, Tensor) and isinstance(other, Tensor):
-        return torch.cat([first, other[index]])
-    return Joined(first, other, index)
-
-
-class Joined:
-    """Examples followed by the indexed ones of other examples; fetched from both sources on demand."""
-
-    def __init__(self, first: Examples, other: Examples, index: Tensor) -> None:
-        self.first = first
-        self.other = other
-        self.index = index
-
-    def __len__(self) -> int:
-        return len(self.first) + len(self.index)
-
-    def __getitem__(self, indices: Tensor) -> Any:
-        is_other = self._is_other(indices)
-        order = torch.cat([(~is_other).nonzero(), is_other.nonzero()]).flatten().argsort()
-        pieces = [examples[positions] for examples, positions in self._split_by_source(indices)]
-        if all(isinstance(piece, Tensor) for piece in pieces):
-            return torch.cat(pieces)[order]
-        rows = [row for piece in pieces for row in piece]
-        return [rows[i] for i in order.tolist()]
-
-    def prefetch(self, indices: Tensor) -> None:
-        """Begin to read these examples if their source can."""
-        for examples, positions in self._split_by_source(indices):
-            if hasattr(examples, "prefetch"):
-                examples.prefetch(positions)
-
-    def _is_other(self, indices: Tensor) -> Tensor:
-        return indices >= len(self.first)
-
-    def _split_by_source(self, indices: Tensor) -> list[tuple[Examples, Tensor]]:
-        """Split indices by source, skipping sources without any."""
-        is_other = self._is_other(indices)
-        sources = [
-            (self.first, indices[~is_other]),
-            (self.other, self.index[indices[is_other] - len(self.first)]),
-        ]
-        return [(examples, positions) for examples, positions in sources if len(positions)]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from csst.data.examples import Examples
 from csst.data.sampling import stream
-from csst.data.task import Examples, Task
+from csst.data.task import Task
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
@@ -81,7 +82,7 @@ class Measurer:
 
     def measure_validation(self) -> Measurement:
         """Count the confusion on validation, and return the logits as well if an estimate needs them."""
-        validation = self.task.validation
+        validation = self.task.require("validation")
         if self.needs_logits:
             logits = self.score_validation()
             counts = confusion_counts(validation.labels, logits.argmax(1), self.task.classes)
@@ -96,7 +97,7 @@ class Measurer:
 
     def score_validation(self) -> Tensor:
         """Return the logits of all validation rows, (n, K)."""
-        validation = self.task.validation
+        validation = self.task.require("validation")
         return self.score(validation.inputs, torch.arange(len(validation)))
 
     def score(self, inputs: Examples, index: Tensor) -> Tensor:

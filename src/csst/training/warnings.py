@@ -169,7 +169,7 @@ class ReachCheck:
         gain = runner.measured_gain
         # With folds, each validation row is scored by the trainer that did not learn from it.
         judges = runner.folds if isinstance(runner, CrossFit) else [trainer]
-        parts = [judge.task.validation for judge in judges]
+        parts = [judge.task.require("validation") for judge in judges]
         logits = torch.cat([judge.measurer.score_validation() for judge in judges])
         labels = torch.cat([part.labels for part in parts])
         index = choose_rows(len(task.unlabeled), trainer.seed)[:ROWS]

@@ -99,11 +99,12 @@ class ImageArrays:
         if self.validation_part == "train" and self.validation < 1:
             raise InputError("data.validation_part train needs data.validation, the number of images per class")
 
-    def load(self, seed: int) -> Task:
+    def load(self, seed: int, holds_out: bool = True) -> Task:
         """Read the images and cut them.
 
         Args:
             seed: of the split.
+            holds_out: unused; the settings name the validation images.
 
         Returns:
             The task.
@@ -163,8 +164,7 @@ def make_image_task(
         unlabeled.inputs,
         judging,
         testing,
-        weak=views[0],
-        strong=views[1],
+        views=views,
         kind="image",
         unlabeled_truth=unlabeled.labels,
         # Of the pixels and labels themselves: a changed image is another split, whatever its index.

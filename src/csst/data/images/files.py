@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.examples import choose
 from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
-from csst.data.task import Examples, Labeled, RowTask, Task
+from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -72,20 +73,8 @@ class ImageFolder:
     in_memory_megabytes: int = 512
     labeled_fraction: float = 1.0
 
-    def load(self, seed: int) -> Task:
-        rows, truth = self._load_parts(seed, holds_out=True)
-        return rows.as_task(
-            weak=Weak(padding=self.size // 8),
-            strong=Strong(padding=self.size // 8),
-            unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
-        )
-
-    def load_rows(self, seed: int) -> RowTask:
-        """The images of the folders; none is held out, and test_path is for the test alone."""
-        return self._load_parts(seed, holds_out=False)[0]
-
-    def _load_parts(self, seed: int, holds_out: bool) -> tuple[RowTask, Tensor]:
-        """The images in parts, and the labels of the unlabeled ones, UNLABELED where nobody knows."""
+    def load(self, seed: int, holds_out: bool = True) -> Task:
+        """Load the images; without `holds_out` none is held out, and test_path is for the test alone."""
         self._refuse_wrong_options()
         others = (self.unlabeled_path, self.test_path)
         files, names = from_table(self.table) if self.table else from_folders(self.path, without=others)
@@ -106,26 +95,25 @@ class ImageFolder:
         labels = np.array(files.labels, dtype=np.int64)
         split = self._split(labels, in_pool, names, seed, holds_out)
 
-        def part(index: np.ndarray) -> Examples:
-            return inputs.part(index) if isinstance(inputs, ImageFiles) else inputs[torch.from_numpy(index)]
-
         def labeled(index: np.ndarray) -> Labeled:
-            return Labeled(part(index), torch.from_numpy(labels[index]))
+            return Labeled(choose(inputs, index), torch.from_numpy(labels[index]))
 
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
-        rows = RowTask(
+        truth = torch.from_numpy(labels[split.unlabeled])
+        return Task(
             Path(self.table).stem if self.table else Path(self.path).resolve().name,
             names,
             labeled(split.labeled),
-            part(split.unlabeled),
+            choose(inputs, split.unlabeled),
             labeled(split.validation) if len(split.validation) else None,
             labeled(split.test) if len(split.test) else None,
-            "image",
+            views=(Weak(padding=self.size // 8), Strong(padding=self.size // 8)),
+            kind="image",
+            unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # Of the files themselves: an image that was replaced under its name is another split.
-            split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
-            {"bad images skipped": skipped} if self.skip_bad else {},
+            split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
+            facts={"bad images skipped": skipped} if self.skip_bad else {},
         )
-        return rows, torch.from_numpy(labels[split.unlabeled])
 
     def _refuse_wrong_options(self) -> None:
         if bool(self.path) == bool(self.table):

@@ -50,11 +50,12 @@ class TrackedImages:
     def __post_init__(self) -> None:
         check_choices(self, "data.")
 
-    def load(self, seed: int) -> Task:
+    def load(self, seed: int, holds_out: bool = True) -> Task:
         """Read the images and deal their tracks.
 
         Args:
             seed: of the split.
+            holds_out: unused; the settings name the validation images.
 
         Returns:
             The task.

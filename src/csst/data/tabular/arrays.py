@@ -10,15 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.row_order import order_by_content
-from csst.data.splits import hold_out
 from csst.data.tabular.array_views import Corrupt, Noise
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
-from csst.data.tabular.rows import RowParts, make_views
-from csst.data.tabular.tables import statistics
-from csst.data.task import Labeled, RowTask, Task, View, as_inputs, as_labels, hash_parts
+from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts
 from csst.errors import InputError, nearest
 
 #: noise in the views of arrays that are not tables, in standard deviations of each feature
@@ -52,10 +48,17 @@ class Arrays:
     drop: str = ""
     test_path: str = ""
 
-    def load_rows(self, seed: int) -> RowTask:
-        """Load the rows of the file without holding out a validation set."""
+    def load(self, seed: int, holds_out: bool = True) -> Task:
+        """Load the rows of the file; `holds_out` holds out validation rows for a network and makes its views."""
         arrays, columns = self._read()
-        return replace(rows_from_arrays(arrays, Path(self.path).stem), facts=name_columns(columns), columns=columns)
+        if holds_out and columns is not None and any(columns.sizes):
+            names = [name for name, size in columns.layout if size]
+            raise InputError(
+                f"on the command line a network takes columns of numbers, and {names[0]!r} holds categories: leave out "
+                "--learner network, or use CSSTClassifier(learner='network') in Python"
+            )
+        task = from_arrays(arrays, Path(self.path).stem, self.validation if holds_out else None, seed)
+        return replace(task, facts=name_columns(columns), columns=columns)
 
     def _read(self) -> tuple[dict[str, Any], Columns | None]:
         """Return the arrays, and what the columns of a table hold."""
@@ -70,18 +73,6 @@ class Arrays:
                 "out, and put test rows into the .npz file as x_test and y_test"
             )
         return read_npz(self.path, KEYS, needed=("x", "y")), None
-
-    def load(self, seed: int) -> Task:
-        """Load the task of a network."""
-        arrays, columns = self._read()
-        if columns is not None and any(columns.sizes):
-            names = [name for name, size in columns.layout if size]
-            raise InputError(
-                f"on the command line a network takes columns of numbers, and {names[0]!r} holds categories: leave out "
-                "--learner network, or use CSSTClassifier(learner='network') in Python"
-            )
-        task = from_arrays(arrays, Path(self.path).stem, self.validation, seed)
-        return replace(task, facts={**task.facts, **name_columns(columns)}, columns=columns)
 
 
 def name_columns(columns: Columns | None) -> dict[str, Any]:
@@ -124,7 +115,7 @@ def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[
 def from_arrays(
     arrays: dict[str, Any],
     name: str = "arrays",
-    validation: float = 0.2,
+    validation: float | None = 0.2,
     seed: int = 0,
     views: tuple[View, View] | None = None,
 ) -> Task:
@@ -133,53 +124,31 @@ def from_arrays(
     Args:
         arrays: the arrays by name.
         name: name of the data.
-        validation: fraction of the labeled examples held out if there is no validation set.
+        validation: fraction of the labeled examples held out for a network if there is no validation set; None for
+            other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
         views: weak and strong view; None takes the default for tables or for other arrays.
     """
-    rows = rows_from_arrays(arrays, name)
-    if rows.validation is None:
-        rows = hold_out_validation(rows, validation, seed)
-    inputs = rows.labeled.inputs
-    unlabeled = rows.unlabeled
-    assert isinstance(inputs, Tensor)
+    task = read_parts(arrays, name)
+    if validation is not None:
+        task = task.with_validation(validation, seed)
+    # Rows are sorted so that later samples do not depend on their original order.
+    task = task.in_content_order()
+    unlabeled = task.unlabeled
     assert isinstance(unlabeled, Tensor)
-    moments = None
-    if inputs.ndim == 2:  # a table has the views of CSSTClassifier
-        labels = rows.labeled.labels.numpy()
-        sizes = [0] * inputs.shape[1]
-        parts = RowParts(inputs.numpy(), labels, unlabeled.numpy(), None, rows.class_names, sizes)
-        views = views or make_views(parts, "table")
-        moments = statistics(parts.measured)
-    elif views is None:
-        scale = torch.cat([inputs, unlabeled]).float().std(0)
+    task = replace(task, split_hash=hash_parts(unlabeled, task.labeled, task.validation, task.test))
+    if validation is None:
+        return task
+    if len(task.input_shape) == 1:  # a table has the views of CSSTClassifier
+        return task.with_views(views or "table")
+    if views is None:
+        scale = torch.cat([task.labeled.inputs, unlabeled]).float().std(0)  # type: ignore[list-item]
         views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
-    weak, strong = views
-    digest = hash_parts(unlabeled, rows.labeled, rows.validation, rows.test)
-    return rows.as_task(weak=weak, strong=strong, split_hash=digest, moments=moments)
+    return replace(task, views=views)
 
 
-def hold_out_validation(rows: RowTask, fraction: float, seed: int) -> RowTask:
-    """Move a fraction of the labeled examples of each class to a validation set, both sorted by content."""
-    labeled = rows.labeled
-    indices = torch.from_numpy(hold_out(labeled.labels.numpy(), fraction, seed, rows.class_names))
-    is_learned = torch.ones(len(labeled), dtype=torch.bool)
-    is_learned[indices] = False
-    return replace(
-        rows,
-        labeled=sort_examples(Labeled(labeled.inputs[is_learned], labeled.labels[is_learned])),
-        validation=sort_examples(Labeled(labeled.inputs[indices], labeled.labels[indices])),
-    )
-
-
-def sort_examples(examples: Labeled) -> Labeled:
-    """Return the same examples, sorted by content."""
-    order = torch.from_numpy(order_by_content(examples.inputs, examples.labels.numpy()))
-    return Labeled(examples.inputs[order], examples.labels[order])
-
-
-def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
-    """Return the parts of arrays under the names `KEYS`, each sorted by content; y == -1 means unlabeled."""
+def read_parts(arrays: dict[str, Any], name: str) -> Task:
+    """Return the parts of arrays under the names `KEYS`, sorted by content; y == -1 means unlabeled."""
     x = as_inputs(arrays["x"], "x")
     y = as_labels(arrays["y"], "y")
     if len(x) != len(y):
@@ -216,12 +185,8 @@ def rows_from_arrays(arrays: dict[str, Any], name: str = "arrays") -> RowTask:
     shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
-    # Rows are sorted so that held-out rows and later samples do not depend on their original order.
-    unlabeled = unlabeled[order_by_content(unlabeled)]
-    labeled = sort_examples(labeled)
-    validation = None if validation is None else sort_examples(validation)
-    digest = hash_parts(unlabeled, labeled, validation, test)
-    return RowTask(name, names, labeled, unlabeled, validation, test, "array", digest)
+    # Rows are sorted so that held-out rows do not depend on their original order.
+    return Task(name, names, labeled, unlabeled, validation, test).in_content_order()
 
 
 def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:

@@ -8,10 +8,23 @@ neighbor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from csst.data.examples import as_examples
+from csst.data.tabular.tables import statistics
+
+#: rows from which the strong view of a table draws values, at most
+POOL = 10_000
+#: rows among which the strong view of embeddings finds neighbors, at most
+NEIGHBORS = 2_000
+#: numbers in these rows, at most
+POOL_CELLS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +85,24 @@ class NeighborMix:
         batch = batch + self.noise * self.scale * torch.randn(batch.shape, generator=generator)
         is_dropped = torch.rand(batch.shape, generator=generator) < self.drop
         return torch.where(is_dropped, self.mean.expand_as(batch), batch)
+
+
+def make_table_views(
+    rows: Any, sizes: Sequence[int], kind: Literal["table", "embedding"]
+) -> tuple[NumberNoise, NeighborMix | ScarfCorruption]:
+    """Return the weak and the strong view of embeddings, or of a table of numbers and categories.
+
+    Args:
+        rows: rows by which columns are measured, (N, D), an array or a sparse matrix.
+        sizes: number of categories of each column, 0 for numbers.
+        kind: kind of the rows.
+    """
+    size = min(NEIGHBORS if kind == "embedding" else POOL, max(1, POOL_CELLS // rows.shape[1]))
+    sample = np.random.default_rng(0).permutation(rows.shape[0])[:size]
+    pool = as_examples(rows[np.sort(sample)])[torch.arange(len(sample))]
+    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(rows))
+    is_category = torch.tensor(sizes) > 0
+    scale = torch.where(is_category, torch.zeros(()), std)
+    if kind == "embedding":
+        return NumberNoise(scale), NeighborMix(pool, mean, scale)
+    return NumberNoise(scale), ScarfCorruption(pool, scale, torch.where(is_category, -torch.ones(()), mean))

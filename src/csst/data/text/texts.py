@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.splits import Tail, hold_out, long_tail, split_held_out
-from csst.data.task import Examples, Labeled, RowTask, Task
+from csst.data.examples import Examples
+from csst.data.splits import Tail, long_tail, split_held_out
+from csst.data.task import Labeled, Task, identity_view
 from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
 from csst.data.text.views import TextViews
 from csst.errors import InputError
@@ -38,6 +39,10 @@ class Texts:
 
     def __getitem__(self, indices: Tensor) -> list[str]:
         return [self.texts[i] for i in indices.tolist()]
+
+    def part(self, index: np.ndarray) -> Texts:
+        """Return the texts at these indices."""
+        return Texts(self[torch.from_numpy(index)])
 
 
 def hash_texts(*parts: Sequence[str]) -> str:
@@ -79,26 +84,19 @@ class TextFile:
     validation: float = 0.2
     views: TextViews = field(default_factory=TextViews)
 
-    def load_rows(self, seed: int) -> RowTask:
-        """Load the texts without holding out a validation set."""
+    def load(self, seed: int, holds_out: bool = True) -> Task:
+        """Load the texts; `holds_out` holds out validation texts for a network and makes its views."""
         names, labeled, unlabeled = self._read_training()
         validation = self._read_held_out(self.validation_path, "validation", names)
         test = self._read_held_out(self.test_path, "test", names)
-        split_hash = _hash_split([labeled, validation, test], unlabeled)
-        return RowTask(Path(self.path).stem, names, labeled, unlabeled, validation, test, "text", split_hash)
-
-    def load(self, seed: int) -> Task:
-        """Load the task of a network."""
-        rows = self.load_rows(seed)
-        if rows.validation is None:
-            validation_rows = hold_out(rows.labeled.labels.numpy(), self.validation, seed, rows.class_names)
-            other_rows = np.setdiff1d(np.arange(len(rows.labeled)), validation_rows)
-            labeled = _select(rows.labeled, other_rows)
-            rows = replace(rows, labeled=labeled, validation=_select(rows.labeled, validation_rows))
-        training_texts = {*_list_texts(rows.labeled), *_list_all(rows.unlabeled)}
-        held_out = [*_list_texts(rows.validation), *_list_texts(rows.test)]
+        task = Task(Path(self.path).stem, names, labeled, unlabeled, validation, test, kind="text")
+        if not holds_out:
+            return replace(task, split_hash=_hash_split(task))
+        task = task.with_validation(self.validation, seed)
+        training_texts = {*_list_texts(task.labeled), *_list_all(task.unlabeled)}
+        held_out = [*_list_texts(task.validation), *_list_texts(task.test)]
         facts = {"held_out_texts_also_in_training": sum(text in training_texts for text in held_out)}
-        return add_views(replace(rows, facts=facts), self.views)
+        return add_views(replace(task, facts=facts), self.views)
 
     def _read_training(self) -> tuple[tuple[str, ...], Labeled, Texts]:
         """Return the class names, the labeled texts and the unlabeled texts."""
@@ -158,8 +156,8 @@ class LongTailTexts:
     views: TextViews = field(default_factory=TextViews)
     labeled_fraction: float = 1.0
 
-    def load(self, seed: int) -> Task:
-        """Load the task of a network."""
+    def load(self, seed: int, holds_out: bool = True) -> Task:
+        """Cut the texts; the settings name the validation texts, so that `holds_out` is unused."""
         if not self.path:
             raise InputError("this recipe needs the texts: --data.path TRAIN.parquet --data.test_path TEST.parquet")
         if not self.test_path and not self.path.startswith(HUGGING_FACE) and not Path(self.path).is_dir():
@@ -184,19 +182,19 @@ class LongTailTexts:
         )
         labels = held_out.labels.numpy()[rows]
         validation_places, test_places = split_held_out(labels, seed, names, self.validation, self.test)
-        unlabeled = _select(pool, split.unlabeled)
-        task = RowTask(
+        unlabeled = pool.part(split.unlabeled)
+        task = Task(
             Path(self.path).stem,
             names,
-            _select(pool, split.labeled),
+            pool.part(split.labeled),
             unlabeled.inputs,
-            _select(held_out, rows[validation_places]),
-            _select(held_out, rows[test_places]),
-            "text",
-            split_hash="",
+            held_out.part(rows[validation_places]),
+            held_out.part(rows[test_places]),
+            kind="text",
+            unlabeled_truth=unlabeled.labels,
             facts={"held_out_texts_also_in_training_left_out": len(held_out) - len(rows)},
         )
-        return add_views(task, self.views, unlabeled.labels)
+        return add_views(task, self.views)
 
 
 def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[str], list[str | None]]:
@@ -218,11 +216,6 @@ def _make_labeled(texts: Sequence[str], words: Sequence[str | None], names: tupl
     return Labeled(Texts(texts), torch.tensor(indices, dtype=torch.int64))
 
 
-def _select(labeled: Labeled, index: np.ndarray) -> Labeled:
-    rows = torch.from_numpy(index)
-    return Labeled(Texts(labeled.inputs[rows]), labeled.labels[rows])
-
-
 def _list_texts(labeled: Labeled | None) -> list[str]:
     return [] if labeled is None else _list_all(labeled.inputs)
 
@@ -231,17 +224,14 @@ def _list_all(texts: Examples) -> list[str]:
     return texts[torch.arange(len(texts))]
 
 
-def _hash_split(parts: Sequence[Labeled | None], unlabeled: Examples) -> str:
+def _hash_split(task: Task) -> str:
     """Return a short fingerprint of all texts and labels."""
-    labeled_parts = [part for part in parts if part is not None]
+    labeled_parts = [part for part in (task.labeled, task.validation, task.test) if part is not None]
     labels = ["".join(f"{label}," for label in part.labels.tolist()) for part in labeled_parts]
-    return hash_texts(*map(_list_texts, labeled_parts), _list_all(unlabeled), labels)
+    return hash_texts(*map(_list_texts, labeled_parts), _list_all(task.unlabeled), labels)
 
 
-def add_views(rows: RowTask, views: TextViews, unlabeled_truth: Tensor | None = None) -> Task:
-    """Return texts as a task; its strong view is fitted on the training texts only."""
-    return rows.as_task(
-        strong=views.build([*_list_texts(rows.labeled), *_list_all(rows.unlabeled)]),
-        unlabeled_truth=unlabeled_truth,
-        split_hash=_hash_split([rows.labeled, rows.validation, rows.test], rows.unlabeled),
-    )
+def add_views(task: Task, views: TextViews) -> Task:
+    """Return the task with its views and fingerprint; the strong view is fitted on the training texts only."""
+    strong = views.build([*_list_texts(task.labeled), *_list_all(task.unlabeled)])
+    return replace(task, views=(identity_view, strong), split_hash=_hash_split(task))
