@@ -92,14 +92,15 @@ def test_train_evaluate_and_predict(arrays, capsys, monkeypatch):
     assert json.loads((arrays / "r/metrics.json").read_text())["objective"] == sentence
     assert main(["evaluate", "r"]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
-    assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
+    assert main(["predict", "r", "new.npz", "-o", "out.csv", "--probabilities"]) == 0
     rows = list(csv.DictReader((arrays / "out.csv").open()))
     assert len(rows) == 5
-    assert list(rows[0]) == ["row", "label", "p(a)", "p(b)", "p('=c)"]
+    assert list(rows[0]) == ["prediction", "probability", "p(a)", "p(b)", "p('=c)"]
     for row in rows:
         probs = {name: float(row[f"p({name})"]) for name in ("a", "b", "'=c")}
         assert sum(probs.values()) == pytest.approx(1, abs=1e-4)
-        assert row["label"] == max(probs, key=probs.get)
+        assert row["prediction"] == max(probs, key=probs.get)
+        assert float(row["probability"]) == max(probs.values())
 
 
 def test_resume_config_and_print_config(tmp_path, capsys, monkeypatch):
@@ -278,7 +279,7 @@ def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeyp
         assert again.mean_recall == pytest.approx(point["mean_recall"], abs=1e-9)
         assert main(["predict", "run", "mine.npz", "-o", "out.csv", "--objective", point["sentence"]]) == 0
         with open("out.csv", newline="") as file:
-            labels[point["sentence"]] = [row["label"] for row in csv.DictReader(file)]
+            labels[point["sentence"]] = [row["prediction"] for row in csv.DictReader(file)]
         x = np.load("mine.npz")["x"].astype(np.float32)
         expected = again.rule.predict(FittedModel.load("run").probs(x)).tolist()
         assert labels[point["sentence"]] == [["a", "b", "'=c"][k] for k in expected]

@@ -31,7 +31,7 @@ def photos(tmp_path_factory):
 
 def predictions(path):
     with open(path, newline="") as file:
-        return {row["row"]: row["label"] for row in csv.DictReader(file)}
+        return {row["file"]: row["prediction"] for row in csv.DictReader(file)}
 
 
 def test_images_may_be_one_file_several_or_folders(photos, monkeypatch):

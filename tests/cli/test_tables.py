@@ -10,6 +10,7 @@ import pytest
 
 from csst import CSSTClassifier
 from csst.cli import main
+from csst.cli.examples import ExampleReader
 
 
 def write_table(path, rows: int, seed: int, is_labeled: bool = True) -> None:
@@ -43,7 +44,7 @@ def folder(tmp_path_factory):
 
 def read_predictions(path) -> list[str]:
     with open(path, newline="", encoding="utf-8") as file:
-        return [row["label"] for row in csv.DictReader(file)]
+        return [row["prediction"] for row in csv.DictReader(file)]
 
 
 def test_the_command_line_predicts_what_the_estimator_predicts(folder, monkeypatch):
@@ -99,3 +100,74 @@ def test_a_test_table_is_measured(folder, monkeypatch, capsys):
     assert "every test row needs a label" in capsys.readouterr().err
     assert main(["train", "array", *words, "--learner", "network", "--out", "bad"]) == 2
     assert "a network takes columns of numbers, and 'color' holds categories" in capsys.readouterr().err
+
+
+def test_predictions_go_to_the_terminal_with_the_columns_that_are_kept(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert main(["predict", "run", "new.csv", "--keep", "id,color"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert list(rows[0]) == ["id", "color", "prediction", "probability"]
+    assert [row["id"] for row in rows] == [str(n) for n in range(1, 31)]
+    assert all(0 <= float(row["probability"]) <= 1 for row in rows)
+    assert main(["predict", "run", "new.csv", "--keep", "all", "--probabilities"]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert list(rows[0])[:5] == ["id", "size", "color", "day", "old"]
+    assert list(rows[0])[5:] == ["prediction", "probability", "p(rare)", "p(usual)"]
+    assert all(row["probability"] == row[f"p({row['prediction']})"] for row in rows)
+    assert main(["predict", "run", "new.csv", "--keep", "idd"]) == 2
+    assert "new.csv has no column 'idd'; did you mean 'id'?" in capsys.readouterr().err
+    (folder / "clash.csv").write_text("prediction,size,color,day,old\n1,2,red,2024-05-01,True\n")
+    assert main(["predict", "run", "clash.csv", "--keep", "all"]) == 2
+    assert "the input has a column 'prediction', too" in capsys.readouterr().err
+    assert main(["predict", "run", "new.csv", "-o", "out.txt"]) == 2
+    assert "predictions are written as .csv or .parquet; found out.txt" in capsys.readouterr().err
+
+
+def test_chunks_give_the_same_predictions_and_errors_name_the_row_of_the_file(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert main(["predict", "run", "new.csv", "-o", "whole.csv"]) == 0
+    monkeypatch.setattr(ExampleReader.__init__, "__defaults__", ("", (), None, 7))
+    assert main(["predict", "run", "new.csv", "-o", "parts.csv"]) == 0
+    assert (folder / "parts.csv").read_text() == (folder / "whole.csv").read_text()
+    lines = (folder / "new.csv").read_text().splitlines()
+    (folder / "late.csv").write_text("\n".join([*lines, "31,big,red,2024-05-01,True"]))
+    assert main(["predict", "run", "late.csv", "-o", "late-out.csv"]) == 2
+    assert "'size' of late.csv held numbers in training, and now row 30 has 'big'" in capsys.readouterr().err
+    assert not list(folder.glob("late-out.csv*")), "no file with half of the predictions"
+
+
+def test_parquet_predictions(folder, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra hf is not installed")
+    monkeypatch.chdir(folder)
+    assert main(["predict", "run", "new.csv", "--keep", "id", "-o", "out.parquet"]) == 0
+    assert main(["predict", "run", "new.csv", "-o", "out.csv"]) == 0
+    table = parquet.read_table("out.parquet").to_pydict()
+    assert list(table) == ["id", "prediction", "probability"]
+    assert table["prediction"] == read_predictions("out.csv")
+
+
+def test_evaluation_on_labeled_rows_is_the_estimators(folder, monkeypatch, capsys):
+    pd = pytest.importorskip("pandas")
+    monkeypatch.chdir(folder)
+    write_table(folder / "more.csv", 400, seed=2)
+    frame = pd.read_csv("more.csv").dropna(subset="kind")
+    frame.to_csv("labeled.csv", index=False)
+    assert main(["evaluate", "run", "labeled.csv", "-o", "page.html"]) == 0
+    shown = capsys.readouterr().out
+    mine = pd.read_csv("mine.csv")
+    fitted = CSSTClassifier("max min(recall)").fit(mine.drop(columns=["id", "kind"]), mine["kind"])
+    evaluation = fitted.evaluate(frame.drop(columns=["id", "kind"]), frame["kind"])
+    assert evaluation.sentence in shown.replace("\n", " ")
+    assert evaluation.numbers["objective_value"] == pytest.approx(
+        fitted.score(frame.drop(columns=["id", "kind"]), frame["kind"])
+    )
+    assert evaluation.sentence in (folder / "page.html").read_text(encoding="utf-8").replace("&#39;", "'")
+    assert main(["evaluate", "run", "labeled.csv", "--objective", "max accuracy"]) == 0
+    assert "'max accuracy' is" in capsys.readouterr().out
+    assert main(["evaluate", "run", "more.csv"]) == 2
+    assert "every row that is measured needs a label" in capsys.readouterr().err
+    (folder / "other.csv").write_text("size,color,day,old,kind\n1,red,2024-01-01,True,strange\n")
+    assert main(["evaluate", "run", "other.csv"]) == 2
+    assert "other.csv has labels that the model does not know: ['strange']" in capsys.readouterr().err
+    assert main(["evaluate", "run", "new.csv"]) == 2
+    assert "new.csv has no column 'kind'" in capsys.readouterr().err

@@ -81,11 +81,12 @@ def test_columns_survive_their_file(tmp_path):
     again = Columns.from_dict(columns.as_dict())
     assert again.sizes == columns.sizes
     other = write(
-        tmp_path / "b.csv", "kind,always,flag,empty,day,paid,price,id,more\nviolet,x,true,,2024-02-01,7,?,9,1\n"
+        tmp_path / "b.csv", "kind,always,flag,empty,day,paid,price,id,more\nviolet,x,true,Y,2024-02-01,7,?,9,1\n"
     )
     table = read_arrays(other, again.text_names)
     encoded = dict(zip(again.names, again.encode(table)[0].tolist(), strict=True))
     assert encoded["kind"] == -1, "a category that training did not have"
+    assert (encoded["empty"], encoded["empty is missing"]) == (0, 1), "nothing was learned from an empty column"
     assert encoded["price"] == 2.5
     assert encoded["paid"] == 7
     with pytest.raises(InputError, match=r"b\.csv has no column 'price' and 1 more columns of the training data"):

@@ -27,11 +27,11 @@ def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule, nois
     np.savez("new.npz", x=x)
     words = ["--data.path", "mine.npz", "--learner", "network", "--training.steps", "40", "--out", "run"]
     assert main(["train", "array", *words, "--objective", "max min(recall)", "--rule", rule]) == 0
-    assert main(["predict", "run", "new.npz", "-o", "out.csv"]) == 0
+    assert main(["predict", "run", "new.npz", "-o", "out.csv", "--probabilities"]) == 0
     settings = {"training": {"steps": 40}, "fitting": {"rule": rule}}
     model = CSSTClassifier("max min(recall)", learner="network", validation=0.2, settings=settings).fit(x, labels)
     with open("out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["label"]) for row in rows] == model.predict(x).tolist()
+    assert [int(row["prediction"]) for row in rows] == model.predict(x).tolist()
     probs = np.array([[float(row[f"p({k})"]) for k in range(3)] for row in rows])
     np.testing.assert_allclose(probs, model.predict_proba(x), atol=2e-6)

@@ -102,12 +102,12 @@ def test_names_are_no_formulas_in_any_table(tmp_path, capsys, monkeypatch):
     words += ["--training.steps", "10"]
     assert main([*words, "--training.labeled_batch", "8", "--training.unlabeled_batch", "8"]) == 0
     np.savez(tmp_path / "new.npz", x=x[:20])
-    assert main(["predict", run, str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv")]) == 0
+    assert main(["predict", run, str(tmp_path / "new.npz"), "-o", str(tmp_path / "out.csv"), "--probabilities"]) == 0
     rows = list(csv.reader((tmp_path / "out.csv").open(newline="", encoding="utf-8")))
     assert rows[0][2] == f"p('{FORMULAS[0]})"
     cells = [cell for row in rows for cell in row]
     assert not [cell for cell in cells if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
-    assert {row[1] for row in rows[1:]} <= {f"'{name}" for name in FORMULAS[:3]}
+    assert {row[0] for row in rows[1:]} <= {f"'{name}" for name in FORMULAS[:3]}
     for formula in FORMULAS:
         line = make_line(formula, [0.5], objective=formula)
         (_, row) = csv.reader(io.StringIO(as_csv([line]), newline=""))

@@ -79,10 +79,12 @@ def metrics_of(folder):
 
 def predict(folder, data, path="new.npz"):
     """Labels and probabilities of `csst predict`."""
-    assert main(["predict", str(folder), str(data / path), "-o", str(data / "out.csv")]) == 0
+    words = [str(folder), str(data / path), "-o", str(data / "out.csv"), "--probabilities"]
+    assert main(["predict", *words]) == 0
     with (data / "out.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return [row["label"] for row in rows], np.array([[float(row[f"p({name})"]) for name in NAMES] for row in rows])
+    probs = np.array([[float(row[f"p({name})"]) for name in NAMES] for row in rows])
+    return [row["prediction"] for row in rows], probs
 
 
 def copied(run, tmp_path):

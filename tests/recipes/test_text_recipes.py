@@ -104,18 +104,18 @@ def test_predicting_needs_the_run_only(data, tmp_path, capsys):
     shutil.rmtree(tmp_path / "cache")
     texts = ["a lovely warm film", "a dull boring story", "", "🙂 東京", "=SUM(A1)", "lovely " * 3000]
     write("new.csv", texts)
-    assert main(["predict", "run", "new.csv", "-o", "out.csv"]) == 0
+    assert main(["predict", "run", "new.csv", "-o", "out.csv", "--probabilities", "--keep", "text"]) == 0
     assert "6 predictions in out.csv" in capsys.readouterr().out
     rows = predictions("out.csv")
-    assert [row["row"] for row in rows] == [str(at) for at in range(6)]
-    assert list(rows[0]) == ["row", "label", "p(bad)", "p(good)"]
-    assert [row["label"] for row in rows[:2]] == ["good", "bad"]
+    assert [row["text"] for row in rows] == texts
+    assert list(rows[0]) == ["text", "prediction", "probability", "p(bad)", "p(good)"]
+    assert [row["prediction"] for row in rows[:2]] == ["good", "bad"]
     for row in rows:
         assert float(row["p(bad)"]) + float(row["p(good)"]) == pytest.approx(1, abs=1e-5)
     # the same from JSON lines, in another column and another order
     with open("new.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"review": text}) + "\n" for text in texts[::-1])
-    assert main(["predict", "run", "new.jsonl", "-o", "other.csv", "--column", "review"]) == 0
+    assert main(["predict", "run", "new.jsonl", "-o", "other.csv", "--column", "review", "--probabilities"]) == 0
     assert [row["p(bad)"] for row in predictions("other.csv")] == [row["p(bad)"] for row in rows][::-1]
     assert main(["predict", "run", "new.jsonl", "-o", "other.csv"]) == 2
     assert "no column 'text'" in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_fine_tuning_a_network(data, network, tmp_path, capsys):
         (tmp_path / name).unlink()
     write("new.csv", [*held[0], "", "the dog " * 1000])
     assert main(["predict", "run", "new.csv", "-o", "out.csv"]) == 0
-    labels = [row["label"] for row in predictions("out.csv")][:40]
+    labels = [row["prediction"] for row in predictions("out.csv")][:40]
     right = {name: [a == b for a, b in zip(labels, held[1], strict=True) if b == name] for name in ("bad", "good")}
     assert [sum(right[name]) / 20 for name in ("bad", "good")] == pytest.approx(found["test"]["recall"])
 
@@ -327,7 +327,7 @@ def test_a_frozen_image_network(tmp_path, capsys):
     (tmp_path / "photos.npz").unlink()
     np.savez("new.npz", x=parts["x_test"].astype(np.uint8).transpose(0, 3, 1, 2))
     assert main(["predict", "run", "new.npz", "-o", "out.csv"]) == 0
-    labels = [row["label"] for row in predictions("out.csv")]
+    labels = [row["prediction"] for row in predictions("out.csv")]
     assert np.mean(np.array(labels) == np.repeat(["0", "1"], 16)) > 0.8
     np.savez("flat.npz", x=np.zeros((3, 16)))
     assert main(["predict", "run", "flat.npz", "-o", "out.csv"]) == 2

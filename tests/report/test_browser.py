@@ -117,6 +117,42 @@ def test_the_page_is_drawn_fits_and_follows_the_colors(page, tmp_path, width, da
     assert (ink - paper) * (1 if dark else -1) > 150
 
 
+READ = """
+const texts = query => Array.from(document.querySelectorAll(query), node => node.textContent.trim());
+const rows = Array.from(document.querySelectorAll("details table tbody tr"), row =>
+  Array.from(row.cells, cell => cell.textContent));
+const bars = Array.from(document.querySelectorAll("figure svg")).find(svg =>
+  svg.getAttribute("aria-label").includes("recall of every class"));
+tell({
+  facts: texts(".facts dd"),
+  rows,
+  bars: Array.from(bars.querySelectorAll("text"), text => text.textContent),
+  top: document.querySelector(".facts").getBoundingClientRect().bottom,
+  title: document.title,
+});
+"""
+
+
+def test_the_numbers_of_the_page_are_those_of_the_deployed_model(tmp_path):
+    """Of a page whose model as trained has other numbers in every place."""
+    folder = write_run(tmp_path / "run", 3, updates=0, posthoc=True, skill=0.6)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    adjusted, trained = metrics["adjusted"], metrics["test"]
+    shown = told(report_page([folder]), READ, tmp_path)
+    assert shown["title"] == f"made-up: {metrics['objective']}"
+    assert shown["facts"][0] == f"{adjusted['value']:.3f}"
+    assert f"on test {adjusted['test']['objective_value']:.3f}" in shown["facts"][1]
+    assert f"{trained['objective_value']:.3f}" not in " ".join(shown["facts"])
+    assert shown["top"] < 900, "the first screen"
+    triples = [shown["bars"][n : n + 3] for n in range(len(shown["bars"]))]
+    assert [f"{value:.2f}" for value in adjusted["test"]["recall"]] in triples
+    assert [f"{value:.2f}" for value in trained["recall"]] not in triples
+    rows = [row[-3:] for row in shown["rows"]]
+    for k in range(3):
+        assert [f"{adjusted['test'][name][k]:.3f}" for name in ("recall", "precision", "coverage")] in rows
+        assert [f"{trained[name][k]:.3f}" for name in ("recall", "precision", "coverage")] not in rows
+
+
 def test_names_of_the_user_do_nothing_even_without_the_policy(page, tmp_path):
     bare = re.sub(r"<meta http-equiv=.*?>", "", page)
     assert "Content-Security-Policy" not in bare

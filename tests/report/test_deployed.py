@@ -13,6 +13,7 @@ from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
 from csst.report.bounds import find_limits
 from csst.report.figures import classes, tradeoff
+from csst.report.first_screen import STATES, list_facts, title_run
 from csst.report.run_tables import tabulate_deployed
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
 from tests.report.samples import read_limits, write_run
@@ -44,6 +45,23 @@ def test_the_deployed_numbers_are_the_adjusted_ones_where_there_are_any():
     assert plain.deployed is plain.result
 
 
+def test_the_first_screen_says_what_to_expect_of_the_deployed_model(tmp_path):
+    folder = write_run(tmp_path / "run", 3, updates=0, posthoc=True)
+    run = read_run(folder)
+    facts = {fact.heading: fact for fact in list_facts(run)}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    expected = facts["Expect of the goal"]
+    assert expected.answer == f"{metrics['adjusted']['value']:.3f}"
+    assert f"on test {metrics['adjusted']['test']['objective_value']:.3f}" in expected.detail
+    answer = facts["Are the bounds met?"].answer
+    states = [STATES[bound.status] for bound in run.rule.bounds]
+    assert answer == ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    assert facts["Known from"].answer == f"{sum(metrics['labeled_counts']):,} labels"
+    recipe = {"data": {"path": "/somewhere/mine.csv"}}
+    assert title_run(view_run("run", metrics, [], recipe=recipe)) == f"mine.csv: {metrics['objective']}"
+    assert list_facts(read_run(write_run(tmp_path / "unfinished", 3, finished=False))) == []
+
+
 @pytest.mark.usefixtures("real_figures")
 def test_what_is_shown_below_the_sentence_is_of_the_deployed_model(tmp_path):
     folder = write_run(tmp_path / "run", 3, updates=0, posthoc=True)
@@ -69,14 +87,15 @@ def test_what_is_shown_below_the_sentence_is_of_the_deployed_model(tmp_path):
     assert f"Coverage against its bound: {missed} of 3 miss the bound" in page
 
 
-def test_bars_are_of_the_deployed_model_and_rings_of_it_without_its_rule(monkeypatch):
+def test_bars_are_of_the_deployed_model_and_pale_ones_of_it_as_trained(monkeypatch):
     figure = Figure()
     monkeypatch.setattr(classes, "draw", lambda paint, *rest: paint(figure))
     rule = {"test": numbers(0.3), "unadjusted": {"test": numbers(0.2)}}
     classes.draw_recall([view_run("run", {"test": numbers(0.1), "adjusted": rule}, [])])
     axes = figure.axes[0]
-    assert [bar.get_width() for bar in axes.patches] == [0.3, 1.0]
-    assert [list(line.get_xdata()) for line in axes.lines] == [[0.2, 1.0]]
+    pale, deployed = axes.containers
+    assert [bar.get_width() for bar in pale] == [0.2, 1.0]
+    assert [bar.get_width() for bar in deployed] == [0.3, 1.0]
 
 
 def test_the_frontier_is_drawn_around_the_model_whose_rules_it_is_of(monkeypatch):

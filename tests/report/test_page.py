@@ -97,7 +97,7 @@ def test_names_of_the_user_are_text_and_nothing_else(hostile):
         assert shown in words, shown
     assert any("<img src=x onerror=alert(1)>" in cell for cell in read.text["td"])
     assert "<u>tau</u> is large" in read.text["li"]
-    assert "<i>m</i> on made-up" in read.text["h1"]
+    assert "made-up: max mean(recall) s.t. coverage >= 0.95/K" in read.text["h1"]
 
 
 @pytest.mark.usefixtures("real_figures")

@@ -76,7 +76,7 @@ def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, m
     np.savez("new.npz", x=test.inputs.numpy())
     assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
     with open("out.csv", newline="") as file:
-        predicted = [int(row["label"]) for row in csv.DictReader(file)]
+        predicted = [int(row["prediction"]) for row in csv.DictReader(file)]
     assert predicted == rule.predict(probs).tolist()
     assert main(["frontier", "r", "--objective", "mean-recall-coverage"]) == 0
     printed = capsys.readouterr().out
@@ -125,7 +125,7 @@ def test_predict_follows_whatever_rule_the_run_holds():
     np.savez("new.npz", x=recipe("digits").data.load(0).test.inputs[:20].numpy())
     assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
     with open("out.csv", newline="") as file:
-        assert {row["label"] for row in csv.DictReader(file)} == {"3"}
+        assert {row["prediction"] for row in csv.DictReader(file)} == {"3"}
 
 
 @pytest.mark.usefixtures("own_run")

@@ -5,17 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import numpy as np
-
-from csst.cli.predict import read_examples
-from csst.data.tabular.arrays import KEYS, read_npz
-from csst.data.tabular.files import is_table
-from csst.data.text.files import column, labels_of, read_table
-from csst.errors import InputError
+from csst.cli.examples import ExampleReader, index_labels
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.model_file import read_recipe
-from csst.recipes import Recipe
-from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,35 +28,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
-    recipe = read_recipe(args.run)
-    inputs, _ = read_examples(model, recipe, Run(args.run).columns(), [args.labeled], args.column)
-    labels = read_labels(model, recipe, args.labeled, args.label)
-    if len(labels) != len(inputs):
-        raise InputError(f"{args.labeled} must have one label per row; found {len(labels)} for {len(inputs)} rows")
-    result = model.certify(args.sentence or model.objective, inputs, labels, args.confidence)
+    batch = ExampleReader.open(args.run, model, text_column=args.column, label=args.label).read_all([args.labeled])
+    labels = index_labels(batch.labels, model.class_names, args.labeled, "certifies")
+    result = model.certify(args.sentence or model.objective, batch.inputs, labels, args.confidence)
     print(result.sentence)
     return 0
-
-
-def read_labels(model: FittedModel, recipe: Recipe, path: str, name: str) -> np.ndarray:
-    """Return the class index of every row of a file, (N,); refuse rows without a label."""
-    if is_table(path):
-        label = name or getattr(recipe.data, "label", "label")
-        words = labels_of(column(read_table(path), label, path))
-    elif path.endswith(".npz"):
-        numbers = read_npz(path, KEYS, needed=("x", "y"))["y"]
-        words = [model.class_names[n] if 0 <= n < len(model.class_names) else None for n in numbers.tolist()]
-    else:
-        raise InputError(f"labeled rows are an .npz file with x and y, or a table; found {path}")
-    missing_count = sum(word is None for word in words)
-    if missing_count:
-        raise InputError(
-            f"every row that certifies needs a label; {missing_count} of the {len(words)} rows of {path} have none"
-        )
-    unknown_words = sorted({str(word) for word in words if word not in model.class_names})
-    if unknown_words:
-        raise InputError(
-            f"{path} has labels that the model does not know: {unknown_words[:5]}; its classes: "
-            f"{list(model.class_names)[:20]}"
-        )
-    return np.array([model.class_names.index(str(word)) for word in words], dtype=np.int64)

@@ -1,23 +1,92 @@
-"""csst evaluate RUN: measure a finished run's model again, from its files."""
+"""csst evaluate RUN [labeled.csv]: measure a finished run's model, on labeled rows or again on its own."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
+from rich.table import Table
+
+from csst.cli.examples import ExampleReader, index_labels
+from csst.cli.report import write_page
 from csst.cli.terminal import metrics_table, show
 from csst.errors import InputError
+from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.model_file import read_recipe
 from csst.learners.dealing import deal_certifying
+from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe
+from csst.report.evaluation import evaluation_page
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser("csst evaluate", description="Measure a finished run's model again.")
+    parser = argparse.ArgumentParser(
+        "csst evaluate",
+        description="Measure a finished run's model on labeled examples: confusion, metrics with intervals, the "
+        "sentence and its bounds. Without examples, measure it again on its own and compare with metrics.json.",
+    )
     parser.add_argument("run", help="the run's folder")
-    folder = parser.parse_args(argv).run
+    parser.add_argument(
+        "labeled",
+        nargs="*",
+        help="labeled examples: a table with the columns of the training data, an .npz file with x and y, or a folder "
+        "of images with one sub-folder per class",
+    )
+    parser.add_argument(
+        "--objective",
+        default="",
+        help="measure and decide for another sentence than the run's, by a rule fitted now on the examples whose "
+        "scores it kept",
+    )
+    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
+    parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
+    parser.add_argument("-o", "--out", default="", help="the page; default evaluation.html in the run")
+    args = parser.parse_args(argv)
+    if not args.labeled:
+        if args.objective:
+            raise InputError("--objective is measured on labeled examples: csst evaluate RUN labeled.csv --objective …")
+        return measure_again(args.run)
+    model = FittedModel.load(args.run)
+    if args.objective:
+        model = model.with_objective(args.run, args.objective)
+    reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label)
+    evaluation = evaluate_files(reader, args.labeled)
+    for title, rows in evaluation.tables.items():
+        show(make_table(title, rows))
+    print(evaluation.sentence)
+    page = Path(args.out) if args.out else Path(args.run) / "evaluation.html"
+    write_page(evaluation_page(evaluation, args.run, args.labeled), page)
+    print(f"page: {page}")
+    return 0
+
+
+def evaluate_files(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
+    """Measure a model on labeled files, chunk by chunk; rows without a label are refused."""
+    model = reader.model
+    classes = len(model.class_names)
+    abstains = model.rule is not None and model.rule.abstains
+    counts = torch.zeros(classes, classes + abstains, dtype=torch.int64)
+    for batch in reader.read(paths):
+        labels = index_labels(batch.labels, model.class_names, paths[0], "is measured")
+        counts += confusion_counts(torch.from_numpy(labels), model.predict(batch.inputs), classes, abstains)
+    return Evaluation(model.objective, model.class_names, counts)
+
+
+def make_table(title: str, rows: Sequence[Sequence[str]]) -> Table:
+    """Return cells, the first row being the head, as a table of the terminal."""
+    head, *body = rows
+    table = Table(*head, title=title)
+    for row in body:
+        table.add_row(*row)
+    return table
+
+
+def measure_again(folder: str) -> int:
+    """Measure a run's model on the run's own examples; return 1 if its numbers differ from metrics.json."""
     recipe = read_recipe(folder)
     model = FittedModel.load(folder, "selected")
     former_metrics = model.metrics

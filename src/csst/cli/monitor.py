@@ -6,12 +6,10 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from csst.cli.predict import read_examples
+from csst.cli.examples import ExampleReader
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.model_file import read_recipe
 from csst.fitting.monitoring import adapt, monitor, read_run, write_adapted
-from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     deployed = read_run(args.run, model)
-    inputs, _ = read_examples(model, read_recipe(args.run), Run(args.run).columns(), args.input, args.column)
+    inputs = ExampleReader.open(args.run, model, text_column=args.column).read_all(args.input).inputs
     if args.adapt:
         adapted = adapt(model, deployed, inputs)
         seen = adapted.monitoring

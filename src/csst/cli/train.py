@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from csst.cli.arguments import Parser, parse_recipe
+from csst.cli.mistakes import write_mistakes
 from csst.cli.progress import Progress
 from csst.cli.report import write_page
 from csst.cli.terminal import columns_table, metrics_table, show
@@ -68,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
     columns = Run(out).columns()
     if columns is not None:
         show(columns_table(columns))
+    write_mistakes(out)
     page = Path(out) / "report.html"
     write_page(report_page([out]), page)
     show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))

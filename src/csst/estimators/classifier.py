@@ -20,6 +20,7 @@ from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.certifying import CertifyingMixin
+from csst.estimators.exploring import ExploringMixin, find_judged_rows
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
@@ -50,6 +51,7 @@ from csst.settings import IMAGES, TABULAR, Settings
 
 class CSSTClassifier(
     ReadingMixin,
+    ExploringMixin,
     CertifyingMixin,
     MonitoringMixin,
     ClassifierMixin,  # type: ignore[misc]
@@ -221,6 +223,7 @@ class CSSTClassifier(
         self.classes_, self.seed_, self.data_hash_ = classes, seed, task.digest
         self.labeled_counts_ = task.train_counts.tolist()
         self.suggested_ = np.zeros(0, dtype=np.uint64)
+        self.judged_rows_ = find_judged_rows(rows, known, labels, task.labeled) if self.validation is None else None
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
         small = describe_minimum(self.intervals_, task.class_names)
@@ -308,15 +311,13 @@ class CSSTClassifier(
         Args:
             X: N rows, as in `fit`.
             y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: must be None.
+            sample_weight: how many rows each row stands for, (N,); None for one.
 
         Returns:
             The objective's value, less 10 times the largest miss of its constraints.
         """
-        if sample_weight is not None:
-            raise InputError("sample_weight is not supported: recall and coverage are counted per class")
         predictions = self.predict(X)  # first: it says so if nothing was fitted
-        return score_predictions(self.fit_.objective, y, predictions, self.classes_, self.abstain_value)
+        return score_predictions(self.fit_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight)
 
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""

@@ -17,6 +17,7 @@ from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.scoring import score_predictions
+from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.fit import fit_rule
@@ -26,7 +27,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
     """Predicts by a decision rule for an objective on the probabilities of any classifier.
 
         clf = PostHocClassifier(LogisticRegression(), "max min(recall)").fit(X, y)     # y == -1: unlabeled
-        print(clf.summary_.sentence)
+        print(clf.summary())
 
     Args:
         estimator: a classifier with `predict_proba`.
@@ -169,7 +170,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         scores = self.rule_.scores(probs).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
 
         A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
@@ -177,15 +178,23 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         Args:
             X: N rows, as in `fit`.
             y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: must be None.
+            sample_weight: how many rows each row stands for, (N,); None for one.
 
         Returns:
             The objective's value, less 10 times the largest miss of its constraints.
         """
-        if sample_weight is not None:
-            raise InputError("sample_weight is not supported: every row counts the same, so it must be None")
         predictions = self.predict(X)  # first: it says so if nothing was fitted
-        return score_predictions(self.summary_.objective, y, predictions, self.classes_, self.abstain_value)
+        return score_predictions(
+            self.summary_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight
+        )
+
+    def summary(self) -> str:
+        """Return what to expect of the rule, how sure that is, and what to be wary of, in a few lines."""
+        check_is_fitted(self)
+        fitted = self.summary_
+        names = [str(name) for name in self.classes_.tolist()]
+        about = f"{type(self.estimator_).__name__}, rule: {fitted.chosen}"
+        return summary(fitted.objective, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about)
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

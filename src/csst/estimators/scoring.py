@@ -28,7 +28,12 @@ from csst.rules.feasibility import TOLERANCE
 
 
 def score_predictions(
-    objective: Objective, y: Any, predictions: np.ndarray, classes: np.ndarray, abstain_value: Any = "auto"
+    objective: Objective,
+    y: Any,
+    predictions: np.ndarray,
+    classes: np.ndarray,
+    abstain_value: Any = "auto",
+    sample_weight: Any = None,
 ) -> float:
     """Return the value of the objective less 10 times the largest miss of a constraint.
 
@@ -38,6 +43,7 @@ def score_predictions(
         predictions: the predicted classes, (N,), and, if the objective may abstain, a value for no answer.
         classes: those of training, in order, (K,).
         abstain_value: the value for no answer, see `csst.estimators.answers`.
+        sample_weight: how many rows each row stands for, (N,); None for one.
     """
     values, is_known = read_labels(y)
     if len(values) != len(predictions):
@@ -55,7 +61,11 @@ def score_predictions(
         no_answer = choose_abstain_value(abstain_value, classes)
         has_answer = np.array([answer is not no_answer and answer != no_answer for answer in answers.tolist()])
     indices[has_answer] = numbers_of(answers[has_answer], everything, "the predictions")
-    counts = confusion_counts(truth, indices, len(names), objective.abstains)
+    if sample_weight is None:
+        counts = confusion_counts(truth, indices, len(names), objective.abstains)
+    else:
+        weights = read_weights(sample_weight, len(values))[is_known]
+        counts = weigh_counts(truth, indices, weights, len(names), len(names) + objective.abstains)
     confusion = Confusion.from_counts(counts, names)
     if not unseen:
         return score_on(objective, confusion, TOLERANCE).score
@@ -69,6 +79,25 @@ def score_predictions(
             f"y holds classes that were not among the labels in training ({names[len(known) :][:5]}), and {objective} "
             f"is not defined for more than {len(known)} classes ({error}): leave their rows out"
         ) from None
+
+
+def read_weights(sample_weight: Any, rows: int) -> np.ndarray:
+    """Return weights of rows as float64, (N,); raise an error for another length, and for negative or infinite ones."""
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (rows,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError(
+            f"sample_weight must hold a weight of 0 or more for each of the {rows} rows; found shape {weights.shape}"
+        )
+    return weights
+
+
+def weigh_counts(
+    truth: np.ndarray, guesses: np.ndarray, weights: np.ndarray, classes: int, answers: int
+) -> torch.Tensor:
+    """Return the sum of weights by true class and answer, (K, K), or (K, K + 1) with no answers in the last column."""
+    counts = np.zeros((classes, answers))
+    np.add.at(counts, (truth, guesses), weights)
+    return torch.from_numpy(counts)
 
 
 def extend(objective: Objective, names: list[str]) -> Objective:

@@ -25,6 +25,7 @@ from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.shift_test import Reference
+from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights, read_recipe
@@ -40,7 +41,7 @@ from csst.rules import DecisionRule, fit_point
 from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.runs.folder import Run
-from csst.training.evaluation import compute_logits, summarize_counts
+from csst.training.evaluation import compute_logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +127,18 @@ class FittedModel:
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
-        """Recalls, coverages, confusion and the objective's value on labeled examples.
+        """Recalls, coverages, confusion and the objective's value on labeled examples, with intervals.
 
         Args:
             examples: with their classes, every class at least once.
 
         Returns:
-            The numbers by name, as in metrics.json.
+            The numbers by name, as in metrics.json; see `csst.fitting.evaluation`.
         """
         abstains = self.rule is not None and self.rule.abstains
         predictions = self.predict(examples.inputs)
         counts = confusion_counts(examples.labels, predictions, len(self.class_names), abstains)
-        return summarize_counts(counts, self.objective)
+        return Evaluation(self.objective, self.class_names, counts).numbers
 
     @property
     def certificate(self) -> Certificate | None:

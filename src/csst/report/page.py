@@ -18,6 +18,7 @@ from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, d
 from csst.report.figures.matrix import draw_confusion
 from csst.report.figures.svg import Drawing, shorten
 from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
+from csst.report.first_screen import list_facts, title_run
 from csst.report.render import render
 from csst.report.result import read_frontier
 from csst.report.run_tables import tabulate_deployed, tabulate_differing_settings, tabulate_runs
@@ -47,10 +48,28 @@ def report_page(folders: Sequence[str | Path]) -> str:
     """
     runs = read_runs(folders)
     if len(runs) == 1:
-        title = f"{runs[0].method} on {runs[0].data}"
+        title = title_run(runs[0])
     else:
         title = f"{len(runs)} runs on {', '.join(sorted({run.data for run in runs})[:3])}"
     return _render_page({"title": title}, tabulate_runs(runs), runs)
+
+
+def fitted_page(
+    metrics: Mapping[str, Any], journal: Sequence[dict[str, Any]], columns: list[list[str]], title: str = ""
+) -> str:
+    """Return the page of a model that was fitted in Python.
+
+    Args:
+        metrics: the content that metrics.json would have.
+        journal: the records of a network's training.
+        columns: cells about the columns of a table, the first row being the head; may be empty.
+        title: the title; "" for the sentence.
+
+    Returns:
+        HTML that needs no other file.
+    """
+    run = replace(view_run("model", metrics, journal), columns=columns)
+    return _render_page({"title": title or run.objective}, tabulate_runs([run]), [run])
 
 
 def comparison_page(
@@ -131,6 +150,7 @@ def _render_page(
         runs=runs,
         complete=complete_runs,
         deployed=deployed,
+        facts=list_facts(runs[0]) if is_alone else [],
         table=table if has_table else [],
         parts=parts,
         drawings=drawings,

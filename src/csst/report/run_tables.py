@@ -96,9 +96,15 @@ def tabulate_deployed(run: RunView) -> DeployedTable | None:
     return DeployedTable([list(row) for row in zip(*columns, strict=True)], "; ".join(sentences))
 
 
+def read_goal(run: RunView) -> str:
+    """Return the sentence of a run without its bounds and its confidence."""
+    sentence = ALIASES.get(run.objective.strip(), run.objective)
+    return sentence.split(" s.t. ")[0].split(" with confidence ")[0].strip()
+
+
 def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
     """Return a row for the goal and, unless it is the lowest recall, one for the lowest recall."""
-    goal = ALIASES.get(run.objective.strip(), run.objective).split(" s.t. ")[0].split(" with confidence ")[0]
+    goal = read_goal(run)
     test = run.rule.results.get("test", Result())
     lowest_recall = [
         _format_expected(expected.expected_min_recall, expected.min_recall_interval),
@@ -108,7 +114,7 @@ def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
         format_number(run.without_rule.min_recall),
     ]
     name = f"{shorten(run.class_names[run.deployed.lowest_class], 40)} on {run.part}"
-    if goal.strip() == LOWEST_RECALL:
+    if goal == LOWEST_RECALL:
         return [[f"{goal} (lowest: {name})", *lowest_recall]]
     value = [
         _format_expected(run.rule.expected_value, expected.value_interval),

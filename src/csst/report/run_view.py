@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 import yaml
 
+from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
+from csst.report.mistakes import MistakenCell
 from csst.report.result import Result, RuleView, read_parts, read_rule
 from csst.runs.folder import Run
 
@@ -26,6 +28,8 @@ POINTS = 500
 CHARACTERS = 16_000_000
 #: entries of a record that have one number per class or multiplier
 LISTS = ("recall", "coverage", "multipliers")
+#: the file of examples that the model gets wrong
+MISTAKES = "mistakes.json"
 #: the beginning of the warning about an uncertain lowest recall
 MINIMUM_NOTE = "the lowest class recall is expected to be "
 T = TypeVar("T")
@@ -47,6 +51,9 @@ class RunView:
         updates: the number of records in the whole journal.
         warnings: sentences about the training and its multipliers.
         settings: the recipe.
+        columns: cells about the columns of a table, the first row being the head; empty for other data.
+        learners: cells about the learners that are averaged.
+        mistakes: examples that the deployed model gets wrong, by cell of the confusion.
     """
 
     name: str
@@ -71,6 +78,9 @@ class RunView:
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     folder: str = ""
+    columns: list[list[str]] = field(default_factory=list)
+    learners: list[list[str]] = field(default_factory=list)
+    mistakes: list[MistakenCell] = field(default_factory=list)
 
     @property
     def part(self) -> str:
@@ -161,7 +171,7 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     else:
         journal = run.journal()
         updates = None
-    return view_run(
+    view = view_run(
         name,
         metrics,
         journal,
@@ -170,6 +180,9 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
         environment=_read_mapping(run.path("environment.json"), json.loads),
         folder=folder,
     )
+    columns = run.columns()
+    cells = [] if columns is None else tabulate_columns(columns)
+    return replace(view, columns=cells, mistakes=_read_mistakes(run.path(MISTAKES)))
 
 
 def view_run(
@@ -252,9 +265,30 @@ def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str
         selected_step=metrics.get("selected_step"),
         seconds=metrics.get("seconds"),
         labels=list(labels),
+        learners=_tabulate_learners(metrics),
         # The lowest recall and its interval stand elsewhere on the page.
         warnings=[note for note in notes if not note.startswith(MINIMUM_NOTE)],
     )
+
+
+def _tabulate_learners(metrics: Mapping[str, Any]) -> list[list[str]]:
+    """Return cells about the learners that are averaged, and those left out; empty for a network."""
+    members = metrics.get("members")
+    if not isinstance(members, list):
+        return []
+    rows = [["learner", "balanced log-loss out of fold", "weight"]]
+    rows += [[one["name"], f"{one['balanced_log_loss']:.3f}", f"{one['weight']:.2f}"] for one in members]
+    return rows + [[str(name), "clearly worse", "left out"] for name in metrics.get("left_out") or ()]
+
+
+def _read_mistakes(path: Path) -> list[MistakenCell]:
+    """Return the mistakes in a file; none if there is no file."""
+    if not path.is_file():
+        return []
+    try:
+        return [MistakenCell.from_dict(cell) for cell in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise InputError(f"{path} cannot be read: delete it, and the page has no mistakes to look at") from None
 
 
 def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:

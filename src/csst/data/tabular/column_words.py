@@ -26,12 +26,12 @@ def describe_use(column: Column) -> str:
     if column.kind == "category":
         words = [as_text(category) for category in column.categories if category is not None]
         shown = ", ".join(str(word) for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
-        return f"{len(words)} categories: {shown}" if words else "categories"
+        return f"{len(words)} {'category' if len(words) == 1 else 'categories'}: {shown}" if words else "categories"
     if column.kind == "date":
         parts = "month, weekday, hour" if column.has_times else "month, weekday"
         return f"date ({column.style}): days since 1970, {parts}"
     if column.kind == "number" and column.has_gaps:
-        return f"number; a missing one becomes {column.median:g} and is flagged"
+        return f"number; missing: {column.median:g}, flagged"
     return str(column.kind)
 
 

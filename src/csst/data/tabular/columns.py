@@ -60,27 +60,34 @@ class Column:
             sizes |= {f"{part} of {self.name}": size for part, size in parts.items()}
         return sizes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all values were missing in training."""
+        return self.kind == "number" and self.gaps == 1.0
+
     @cached_property
     def codes(self) -> dict[str | None, int]:
         """Index of each category, by its text."""
         return {as_text(category): code for code, category in enumerate(self.categories)}
 
-    def encode(self, values: np.ndarray, what: str) -> list[np.ndarray]:
+    def encode(self, values: np.ndarray, what: str, start: int = 0) -> list[np.ndarray]:
         """Return the numbers of this column, then those of the further columns, (N,) each.
 
         Args:
             values: the values of new rows.
             what: the table, in words, for the error.
+            start: the row of the table at which the values begin, for the error.
         """
         if self.kind == "category":
             codes = self.codes
             return [np.array([codes.get(as_text(value), -1) for value in values.tolist()], dtype=np.float32)]
         if self.kind == "date":
-            return self._encode_dates(values, what)
-        numbers = self.read_numbers(values, what)
-        return self._fill(numbers)
+            return self._encode_dates(values, what, start)
+        if self.is_empty:  # nothing was learned from it, whatever it holds now
+            return self._fill(np.full(len(values), np.nan))
+        return self._fill(self.read_numbers(values, what, start))
 
-    def read_numbers(self, values: np.ndarray, what: str) -> np.ndarray:
+    def read_numbers(self, values: np.ndarray, what: str, start: int = 0) -> np.ndarray:
         """Return values as float64, NaN for a missing one; raise an error for a value that is no number."""
         if values.dtype.kind in "iufb":
             return values.astype(np.float64)
@@ -89,7 +96,7 @@ class Column:
             number = parse_number(value, self.style)
             if number is None:
                 raise InputError(
-                    f"column {self.name!r} of {what} held numbers in training, and now row {row} has {value!r}"
+                    f"column {self.name!r} of {what} held numbers in training, and now row {start + row} has {value!r}"
                 )
             numbers[row] = number
         return numbers
@@ -99,14 +106,14 @@ class Column:
         filled = np.where(is_gap, self.median, numbers)
         return [filled, is_gap] if self.has_gaps else [filled]
 
-    def _encode_dates(self, values: np.ndarray, what: str) -> list[np.ndarray]:
+    def _encode_dates(self, values: np.ndarray, what: str, start: int) -> list[np.ndarray]:
         dates = []
         for row, value in enumerate(as_moments(values)):
             moment = None if is_missing(value) else parse_date(value, self.style)
             if moment is None and not is_missing(value):
                 raise InputError(
-                    f"column {self.name!r} of {what} held dates ({self.style}) in training, and now row {row} has "
-                    f"{value!r}"
+                    f"column {self.name!r} of {what} held dates ({self.style}) in training, and now row {start + row} "
+                    f"has {value!r}"
                 )
             dates.append(moment)
         parts = encode_dates(dates)
@@ -162,12 +169,13 @@ class Columns:
         """Columns that must not be read from a file as numbers."""
         return frozenset(column.name for column in self.inputs if column.kind != "number")
 
-    def encode(self, table: Mapping[str, np.ndarray], what: str = "X") -> np.ndarray:
+    def encode(self, table: Mapping[str, np.ndarray], what: str = "X", start: int = 0) -> np.ndarray:
         """Return a table as float32 rows, (N, width); columns are found by name and others are ignored.
 
         Args:
             table: values by column name, N each.
             what: the table, in words, for errors.
+            start: the row at which this part of the table begins, for errors.
         """
         self.refuse_missing(table, what)
         count = len(table[self.inputs[0].name]) if self.inputs else 0
@@ -175,12 +183,12 @@ class Columns:
         further = len(self.inputs)
         with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
             for index, column in enumerate(self.inputs):
-                first, *others = column.encode(table[column.name], what)
+                first, *others = column.encode(table[column.name], what, start)
                 rows[:, index] = first
                 for values in others:
                     rows[:, further] = values
                     further += 1
-        return self.refuse_infinite(rows, what)
+        return self.refuse_infinite(rows, what, start)
 
     def refuse_missing(self, names: Mapping[str, Any], what: str) -> None:
         """Raise an error if a column of training is not in a table."""
@@ -190,7 +198,7 @@ class Columns:
             count = f" and {len(lost) - 1} more columns" if len(lost) > 1 else ""
             raise InputError(f"{what} has no column {lost[0]!r}{count} of the training data{hint}")
 
-    def refuse_infinite(self, rows: np.ndarray, what: str) -> np.ndarray:
+    def refuse_infinite(self, rows: np.ndarray, what: str, start: int = 0) -> np.ndarray:
         """Return rows unchanged; raise an error for another width and for NaN or infinity."""
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise InputError(f"{what} must have {self.width} features; found shape {rows.shape}")
@@ -201,8 +209,8 @@ class Columns:
             row, column = (int(indices[0]) for indices in is_bad.nonzero())
             name = self.names[column] if self.names is not None else column
             raise InputError(
-                f"{what} contains NaN or infinity in {int(is_bad.any(1).sum())} rows, the first in row {row}, column "
-                f"{name}: drop or impute them (numbers beyond 3.4e38 are infinite here)"
+                f"{what} contains NaN or infinity in {int(is_bad.any(1).sum())} rows, the first in row {start + row}, "
+                f"column {name}: drop or impute them (numbers beyond 3.4e38 are infinite here)"
             )
         return rows
 

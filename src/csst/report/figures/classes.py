@@ -60,7 +60,7 @@ def _rule_keys(run: RunView) -> list[Key]:
     """Return the legend of a single run: the decision rule and the intervals, if it has them."""
     keys = []
     if run.adjusted:
-        keys += [Key("■", RUNS[0], "with the decision rule"), Key("○", INK, "without it")]
+        keys += [Key("■", RUNS[0], "with the decision rule"), Key("■", FAINT, "as trained, without it")]
     if run.deployed.recall_intervals:
         keys.append(Key("line", INK, f"simultaneous {run.deployed.level:.0%} confidence intervals"))
     return keys
@@ -70,6 +70,9 @@ def _paint_rows(figure: Any, runs: Sequence[RunView], has_bars: bool) -> None:
     axes = figure.add_subplot()
     places = np.arange(len(runs[0].class_names))
     thickness = 0.8 / len(runs)
+    if len(runs) == 1 and runs[0].adjusted:  # pale and wider, behind the bars of the deployed model
+        axes.barh(places, runs[0].without_rule.recall, 0.86, color=FAINT, alpha=0.6)
+        thickness = 0.5
     for n, run in enumerate(runs):
         color, marker, _ = run_style(n)
         if has_bars:
@@ -83,8 +86,6 @@ def _paint_rows(figure: Any, runs: Sequence[RunView], has_bars: bool) -> None:
             axes.text(1.02, place, f"{value:.2f}", va="center", fontsize=9)
         for place, interval in zip(places, run.deployed.recall_intervals, strict=False):
             axes.plot(interval, [place, place], color=INK, lw=1, solid_capstyle="butt")
-        if run.adjusted:
-            axes.plot(run.without_rule.recall, places, "o", color=INK, markersize=5, fillstyle="none")
     _label_rows(axes, run.class_names, run.class_counts, f"{run.part} recall")
     axes.set_xlim(0, 1.02)
 

@@ -1,0 +1,243 @@
+"""Read new examples for a finished run, chunk by chunk: tables, arrays, texts, images."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from csst.data.images.files import ImageFolder
+from csst.data.images.listing import SUFFIXES, unlabeled_files
+from csst.data.images.reading import ImageFiles
+from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
+from csst.data.tabular.columns import Columns
+from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
+from csst.data.task import as_inputs
+from csst.data.text.files import column as find_column
+from csst.data.text.files import labels_of, texts_of
+from csst.data.text.texts import Texts
+from csst.errors import InputError
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.model_file import read_recipe
+from csst.recipes import Recipe
+from csst.runs.folder import Run
+
+#: images that are predicted at a time
+CHUNK_IMAGES = 2000
+#: files that a run takes, by kind of inputs
+FILES = {
+    "text": "a .csv, .tsv, .jsonl or .parquet file",
+    "image": "image files, a folder of them, or one .npz or .npy file",
+    "array": "an .npz or .npy file or, where the columns have names, a table",
+}
+#: keeps all columns of a table
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some new examples.
+
+    Args:
+        inputs: N examples, as the model takes them.
+        cells: columns of the input file to write beside predictions; of images their file names. N cells each.
+        labels: their classes in words, None for an unlabeled one; empty if labels were not asked for.
+    """
+
+    inputs: Any
+    cells: dict[str, Any] = field(default_factory=dict)
+    labels: list[str | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ExampleReader:
+    """Reads examples for the model of a run.
+
+    Args:
+        model: the model.
+        recipe: the run's recipe.
+        columns: the columns of the training table; None if it was none.
+        text_column: the column of texts; "" for the one of training.
+        keep: names of columns to keep, or `ALL`.
+        label: the column of labels; "" for the one of training, None if labels are not needed.
+        rows: rows in a batch.
+    """
+
+    model: FittedModel
+    recipe: Recipe
+    columns: Columns | None
+    text_column: str = ""
+    keep: tuple[str, ...] = ()
+    label: str | None = None
+    rows: int = CHUNK_ROWS
+
+    @classmethod
+    def open(cls, folder: str, model: FittedModel, **options: Any) -> ExampleReader:
+        """Return the reader for a run's folder."""
+        return cls(model, read_recipe(folder), Run(folder).columns(), **options)
+
+    @property
+    def label_name(self) -> str:
+        """The column of labels in a table."""
+        return self.label or str(getattr(self.recipe.data, "label", "label"))
+
+    def read(self, paths: Sequence[str]) -> Iterator[Batch]:
+        """Read examples from a file or folder, or from image files.
+
+        Args:
+            paths: one file; of images one or more files and folders.
+
+        Yields:
+            Batches of at least one example.
+        """
+        kind = self.model.inputs.kind
+        pictures = [path for path in paths if path.lower().endswith(SUFFIXES)]
+        if kind == "image" and all(path in pictures or Path(path).is_dir() for path in paths):
+            yield from self._read_images(paths)
+            return
+        if kind != "image" and pictures:
+            raise InputError(f"this run did not learn from images, and {pictures[0]} is one: pass {FILES[kind]}")
+        if len(paths) > 1:
+            raise InputError(f"only images may be several files; found {len(paths)}: pass {FILES[kind]}")
+        count = 0
+        for batch in self._read_file(paths[0], kind):
+            yield batch
+            count += len(batch.inputs)
+        if not count:
+            raise InputError(f"{paths[0]} holds no rows")
+
+    def read_all(self, paths: Sequence[str]) -> Batch:
+        """Read all examples as one batch, for what has to look at all of them together."""
+        (batch,) = replace(self, rows=sys.maxsize).read(paths)
+        return batch
+
+    def _read_file(self, path: str, kind: str) -> Iterator[Batch]:
+        if kind == "text":
+            return self._read_texts(path)
+        return self._read_table(path) if is_table(path) else self._read_array(path)
+
+    def _read_texts(self, path: str) -> Iterator[Batch]:
+        name = self.text_column or getattr(self.recipe.data, "text", "text")
+        for chunk in read_chunks(path, self.rows):
+            yield Batch(Texts(texts_of(chunk, name, path)), self._select(chunk, path), self._read_labels(chunk, path))
+
+    def _read_table(self, path: str) -> Iterator[Batch]:
+        if self.columns is None:
+            raise InputError("this run learned from arrays whose columns have no names: pass an .npz or .npy file")
+        start = 0
+        for chunk in read_chunks(path, self.rows):
+            count = len(next(iter(chunk.values())))
+            if not start:
+                self.columns.refuse_missing(chunk, path)
+            table = {
+                column.name: read_column(chunk.get(column.name, [None] * count), column.kind == "number")
+                for column in self.columns.inputs
+            }
+            rows = as_inputs(self.columns.encode(table, path, start), "x")
+            yield Batch(rows, self._select(chunk, path), self._read_labels(chunk, path))
+            start += count
+
+    def _read_array(self, path: str) -> Iterator[Batch]:
+        if self.keep:
+            raise InputError(f"--keep names columns of a table; {path} has none: leave it out")
+        arrays = read_array(path)
+        inputs = as_inputs(arrays["x"], "x")
+        shape = tuple(inputs.shape[1:])
+        # a frozen encoder takes images of any size
+        is_frozen = self.recipe.frozen
+        is_valid = len(shape) == 3 if is_frozen else shape == self.model.inputs.shape
+        if not is_valid:
+            needed_shape = "(channels, height, width)" if is_frozen else self.model.inputs.shape
+            raise InputError(f"the model takes inputs of shape {needed_shape}; {path} has {shape}")
+        labels: list[str | None] = []
+        if self.label is not None:
+            if "y" not in arrays:
+                raise InputError(f"labeled rows are an .npz file with x and y, or a table; found {path}")
+            names = self.model.class_names
+            labels = [names[n] if 0 <= n < len(names) else None for n in arrays["y"].tolist()]
+        for start in range(0, len(inputs), self.rows):
+            stop = start + self.rows
+            yield Batch(inputs[start:stop], {}, labels[start:stop])
+
+    def _read_images(self, places: Sequence[str]) -> Iterator[Batch]:
+        """Read images from files and folders; names are relative to the folder if there is only one.
+
+        The label of an image in a folder is the sub-folder it lies in.
+        """
+        data = self.recipe.data
+        if self.recipe.frozen and not isinstance(data, ImageFolder):
+            raise InputError("this run learned from arrays: pass the images as an .npz file, not as files or a folder")
+        if self.keep:
+            raise InputError("--keep names columns of a table; images have none: leave it out")
+        paths: list[str] = []
+        names: list[str] = []
+        for place in places:
+            if Path(place).is_dir():
+                files = unlabeled_files(place)
+                paths += files.paths
+                names += files.names if len(places) == 1 else [(Path(place) / name).as_posix() for name in files.names]
+            elif not Path(place).is_file():
+                raise InputError(f"there is no image {place!r}")
+            else:
+                paths.append(place)
+                names.append(place)
+        size = data.size if isinstance(data, ImageFolder) else self.model.inputs.shape[-1]
+        workers = data.workers if isinstance(data, ImageFolder) else 0
+        labels = [] if self.label is None else [Path(name).parent.name or None for name in names]
+        count = CHUNK_IMAGES if self.rows <= CHUNK_ROWS else self.rows
+        for start in range(0, len(paths), count):
+            part = slice(start, start + count)
+            yield Batch(ImageFiles(paths[part], size, workers), {"file": names[part]}, labels[part])
+
+    def _select(self, chunk: Chunk, path: str) -> dict[str, Any]:
+        """Return the columns to keep."""
+        names = list(chunk) if self.keep == (ALL,) else self.keep
+        return {name: find_column(chunk, name, path) for name in names}
+
+    def _read_labels(self, chunk: Chunk, path: str) -> list[str | None]:
+        return [] if self.label is None else labels_of(list(find_column(chunk, self.label_name, path)))
+
+
+def read_column(values: Any, is_number: bool) -> np.ndarray:
+    """Return the cells of a file's column as an array: floats where all are numbers and numbers are expected."""
+    numbers = read_numbers(values) if is_number else None
+    return read_cells(values) if numbers is None else numbers
+
+
+def read_array(path: str) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file, or the array of an .npy file as x."""
+    if not path.endswith(".npy"):
+        return read_npz(path, KEYS, needed=("x",))
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}")
+    try:
+        return {"x": np.load(path, allow_pickle=False)}
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read as a plain array: {explain_unreadable(error)}") from None
+
+
+def index_labels(labels: Sequence[str | None], class_names: Sequence[str], path: str, use: str) -> np.ndarray:
+    """Return class indices, (N,); raise an error for a row without a label and for a class the model does not know.
+
+    Args:
+        labels: labels in words.
+        class_names: the model's classes.
+        path: the file, for errors.
+        use: what rows with labels do, for errors: "every row that certifies needs a label".
+    """
+    missing_count = sum(word is None for word in labels)
+    if missing_count:
+        raise InputError(
+            f"every row that {use} needs a label; {missing_count} of the {len(labels)} rows of {path} have none"
+        )
+    index = {name: number for number, name in enumerate(class_names)}
+    strangers = sorted({str(word) for word in labels if word not in index})
+    if strangers:
+        raise InputError(
+            f"{path} has labels that the model does not know: {strangers[:5]}; its classes: {list(class_names)[:20]}"
+        )
+    return np.array([index[str(word)] for word in labels], dtype=np.int64)

@@ -1,0 +1,251 @@
+"""What can be asked of a fitted estimator: other sentences, trade-offs, learners, columns, doubtful labels, a page."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.utils.validation import check_is_fitted
+
+from csst.data.row_hashes import hash_rows
+from csst.data.tabular.column_words import tabulate_columns
+from csst.data.tabular.columns import Columns
+from csst.data.task import Labeled
+from csst.errors import InputError
+from csst.estimation.expectation import describe_minimum, estimate_intervals
+from csst.estimators.inputs import numbers_of, read_labels
+from csst.fitting.deciding import decide, explore, read_evidence
+from csst.fitting.evaluation import Evaluation
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import list_notes
+from csst.maths.confusion import confusion_counts
+from csst.maths.language import objective as read_objective
+from csst.rules import Frontier
+
+#: labels up to which each is found again among the rows of X, for `suspects`
+MOST_JUDGED = 200_000
+
+
+class Standing(NamedTuple):
+    """A learner: its name, balanced log-loss out of fold (lower is better; None if not kept) and weight in the mean."""
+
+    name: str
+    balanced_log_loss: float | None
+    weight: float
+
+
+class Importance(NamedTuple):
+    """A column: its name, how much the score falls when its values are shuffled, and the standard deviation of that."""
+
+    column: str
+    loss: float
+    deviation: float
+
+
+class Suspect(NamedTuple):
+    """A labeled row whose label the models that did not see it contradict.
+
+    Args:
+        row: index in the X of `fit`.
+        label: its label.
+        probability: the probability of the label, out of fold.
+        likelier: the most probable class.
+    """
+
+    row: int
+    label: Any
+    probability: float
+    likelier: Any
+
+
+class ExploringMixin:
+    """Questions to an estimator that has `fit_`, `classes_`, `columns_` and `seed_`."""
+
+    fit_: FittedModel
+    classes_: np.ndarray
+    columns_: Columns
+    seed_: int
+    labeled_counts_: list[int]
+    intervals_: dict[str, Any]
+    notes_: list[str]
+    judged_rows_: np.ndarray | None
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        raise NotImplementedError
+
+    def decide(self, objective: Any) -> Any:
+        """Return a classifier that decides for another sentence, without fitting the model again.
+
+        Args:
+            objective: a sentence, a short name or an `Objective`, without a confidence.
+
+        Returns:
+            A fitted classifier; this one stays as it is.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.objective = objective  # type: ignore[attr-defined]
+        other.confidence = None  # type: ignore[attr-defined]
+        other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_)
+        other.intervals_ = estimate_intervals(other.fit_.objective, other.fit_.expected)
+        note = describe_minimum(other.intervals_, other.fit_.class_names)
+        other.notes_ = [*([note] if note else []), *list_notes(other.fit_.full_details)]
+        return other
+
+    def _read_goal(self, objective: Any) -> Any:
+        """Return an objective with the costs that the estimator was given."""
+        return read_objective(objective, costs=getattr(self, "costs", None))
+
+    def frontier(self, objective: Any = None) -> Frontier:
+        """Return what rules for the fitted model can trade off, and whether bounds can be met.
+
+        Args:
+            objective: a sentence whose bounds are checked; None for that of the fit.
+
+        Returns:
+            Points that no other rule beats in mean recall, lowest recall and coverage, and a `sentence`.
+        """
+        check_is_fitted(self)
+        return explore(self.fit_, None if objective is None else self._read_goal(objective))
+
+    @property
+    def leaderboard_(self) -> list[Standing]:
+        """The learners by their balanced log-loss out of fold; a learner that was left out has the weight 0."""
+        check_is_fitted(self)
+        about = self.fit_.full_details.about
+        if "members" not in about:
+            return [Standing(str(about["method"]), None, 1.0)]
+        losses = about.get("left_out_losses", {})
+        members = [Standing(one["name"], one["balanced_log_loss"], one["weight"]) for one in about["members"]]
+        dropped = [Standing(name, losses.get(name), 0.0) for name in about["left_out"]]
+        return sorted(members, key=lambda one: one.balanced_log_loss or 0.0) + dropped
+
+    def evaluate(self, X: Any, y: Any) -> Evaluation:
+        """Measure the classifier on labeled rows.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class of training at least once; rows marked -1, NaN or None are left out.
+
+        Returns:
+            The confusion, every metric with its interval, the sentence and its bounds; print it.
+        """
+        check_is_fitted(self)
+        predictions = self.fit_.predict(self._rows(X, reset=False)).numpy()
+        values, is_labeled = read_labels(y)
+        if len(values) != len(predictions):
+            raise InputError(f"X and y must have the same length; found {len(predictions)} and {len(values)}")
+        if not is_labeled.any():
+            raise InputError("y holds no label at all: there is nothing to measure on")
+        truth = numbers_of(values[is_labeled], self.classes_, "the labels y")
+        objective = self.fit_.objective
+        counts = confusion_counts(truth, predictions[is_labeled], len(self.classes_), objective.abstains)
+        return Evaluation(objective, self.fit_.class_names, counts)
+
+    def importance(self, X: Any, y: Any, repeats: int = 5) -> list[Importance]:
+        """Return how much each column matters for the sentence: how much the score falls when it is shuffled.
+
+        Args:
+            X: N rows that the classifier has not learned from, an array or a data frame.
+            y: their classes, (N,), every class at least once.
+            repeats: how often each column is shuffled.
+
+        Returns:
+            All columns, the most important first.
+        """
+        from sklearn.inspection import permutation_importance
+
+        check_is_fitted(self)
+        if not hasattr(X, "shape") or len(X.shape) != 2:
+            raise InputError("importance is of columns: pass an array (N, D) or a data frame")
+        result = permutation_importance(self, X, y, n_repeats=repeats, random_state=self.seed_)
+        names = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
+        rows = [Importance(*row) for row in zip(names, result.importances_mean, result.importances_std, strict=True)]
+        return sorted(rows, key=lambda row: -row.loss)
+
+    def suspects(self, n: int = 10) -> list[Suspect]:
+        """Return the labels that are most likely wrong: those that models which did not see them contradict most.
+
+        Args:
+            n: how many.
+
+        Returns:
+            Rows of X, the most doubtful first.
+        """
+        check_is_fitted(self)
+        evidence = read_evidence(self.fit_)[0]
+        if self.judged_rows_ is None or len(self.judged_rows_) != len(evidence.labels):
+            raise InputError(
+                "labels are doubted where they are judged out of fold, one by one: fit with validation=None and "
+                "without a confidence"
+            )
+        probs = softmax(evidence.scores + np.log(evidence.train_prior), axis=1)
+        own = probs[np.arange(len(probs)), evidence.labels]
+        likelier = probs.argmax(1)
+        order = [index for index in np.argsort(own, kind="stable") if likelier[index] != evidence.labels[index]]
+        return [
+            Suspect(
+                int(self.judged_rows_[index]),
+                self.classes_[evidence.labels[index]],
+                float(own[index]),
+                self.classes_[likelier[index]],
+            )
+            for index in order[:n]
+        ]
+
+    def report(self, path: str | Path, title: str = "") -> Path:
+        """Write a page about the classifier: what was asked, what to expect, every class, trade-offs, columns.
+
+        Args:
+            path: the page, an .html file; it needs no other file.
+            title: its title; "" for the sentence.
+
+        Returns:
+            The path.
+        """
+        from csst.report.page import fitted_page
+
+        check_is_fitted(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `fit` has warned of the same
+            metrics = self.fit_.describe(recipe=title or type(self).__name__, seed=self.seed_)
+        columns = tabulate_columns(self.columns_) if self.columns_.parts else []
+        page = fitted_page(metrics, self.fit_.history, columns, title)
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"the page {target} cannot be written: {error.strerror or error}") from None
+        return target
+
+
+def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:
+    """Return the index of each labeled row of a fit among all rows, by content and label, (n,).
+
+    Args:
+        rows: all rows, (N, D).
+        known: which of them have a label, (N,).
+        labels: the class indices of those, in the order of the rows.
+        examples: the labeled rows of the fit.
+
+    Returns:
+        Indices in the order of `examples`; None if there are very many labels, or a row is not there.
+    """
+    if len(labels) > MOST_JUDGED:
+        return None
+    indices = np.flatnonzero(known)
+    places: dict[tuple[int, int], list[int]] = {}
+    for index, code, label in zip(indices.tolist(), hash_rows(rows[indices]).tolist(), labels.tolist(), strict=True):
+        places.setdefault((code, label), []).append(index)
+    judged = []
+    for code, label in zip(hash_rows(examples.inputs).tolist(), examples.labels.tolist(), strict=True):
+        candidates = places.get((code, label))
+        if not candidates:
+            return None
+        judged.append(candidates.pop(0))
+    return np.array(judged, dtype=np.int64)

@@ -1,0 +1,184 @@
+"""A model measured on labeled rows: the confusion, every metric with its interval, the sentence and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from csst.estimation.bootstrap import DRAWS, WIDER, all_intervals, bootstrap_counts
+from csst.estimation.intervals import clopper_pearson
+from csst.maths.confusion import Confusion
+from csst.maths.objectives import Objective
+from csst.training.evaluation import constraints_met, summarize_counts
+
+#: metrics of the whole table, in this order
+OVERALL = ("objective_value", "accuracy", "mean_recall", "min_recall", "mean_f1", "min_coverage")
+#: classes up to which the confusion is printed
+MOST_CLASSES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a model does on labeled rows.
+
+    Args:
+        objective: the objective, bound to the classes.
+        class_names: K names.
+        counts: rows by true class and predicted class, (K, K), or (K, K + 1) with no answers in the last column.
+        level: level of the intervals; those of several classes or bounds are simultaneous.
+    """
+
+    objective: Objective
+    class_names: tuple[str, ...]
+    counts: Tensor
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        Confusion.from_counts(self.counts, self.class_names)  # a class without a row is refused by its name
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers as plain values, as in metrics.json, with F1 and further intervals."""
+        confusion = Confusion.from_counts(self.counts)
+        numbers = summarize_counts(self.counts, self.objective)
+        numbers |= {"f1": confusion.f1.tolist(), "mean_f1": float(confusion.f1.mean())}
+        classes = len(self.class_names)
+        intervals = all_intervals(self.objective, self.counts, self.level)
+        rows = int(self.counts.sum())
+        answers = int(self.counts[:, :classes].sum())
+        hits = clopper_pearson(int(self.counts.diagonal().sum()), max(answers, 1), self.level)
+        intervals["accuracy"] = {"low": hits.low, "high": hits.high}
+
+        def measure(c: Confusion) -> Tensor:
+            single = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
+            return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in single])])
+
+        ends = intervals_by_bootstrap(measure, self.counts, self.level, [classes] * classes + [1] * 3)
+        intervals["f1"] = ends[:classes]
+        intervals |= dict(zip(("objective_value", "mean_recall", "mean_f1"), ends[classes:], strict=True))
+        return {**numbers, "rows": rows, "intervals": intervals}
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether all bounds of the sentence are met on these rows; None without bounds."""
+        return constraints_met(self.numbers["constraint_slack"])
+
+    def tabulate_overall(self) -> list[list[str]]:
+        """Return cells: each metric of the whole table with its interval; the first row is the head."""
+        rows = [["metric", "value", self._interval_head]]
+        intervals = self.numbers["intervals"]
+        for name in OVERALL:
+            title = str(self.objective).split(" s.t. ")[0] if name == "objective_value" else name.replace("_", " ")
+            rows.append([title, _format(self.numbers[name]), _format_interval(intervals.get(name))])
+        return rows
+
+    def tabulate_bounds(self) -> list[list[str]]:
+        """Return cells: each bound of the sentence, by how much it is met, and whether that is sure."""
+        rows = [["bound", "slack", self._interval_head, "met"]]
+        for bound in self.numbers["intervals"]["constraints"]:
+            rows.append([bound["constraint"], f"{bound['slack']:+.3f}", _format_interval(bound), _say_met(bound)])
+        return rows
+
+    def tabulate_classes(self) -> list[list[str]]:
+        """Return cells: each class with its rows, recall, precision, F1 and coverage, each with its interval."""
+        metrics = ("recall", "precision", "f1", "coverage")
+        rows = [["class", "rows", *metrics]]
+        intervals = self.numbers["intervals"]
+        for k, name in enumerate(self.class_names):
+            cells = [f"{_format(self.numbers[m][k])} {_format_interval(intervals[m][k])}".strip() for m in metrics]
+            rows.append([name, str(int(self.counts[k].sum())), *cells])
+        return rows
+
+    def tabulate_confusion(self) -> list[list[str]]:
+        """Return cells: rows by true class (down) and predicted class (across)."""
+        head = ["truth \\ prediction", *self.class_names, "no answer"][: 1 + self.counts.shape[1]]
+        return [head, *([name, *map(str, self.counts[k].tolist())] for k, name in enumerate(self.class_names))]
+
+    @property
+    def tables(self) -> dict[str, list[list[str]]]:
+        """All tables by their titles; the confusion of few classes only."""
+        tables = {f"{self.numbers['rows']:,} labeled rows": self.tabulate_overall()}
+        if self.numbers["intervals"]["constraints"]:
+            tables["bounds"] = self.tabulate_bounds()
+        tables["classes"] = self.tabulate_classes()
+        if len(self.class_names) <= MOST_CLASSES:
+            tables["confusion"] = self.tabulate_confusion()
+        return tables
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        value = self.numbers["objective_value"]
+        low, high = (self.numbers["intervals"]["objective_value"][end] for end in ("low", "high"))
+        words = f"'{self.objective}' is {value:.3f} ({100 * self.level:.0f} % interval {low:.2f} to {high:.2f})"
+        if self.is_met is None:
+            return f"{words} on {self.numbers['rows']:,} rows"
+        states = [_say_met(bound) for bound in self.numbers["intervals"]["constraints"]]
+        certainty = "and surely" if set(states) == {"yes"} else "but not surely for all"
+        verdict = f"its bounds are met, {certainty}" if self.is_met else "its bounds are not all met"
+        return f"{words} on {self.numbers['rows']:,} rows; {verdict}"
+
+    @property
+    def _interval_head(self) -> str:
+        return f"{100 * self.level:.0f} % interval"
+
+    def __str__(self) -> str:
+        blocks = [f"{title}\n{align(rows)}" for title, rows in self.tables.items()]
+        return "\n\n".join([*blocks, self.sentence])
+
+
+def intervals_by_bootstrap(
+    measure: Callable[[Confusion], Tensor], counts: Tensor, level: float, simultaneous: Sequence[int]
+) -> list[dict[str, float]]:
+    """Return the interval of each of several numbers: the widest of percentile, basic and normal bootstrap.
+
+    Args:
+        measure: returns the numbers, (M,).
+        counts: rows by true and predicted class, (K, K).
+        level: the level.
+        simultaneous: for each number, how many intervals hold together, (M,).
+    """
+    value = measure(Confusion.from_counts(counts)).numpy()
+    draws = np.stack([measure(Confusion.from_counts(sample)).numpy() for sample in bootstrap_counts(counts, DRAWS)])
+    tails = (1 - level) / 2 / np.array(simultaneous)
+    columns = range(len(value))
+    a = np.array([np.quantile(draws[:, n], tails[n]) for n in columns])
+    b = np.array([np.quantile(draws[:, n], 1 - tails[n]) for n in columns])
+    quantiles = np.array([NormalDist().inv_cdf(1 - tail) for tail in tails])
+    reach = WIDER * quantiles * draws.std(0)
+    low = np.min([a, 2 * value - b, value - reach], axis=0)
+    high = np.max([b, 2 * value - a, value + reach], axis=0)
+    # A rate stays between 0 and 1; a value beyond, such as a cost, has no such ends.
+    low = np.where(value >= 0, np.maximum(low, 0), low)
+    high = np.where(value <= 1, np.minimum(high, 1), high)
+    return [{"low": float(ends[0]), "high": float(ends[1])} for ends in zip(low, high, strict=True)]
+
+
+def _say_met(bound: dict[str, Any]) -> str:
+    if bound["low"] >= 0:
+        return "yes"
+    if bound["high"] < 0:
+        return "no"
+    return "yes, not surely" if bound["slack"] >= 0 else "no, not surely"
+
+
+def _format(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _format_interval(interval: Any) -> str:
+    return "" if interval is None else f"({interval['low']:.2f} to {interval['high']:.2f})"
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Return cells as lines of text with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
