@@ -7,46 +7,35 @@
 
 from __future__ import annotations
 
-import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from csst.data.examples import as_rows
 from csst.data.input_spec import InputSpec
-from csst.data.sampling import stream
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
+from csst.fitting.conclusion import conclude, describe_prior
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
-from csst.fitting.model_file import Weights
 from csst.learners.dealing import deal_certifying
 from csst.learners.fit import fit_members
 from csst.learners.network import Network
 from csst.maths.gain import Gain
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules import fit_evidence
-from csst.rules.deployment import read_deployment_prior, refuse_contradiction
+from csst.rules.deployment import refuse_contradiction
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
-from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
-from csst.training.measurement import estimate_from_logits
 from csst.training.records import Record
-from csst.training.trainer import Trainer
-from csst.training.warnings import ReachCheck
-
-#: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
-UNLABELED_ROWS = 5000
-#: of examples that are not tensors in memory (texts, image files): each goes through a whole fine-tuned network
-UNLABELED_RAW_ROWS = 2000
+from csst.training.warnings import CollapseDetector, ReachCheck
 
 OnRecord = Callable[[Generations | CrossFit, Record], None]
 
@@ -100,8 +89,11 @@ def fit(
         if state is not None:
             resume(runner, state)
         reach = ReachCheck(runner)
+        detector = CollapseDetector.of(runner)
         for record in runner.run():
             history.append(record.as_dict())
+            for note in detector.update(history[-1]):
+                warnings.warn(note, stacklevel=2)
             reach.warn_once(record.step)
             if on_record is not None:
                 on_record(runner, record)
@@ -184,114 +176,3 @@ def fit_learners(
         row_hashes=task.hash_rows(),
         reference=members.reference,
     )
-
-
-def describe_prior(deployment_prior: Any) -> Any:
-    """A deployment prior as it was stated, for metrics.json: a word, or one number per class."""
-    if deployment_prior is None or isinstance(deployment_prior, str):
-        return deployment_prior
-    return np.asarray(deployment_prior, dtype=float).tolist()
-
-
-def conclude(
-    runner: Generations | CrossFit,
-    task: Task,
-    last: dict[str, Tensor] | None,
-    deployment_prior: Any,
-    inputs: InputSpec | None,
-    seed: int,
-) -> FittedModel:
-    """A complete training as a fitted model: what to expect of it, and its decision rule.
-
-    Args:
-        runner: the training.
-        task: its task.
-        last: the weights at the end, which the rule is fitted to: the validation examples have not chosen them, so
-            that cross-fitting on them is not flattered by the choice. None for no rule.
-        deployment_prior: see `fit`.
-        inputs: see `fit`.
-        seed: see `fit`.
-    """
-    batch, device = runner.settings.training.evaluation_batch, runner.engine.device
-    most = UNLABELED_ROWS if isinstance(task.unlabeled, Tensor) else UNLABELED_RAW_ROWS
-    some = torch.randperm(len(task.unlabeled), generator=stream(seed, 0))[:most].sort().values
-    gain, names, train_prior = runner.measured_gain, task.class_names, task.train_prior
-
-    def score(model: nn.Module, weights: Weights, own_gain: Gain) -> Outputs:
-        if isinstance(runner, CrossFit):
-            parts = {"validation": runner.out_of_fold(lambda fold: model_of(fold, weights))}
-        else:
-            validation = task.require("validation")
-            parts = {"validation": (compute_logits(model, validation.inputs, batch, device), validation.labels)}
-        if task.test is not None:
-            parts["test"] = (compute_logits(model, task.test.inputs, batch, device), task.test.labels)
-        unlabeled = (
-            compute_logits(model, task.unlabeled, batch, device, some) if len(some) else torch.zeros(0, task.classes)
-        )
-        return Outputs(parts, unlabeled, own_gain)
-
-    selected = runner.best_model()
-    outputs = score(selected, "selected", gain if runner.best.gain is None else Gain(runner.best.gain))
-    estimate = estimate_from_logits(*outputs.parts["validation"], outputs.unlabeled, outputs.gain, train_prior, names)
-    wanted = deployment_prior
-    if wanted is None or (isinstance(wanted, str) and wanted in ("labels", "validation")):
-        # Cross-fitting judges all labels, but it is the validation examples that are as balanced as what is to come.
-        wanted = task.validation_prior.numpy()
-    estimate = estimate.with_prior(read_deployment_prior(wanted, outputs.evidence(train_prior, names)))
-    weights = {f"selected.{k}": v for k, v in runner.best.state.items()} | {"gain.selected": outputs.gain.entries}
-    adjusted, adjusted_outputs, used = None, None, selected
-    if last is not None:
-        used = copy.deepcopy(selected)
-        used.load_state_dict(last)
-        same_gain = torch.equal(outputs.gain.entries.cpu(), gain.entries.cpu())
-        is_selected = runner.best.step == runner.step and same_gain and not isinstance(runner, CrossFit)
-        adjusted_outputs = outputs if is_selected else score(used, "last", gain)
-        evidence = adjusted_outputs.evidence(train_prior, names)
-        prior = read_deployment_prior(wanted, evidence)
-        adjusted = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, seed)
-        if task.certifying is not None:
-            adjusted = promise(adjusted, score_fresh(used, task, batch, device), deployment_prior, names)
-        weights |= {f"last.{k}": v for k, v in last.items()} | {"gain.last": gain.entries}
-    about = {
-        "method": runner.method.name,
-        "steps": runner.step,
-        "selected_step": runner.best.step,
-        "labeled_counts": task.train_counts.tolist(),
-        "multipliers": dict(zip(runner.multipliers.labels, runner.multipliers.value.tolist(), strict=True)),
-        "pseudo_labeled_counts": torch.bincount(runner.labels, minlength=task.classes).tolist(),
-        "deployment_prior": describe_prior(deployment_prior),
-    }
-    details = FitDetails(
-        outputs,
-        estimate,
-        adjusted,
-        adjusted_outputs,
-        about,
-        train_prior,
-        len(task.unlabeled),
-        () if adjusted is None else adjusted.notes,
-        weights={name: value.detach().cpu().clone().contiguous() for name, value in weights.items()},
-        gain=Gain(runner.multipliers.gain.entries.cpu()),
-    )
-    rule = None if adjusted is None else adjusted.rule
-    spec = inputs or InputSpec(task.kind, task.input_shape)
-    return FittedModel(used, rule, runner.objective, names, spec, batch, details=details, row_hashes=task.hash_rows())
-
-
-def score_fresh(model: nn.Module, task: Task, batch: int, device: Any) -> FreshLabels:
-    """What a network says of the examples that certify."""
-    assert task.certifying is not None
-
-    def score(inputs: Any) -> np.ndarray:
-        return torch.softmax(compute_logits(model, inputs, batch, device).double(), 1).cpu().numpy()
-
-    kept = None if task.kept_apart is None else score(task.kept_apart)
-    return FreshLabels(score(task.certifying.inputs), task.certifying.labels.numpy(), kept)
-
-
-def model_of(trainer: Trainer, weights: Weights) -> nn.Module:
-    """The averaged model of a trainer, as selected or as it is at the end."""
-    model = trainer.best_model()
-    if weights == "last":
-        model.load_state_dict(trainer.last_weights())
-    return model

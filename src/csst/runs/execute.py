@@ -19,7 +19,8 @@ from csst.data import Arrays
 from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting.fit import conclude, start
+from csst.fitting.conclusion import conclude
+from csst.fitting.fit import start
 from csst.learners.dealing import deal_certifying
 from csst.learners.network import Network
 from csst.learners.scale import scale_task
@@ -71,7 +72,7 @@ def execute(
     run = open_run(recipe, folder, trainer, is_new=old_run is None)
     checkpoints = Checkpoints(run, trainer, recipe, checkpoint_seconds)
     checkpoints.restore()
-    detector = replay_journal(run, trainer, recipe.training.steps)
+    detector = replay_journal(run, trainer)
     checkpoints.start_clock()
     train(trainer, run, checkpoints, detector, on_record)
     return save_results(trainer, run, recipe, checkpoints.seconds, list(detector.notes.values()))
@@ -149,11 +150,9 @@ class Checkpoints:
             self.write()
 
 
-def replay_journal(run: Run, trainer: Generations | CrossFit, steps: int) -> CollapseDetector:
+def replay_journal(run: Run, trainer: Generations | CrossFit) -> CollapseDetector:
     """Drop journal records newer than the checkpoint, and show the others to a detector of collapsing multipliers."""
-    multipliers = trainer.multipliers
-    in_worst_case = multipliers.objective.domain.simplex_mask(len(multipliers.value)).tolist()
-    detector = CollapseDetector(multipliers.labels, in_worst_case, steps, trainer.task.class_names)
+    detector = CollapseDetector.of(trainer)
     if trainer.engine.is_main:
         run.rewind(trainer.updated_at)
         for record, _ in run.records():

@@ -65,6 +65,13 @@ class CollapseDetector:
         self.wrong_updates = 0
         self.multipliers: list[list[float]] = []
 
+    @classmethod
+    def of(cls, runner: Generations | CrossFit) -> CollapseDetector:
+        """Return the detector of a training."""
+        game = runner.multipliers
+        shared = game.objective.domain.simplex_mask(len(game.value)).tolist()
+        return cls(game.labels, shared, runner.settings.training.steps, runner.trainer.task.class_names)
+
     def update(self, record: dict[str, Any]) -> list[str]:
         """Return the warnings that this record is the first to trigger."""
         notes = {
