@@ -244,9 +244,9 @@ def test_files_that_are_named_exist(page):
 @pytest.mark.parametrize("name", ["Labeler", "Selector", "Threshold", "Refiner"])
 def test_the_signatures_of_the_parts_of_a_method_are_those_of_the_code(name):
     from csst import selftraining
-    from csst.selftraining import core
+    from csst.selftraining import step
 
-    kind = getattr(core, name) if name == "Refiner" else getattr(selftraining, name)
+    kind = getattr(step, name) if name == "Refiner" else getattr(selftraining, name)
     text = (ROOT / "docs/reference/methods.md").read_text(encoding="utf-8")
     signature = str(inspect.signature(kind.__call__)).replace("(self, ", "(").replace("'", "")
     assert re.search(rf"^    {name} +{re.escape(signature)}$", text, re.MULTILINE), signature

@@ -315,7 +315,5 @@ def test_a_table_of_numbers_with_a_column_of_labels(tmp_path, monkeypatch, capsy
     assert main(["predict", "arrays", "new.csv", "-o", "three.csv"]) == 2
     assert "columns have no names" in capsys.readouterr().err
     (tmp_path / "bad.csv").write_text("a,kind\n1,cat\nred,dog\n")
-    assert main(["train", "array", "--data.path", "bad.csv", "--data.label", "kind", "--out", "bad"]) == 2
-    assert "bad.csv must hold a number in every row; row 1 has 'red'" in capsys.readouterr().err
     assert main(["train", "array", "--data.path", "bad.csv", "--out", "bad"]) == 2
     assert "label" in capsys.readouterr().err

@@ -106,8 +106,9 @@ def test_predict_says_what_is_wrong():
         fitted.score(X, Y[:3])
     with pytest.raises(csst.InputError, match="recall needs an example of every class"):
         fitted.score(X[:1], Y[:1])
-    with pytest.raises(csst.InputError, match="sample_weight is not supported"):
-        fitted.score(X, Y, sample_weight=np.ones(90))
+    for weights in (np.ones(3), -np.ones(90)):
+        with pytest.raises(csst.InputError, match="sample_weight must hold a weight of 0 or more for each"):
+            fitted.score(X, Y, sample_weight=weights)
     with pytest.raises(ValueError, match="X has 3 features"):
         quick(steps=2).fit(X, PART, X_unlabeled=X[:, :3])
 

@@ -23,8 +23,9 @@ pytestmark = SHORT_RUN
 
 def test_the_constructor_is_short():
     names = list(inspect.signature(CSSTClassifier).parameters)
-    wanted = ["objective", "learner", "method", "validation", "encoder", "confidence", "deployment_prior", "settings"]
-    assert names == [*wanted, "n_jobs", "random_state", "verbose"]
+    wanted = ["objective", "learner", "method", "validation", "encoder", "confidence", "deployment_prior"]
+    wanted += ["costs", "abstain_value", "settings", "n_jobs", "random_state", "verbose"]
+    assert names == wanted
 
 
 def test_single_settings_are_parameters():

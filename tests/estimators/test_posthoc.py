@@ -210,8 +210,9 @@ def test_bad_input_gets_a_sentence(cancer):
     model = PostHocClassifier(base, cv="prefit", random_state=0).fit(x, y)
     with pytest.raises(InputError, match=r"classes \['malignant'\] have none"):
         model.score(unseen[truth == "benign"], truth[truth == "benign"])
-    with pytest.raises(InputError, match="sample_weight is not supported"):
-        model.score(unseen, truth, np.ones(len(truth)))
+    with pytest.raises(InputError, match="sample_weight must hold a weight"):
+        model.score(unseen, truth, np.ones(3))
+    assert model.score(unseen, truth, np.ones(len(truth))) == pytest.approx(model.score(unseen, truth))
 
 
 def test_out_of_fold_probabilities_certify_nothing() -> None:

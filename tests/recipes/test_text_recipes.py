@@ -463,7 +463,7 @@ def test_warm_up_and_decay(data, network):
         (["text", "--data.path", "mine.csv", "--no_frozen"], "words cannot be fine-tuned: add --frozen"),
         (
             ["text", "--data.path", "mine.csv", "--encoder", "", "--no_frozen"],
-            "learner auto takes numbers, and this task's",
+            "learner auto takes numbers, and these inputs are texts",
         ),
         (
             ["text", "--data.path", "mine.csv", "--encoder", "", "--no_frozen", "--learner", "network"],

@@ -157,7 +157,8 @@ def test_the_sentences_of_the_documentation_are_trained_and_met(sentence):
     training = Training(steps=60, labeled_batch=32, unlabeled_batch=32, lr=0.05, ema=0.9)
     dual = Dual(steps_per_update=5, schedule="linear")
     settings = Settings(training, dual=dual, selection=Selection("last"), hardware=Hardware(threads=1))
-    trainer = Trainer(task, mlp(task.input_shape, 3), sentence, "csst", settings)
+    objective = csst.objective(sentence, costs=1 - torch.eye(3))
+    trainer = Trainer(task, mlp(task.input_shape, 3), objective, "csst", settings)
     list(trainer.run())
     c = confusion_on_test(trainer)
     assert float(trainer.objective.value(c)) > 0.85

@@ -59,12 +59,9 @@ def _find_unknown_setting(sentence: str) -> str:
 
 
 def _suggest(name: str, settings: Sequence[str]) -> str:
-    """Return a hint with the closest setting, or with one of another group that has the same name."""
-    hint = nearest(name, settings)
-    if hint:
-        return hint
-    namesakes = [setting for setting in settings if setting.rpartition(".")[2] == name.rpartition(".")[2]]
-    return f"; did you mean {namesakes[0]!r}?" if namesakes else ""
+    """Return a hint with a setting of another group that has the same name, or with the closest one."""
+    namesakes = [setting for setting in settings if setting.rpartition(".")[2] == name]
+    return f"; did you mean {namesakes[0]!r}?" if namesakes else nearest(name, settings)
 
 
 def parse_recipe(argv: Sequence[str], make_parser: Any, hidden_names: Sequence[str] = ()) -> tuple[Recipe, Namespace]:
