@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import csst
 from csst.fitting.fitted_model import FittedModel
+from tests.helpers.exports import onnx
 
 SENTENCE = "max min(recall) s.t. abstain <= 0.15"
 
@@ -86,3 +87,16 @@ def test_costs_move_decisions_to_the_cheap_side(rows):
     assert pay(cheap) < pay(plain)
     assert (cheap.predict(X[y == 2]) == 1).mean() < (plain.predict(X[y == 2]) == 1).mean()
     assert -cheap.score(X, y) == pytest.approx(pay(cheap))
+
+
+@onnx
+def test_an_exported_rule_gives_no_answer_to_the_same_rows(rows, fitted, tmp_path):
+    import onnxruntime
+
+    X, _, _ = rows
+    fitted.export(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    outputs = session.run(None, {session.get_inputs()[0].name: X.astype(np.float32)})
+    decisions = next(output for output in outputs if output.ndim == 1)
+    predictions = fitted.predict(X)
+    assert decisions.tolist() == np.where(predictions < 0, 3, predictions).tolist()
