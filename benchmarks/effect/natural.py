@@ -407,13 +407,14 @@ def fit_ours(method: str, split: Split, seed: int) -> Answer:
         model: Any = CSSTClassifier(SENTENCES[0], random_state=seed)
         model.fit(split.x_labeled, split.y_labeled, X_unlabeled=split.x_unlabeled)
         fitted = model.fit_.full_details.adjusted
-        probs = model.predict_proba(split.x_test)
+        # What rules look at; predict_proba is calibrated by the rule of the fit, and would be calibrated twice.
+        probs = model.fit_.probs(model._rows(split.x_test, reset=False)).numpy()
     else:
         labeled, unlabeled, test = prepare(split, scales=False)
         model = PostHocClassifier(make_model("forest", seed), SENTENCES[0], random_state=seed)
         model.fit(labeled, split.y_labeled, X_unlabeled=unlabeled)
         fitted = model.summary_
-        probs = model.predict_proba(test)
+        probs = np.asarray(model._probs(test))
     prior = fitted.estimate.confusion.prior.numpy()
     lowest = fitted.intervals["min_recall"]
 
