@@ -12,8 +12,21 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
 from csst.maths.language import ALIASES, Sentence, objective
-from csst.maths.language.meaning import VECTOR, is_constant, shape
-from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Negative, Node, render, walk
+from csst.maths.language.meaning import VECTOR, has_groups, has_pairs, is_constant, shape
+from csst.maths.language.tree import (
+    By,
+    Call,
+    Constraint,
+    Each,
+    EveryOther,
+    Group,
+    Metric,
+    Negative,
+    Node,
+    Sum,
+    render,
+    walk,
+)
 from csst.maths.language.words import list_words
 from csst.maths.multipliers import Multipliers
 
@@ -63,6 +76,9 @@ def main(argv: Sequence[str]) -> int:
     print(f"objective   {goal}")
     if isinstance(goal, Sentence):
         print("\n".join(explain(goal)))
+    if isinstance(goal, Sentence) and goal.column is not None:
+        print(f"gain        one for each {goal.column}, from its rates: a decision rule measures them")
+        return 0
     if args.prior is None:
         print("gain        depends on the class fractions: pass --prior 0.7,0.2,0.1")
         return 0
@@ -129,16 +145,23 @@ def _say_constraint(constraint: Constraint) -> str:
     if is_constant(constraint.left):
         sides.reverse()
         bounds = {"<=": "at least", ">=": "at most"}
-    is_vector = any(shape(side, "") == VECTOR for side in sides)
-    scope = " for every class" if is_vector else ""
+    units = ["class"] if any(shape(side, "") == VECTOR for side in sides) else []
+    units += ["group of rows"] if has_groups(constraint) else []
+    scope = f" for every {' and '.join(units)}" if units else ""
     return f"{_say(sides[0])} {bounds[constraint.sign]} {_say(sides[1])}{scope}"
 
 
 def _say(node: Node) -> str:
     if isinstance(node, Call):
-        is_metric = len(node.args) == 1 and isinstance(node.args[0], (Metric, Each))
+        is_metric = len(node.args) == 1 and isinstance(node.args[0], (Metric, Each, By))
         joint = " " if is_metric and node.function in ("mean", "min") else " of "
         return f"the {MEAN_NAMES[node.function]}{joint}{' and '.join(map(_say, node.args))}"
+    if isinstance(node, By):
+        return f"{_say(node.of)} by {node.column}" if node.group is None else f"{_say(node.of)} in group {node.group}"
+    if isinstance(node, Sum) and has_pairs(node):
+        return "".join(_say(part) if sign == "+" else f" less {_say(part)}" for sign, part in node.terms)
+    if isinstance(node, EveryOther):
+        return f"{_say(node.of)} in any other group"
     if isinstance(node, Each):
         return f"{node.metric} in {node.group}"
     if isinstance(node, Metric) and isinstance(node.index, Group):

@@ -92,6 +92,10 @@ def read_claims(objective: Objective) -> tuple[Claim, ...]:
     """
     if not isinstance(objective, Sentence):
         raise InputError(f"only the bounds of a sentence can be certified; found {type(objective).__name__}")
+    if objective.column is not None:
+        raise InputError(
+            f"bounds of groups of rows are estimates and cannot be certified; found 'by {objective.column}'"
+        )
     if not objective.constraints:
         raise InputError(
             f"a confidence is for bounds, and '{objective}' has none: add s.t. and a bound, or leave it out"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from csst.estimation.class_rates import RateEstimate
 from csst.maths.language import Sentence
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant
+from csst.maths.language.meaning import at_place, entries, evaluate, has_groups, is_constant, list_places
 from csst.maths.language.tree import Constraint, render
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
@@ -90,8 +90,9 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
             where = ""
             if size > 1:
                 metric = constraint.right if is_constant(constraint.left) else constraint.left
-                scope = " for every class"
-                where = f", for {render(at_class(metric, worst_entry, objective.binding))}"
+                place = list_places(constraint, objective.binding, objective.text)[worst_entry]
+                scope = " for every group and class" if has_groups(constraint) else " for every class"
+                where = f", for {render(at_place(metric, place, objective.binding))}"
             yield number, render(constraint) + scope, f"the nearest {nearest_value}{where}"
         start += size
 

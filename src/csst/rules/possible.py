@@ -23,7 +23,7 @@ from scipy.optimize import linprog
 from csst.errors import InputError
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import NUMBERS, at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import Call, Constraint, Metric, Negative, Node, Number, Sum, Term, render
+from csst.maths.language.tree import By, Call, Constraint, Metric, Negative, Node, Number, Sum, Term, render, walk
 from csst.maths.objectives import Objective
 
 #: what rounding may cost: a sum of bounds that is 1 by intention
@@ -163,7 +163,9 @@ class Condition:
 
     @classmethod
     def read(cls, constraint: Constraint, reader: Reader) -> Condition | None:
-        """None for a constraint that no linear program can hold."""
+        """None for a constraint that no linear program can hold, or that is about groups of rows."""
+        if any(isinstance(node, By) for node in walk(constraint)):
+            return None
         payoffs = []
         for k in range(reader.size(constraint)):
             entry = at_class(constraint, k, reader.sentence.binding)

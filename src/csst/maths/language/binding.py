@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from csst.errors import InputError, nearest
@@ -12,12 +12,14 @@ from csst.maths.costs import CostTable
 
 @dataclass(frozen=True)
 class Binding:
-    """K, the class names, the groups (as class indices) and the costs; each may still be unknown."""
+    """K, the class names, the groups (as class indices), the costs and the groups of rows; each may be unknown."""
 
     classes: int | None = None
     class_names: tuple[str, ...] | None = None
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     costs: CostTable | None = None
+    #: values of the column that "by column" names
+    row_groups: tuple[str, ...] = ()
 
     def extended(
         self,
@@ -45,7 +47,21 @@ class Binding:
         table = self.costs if costs is None else costs
         if table is not None and count is not None:
             table.matrix(names, count)  # raises if it is for other classes
-        return Binding(count, names, tuple(sorted(indices_by_group.items())), table)
+        return Binding(count, names, tuple(sorted(indices_by_group.items())), table, self.row_groups)
+
+    def with_row_groups(self, row_groups: Sequence[str]) -> Binding:
+        """Return this binding with the values of the column of groups; raise an error unless they differ."""
+        names = tuple(map(str, row_groups))
+        if not names or len(set(names)) != len(names):
+            raise InputError(f"groups of rows need names that differ from each other; found {list(names)}")
+        return replace(self, row_groups=names)
+
+    def row_group_index(self, group: str) -> int:
+        """Return the place of a group of rows."""
+        if group not in self.row_groups:
+            hint = nearest(group, self.row_groups) or f"; groups: {list(self.row_groups)[:20]}"
+            raise InputError(f"there is no group of rows {group!r}{hint}")
+        return self.row_groups.index(group)
 
     def group(self, name: str) -> tuple[int, ...] | None:
         return dict(self.groups).get(name)

@@ -12,9 +12,11 @@ from csst.errors import InputError, ObjectiveError, nearest
 from csst.maths.confusion import NUMBER_METRICS, Confusion
 from csst.maths.language.binding import Binding
 from csst.maths.language.tree import (
+    By,
     Call,
     ClassCount,
     Each,
+    EveryOther,
     Group,
     Metric,
     Negative,
@@ -23,6 +25,7 @@ from csst.maths.language.tree import (
     Sum,
     Term,
     children,
+    drop_double_minus,
     rebuild,
     walk,
 )
@@ -62,8 +65,50 @@ def shape(node: Node, text: str) -> str:
     return vectors[0][0] if vectors else ""
 
 
+def has_groups(node: Node) -> bool:
+    """Return whether the value is a vector over the groups of rows."""
+    if isinstance(node, By):
+        return node.group is None
+    return not isinstance(node, Call) and any(map(has_groups, children(node)))
+
+
+def has_pairs(node: Node) -> bool:
+    """Return whether groups of rows are compared with each other."""
+    return any(isinstance(child, EveryOther) for child in walk(node))
+
+
+def list_places(node: Node, binding: Binding, text: str) -> list[tuple[int, int, int]]:
+    """Return the entries of a value in order: which other group, which group and which class each is of.
+
+    A number, or a vector over classes, is of group 0.
+    """
+    groups = range(len(binding.row_groups)) if has_groups(node) else range(1)
+    others = groups if has_pairs(node) else range(1)
+    classes = range(count_classes(node, binding, text))
+    is_compared = has_pairs(node)
+    return [(b, a, k) for b in others for a in groups for k in classes if not is_compared or a != b]
+
+
 def entries(node: Node, binding: Binding, text: str) -> int:
-    """Return the number of entries: 1, K, or the size of a group."""
+    """Return the number of entries: 1, K or the size of a group of classes, times the groups of rows."""
+    return len(list_places(node, binding, text)) if has_groups(node) else count_classes(node, binding, text)
+
+
+def list_entries(node: Node, binding: Binding, text: str) -> list[Node]:
+    """Return the trees of all entries: recall by sex → recall['cat'] by sex['f'], ..."""
+    return [at_place(node, place, binding) for place in list_places(node, binding, text)]
+
+
+def flatten(value: Tensor, node: Node) -> Tensor:
+    """Return the entries of a value of this tree as a vector, in the order of `list_places`."""
+    if not has_pairs(node):
+        return torch.atleast_1d(value.flatten())
+    is_other = ~torch.eye(len(value), dtype=torch.bool, device=value.device)
+    return value[is_other].flatten()
+
+
+def count_classes(node: Node, binding: Binding, text: str) -> int:
+    """Return the number of entries of each group of rows: 1, K, or the size of a group of classes."""
     kind = shape(node, text)
     if kind == VECTOR:
         assert binding.classes is not None
@@ -102,7 +147,11 @@ def members(index: int | str | Group, node: Node, binding: Binding, text: str, m
 
 
 def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Tensor:
-    """Return the value for a confusion, differentiable in its rates; constants need no confusion."""
+    """Return the value for a confusion, differentiable in its rates; constants need no confusion.
+
+    A vector over classes has shape (K,), over A groups of rows (A, 1) or (A, K), over pairs of groups (A, A, 1) or
+    (A, A, K), the other group first.
+    """
 
     def value(child: Node) -> Tensor:
         return evaluate(child, c, binding, text)
@@ -117,7 +166,11 @@ def evaluate(node: Node, c: Confusion | None, binding: Binding, text: str) -> Te
     if isinstance(node, Each):
         return getattr(c, node.metric)[members(Group(node.group), node, binding, text)]
     if isinstance(node, Call):
-        return MEANS[node.function](torch.cat([torch.atleast_1d(value(arg)) for arg in node.args]))
+        return MEANS[node.function](torch.cat([flatten(value(arg), arg) for arg in node.args]))
+    if isinstance(node, By):
+        return _read_groups(node, c, binding, text)
+    if isinstance(node, EveryOther):
+        return value(node.of)[:, None]
     if isinstance(node, Negative):
         return -value(node.of)
     if isinstance(node, Sum):
@@ -147,6 +200,39 @@ def _read_metric(node: Metric, c: Confusion | None, binding: Binding, text: str)
     if node.name == "abstain" and node.index is not None:
         return torch.zeros_like(c.prior) if c.abstained is None else c.abstained
     return getattr(c, node.name)
+
+
+def _read_groups(node: By, c: Confusion | None, binding: Binding, text: str) -> Tensor:
+    """Return the values of all groups of rows, (A, 1) or (A, K), or of one group, (K,) or a scalar."""
+    parts = getattr(c, "by_group", None)
+    if parts is None:
+        why = f"'by {node.column}' needs the rates of each {node.column}: pass the group of every row"
+        raise ObjectiveError(why, text, node.start, node.end)
+    if node.group is not None:
+        return evaluate(node.of, parts[_find_group(node, binding, text)], binding, text)
+    return torch.stack([torch.atleast_1d(evaluate(node.of, part, binding, text)) for part in parts])
+
+
+def _find_group(node: By, binding: Binding, text: str) -> int:
+    """Return the place of the group of rows that a tree names."""
+    assert node.group is not None
+    try:
+        return binding.row_group_index(node.group)
+    except InputError as error:
+        raise ObjectiveError(str(error), text, node.start, node.end) from None
+
+
+def at_place(node: Node, place: tuple[int, int, int], binding: Binding) -> Node:
+    """Return the tree of one entry: recall by sex → recall['cat'] by sex['f'], for a place of `list_places`."""
+    other, group, k = place
+    if isinstance(node, EveryOther):
+        return at_place(node.of, (other, other, k), binding)
+    if isinstance(node, By):
+        name = node.group if node.group is not None else binding.row_groups[group]
+        return replace(node, of=at_class(node.of, k, binding), group=name)
+    if isinstance(node, (Metric, Each, Call)):
+        return at_class(node, k, binding)
+    return drop_double_minus(rebuild(node, lambda child: at_place(child, place, binding)))
 
 
 def at_class(node: Node, k: int, binding: Binding) -> Node:

@@ -3,7 +3,8 @@
 sentence    max EXPR | min EXPR [s.t. CONSTRAINT, ... [with confidence NUMBER]]
 constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints)
 expr        terms joined by + and -; factors joined by * and /; unary -; ( ... )
-atom        NUMBER | NUMBER% | K | METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
+atom        NUMBER | NUMBER% | K | VALUE | VALUE by COLUMN | VALUE by COLUMN['group of rows']
+value       METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
 
 Familiar words (`csst.maths.language.words`) become the language's own: fpr['a'] is 1 - specificity['a'].
 """
@@ -18,6 +19,7 @@ from csst.errors import ObjectiveError, nearest
 from csst.maths.confusion import CLASS_METRICS
 from csst.maths.language.meaning import NUMBERS
 from csst.maths.language.tree import (
+    By,
     Call,
     ClassCount,
     Constraint,
@@ -29,6 +31,7 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
+    walk,
 )
 from csst.maths.language.words import (
     CLASS_MEANS,
@@ -209,20 +212,20 @@ class Parser:
         if token.text == "K":
             return ClassCount(**place)
         if name == "each":
-            return self.each(token)
+            return self.grouped(self.each(token))
         function = FUNCTION_NAMES.get(name, name)
         if function == "gmean" and self.now.text != "(":
-            return Call("gmean", (Metric("recall", **place),), **place)
+            return self.grouped(Call("gmean", (Metric("recall", **place),), **place))
         if function in FUNCTIONS or (function == "max" and self.now.text == "("):
-            return self.call(function, token)
+            return self.grouped(self.call(function, token))
         if name in CLASS_MEANS:
-            return Call("mean", (Metric(CLASS_MEANS[name], **place),), **place)
+            return self.grouped(Call("mean", (Metric(CLASS_MEANS[name], **place),), **place))
         if name in COMPLEMENTS:
-            metric = self.metric(COMPLEMENTS[name], token)
+            metric = self.grouped(self.metric(COMPLEMENTS[name], token))
             return Sum((("+", Number(1, **place)), ("-", metric)), start=token.start, end=metric.end)
         metric_name = "fbeta" if name in F_SCORES else METRIC_NAMES.get(name, name)
         if metric_name in METRICS:
-            return self.metric(metric_name, token)
+            return self.grouped(self.metric(metric_name, token))
         if name in GOALS:
             raise self.error(f"{token.text!r} may appear only once, at the start of the sentence", token)
         words = f"metrics are {', '.join(METRICS)}; functions are {', '.join(FUNCTIONS)} and each"
@@ -257,6 +260,34 @@ class Parser:
         index = self.index()
         return Metric(name, index, beta, start=token.start, end=self.expect("]", "to close the index").end)
 
+    def grouped(self, value: Node) -> Node:
+        """Return the value for each group of rows if "by column" follows it, else the value itself."""
+        if self.now.kind != "name" or self.now.text.lower() != "by":
+            return value
+        by = self.advance()
+        if isinstance(value, Negative) or (isinstance(value, Call) and value.function == "min"):
+            raise self.error("a worst case takes groups inside: write min(recall by region)", by)
+        if any(isinstance(node, By) for node in walk(value)):
+            raise self.error("by has been said inside the brackets: say it once", by)
+        column = self.advance()
+        if column.kind not in ("name", "string"):
+            raise self.error("by is followed by the name of a column, as in recall by region", column)
+        group = None
+        if self.take("["):
+            token = self.advance()
+            if token.kind not in ("name", "string", "number"):
+                raise self.error("a group of rows is a value of the column, as in by region['north']", token)
+            group = self.unquote(token)
+            self.expect("]", "to close the group of rows")
+        return By(value, self.unquote(column), group, start=value.start, end=self.tokens[self.at - 1].end)
+
+    @staticmethod
+    def unquote(token: Token) -> str:
+        """Return the text of a word, a number or a quoted name."""
+        if token.kind != "string":
+            return token.text
+        return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
+
     def read_beta(self) -> float:
         """Return the number of fbeta(2)."""
         self.expect("(", "after fbeta, as in fbeta(2)")
@@ -286,7 +317,7 @@ class Parser:
         if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
             return int(token.text)
         if token.kind == "string":
-            return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
+            return self.unquote(token)
         if token.kind == "name":
             return Group(token.text)
         raise self.error("a class is an index (3) or a quoted name ('fraud'), a group is a word (head)", token)

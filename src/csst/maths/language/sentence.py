@@ -14,12 +14,24 @@ from csst.errors import InputError, ObjectiveError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members, name_classes, shape
+from csst.maths.language.meaning import (
+    entries,
+    evaluate,
+    flatten,
+    has_groups,
+    is_constant,
+    list_entries,
+    members,
+    name_classes,
+    shape,
+)
 from csst.maths.language.tree import (
+    By,
     Call,
     ClassCount,
     Constraint,
     Each,
+    EveryOther,
     Group,
     Metric,
     Negative,
@@ -27,6 +39,8 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
+    drop_double_minus,
+    rebuild,
     render,
     walk,
 )
@@ -65,11 +79,13 @@ class Sentence(Objective):
         self._check_confidence()
         # A frozen dataclass sets its own fields this way; the tree is the same but for names in brackets.
         object.__setattr__(self, "expression", name_classes(self.expression, self.binding))
-        constraints = tuple(name_classes(constraint, self.binding) for constraint in self.constraints)
+        self._check_column()
+        constraints = tuple(self._compare_groups(name_classes(c, self.binding)) for c in self.constraints)
         object.__setattr__(self, "constraints", constraints)
-        if shape(self.expression, self.text):
+        if shape(self.expression, self.text) or has_groups(self.expression):
+            unit = "group" if has_groups(self.expression) else "class"
             raise self._error(
-                "the objective is a vector, one value per class: choose mean(...) or min(...) of it", self.expression
+                f"the objective is a vector, one value per {unit}: choose mean(...) or min(...) of it", self.expression
             )
         if is_constant(self.expression):
             raise self._error("the objective holds no metric, so there is nothing to maximize", self.expression)
@@ -92,6 +108,25 @@ class Sentence(Objective):
     def abstains(self) -> bool:  # type: ignore[override]
         """Whether the classifier may give no answer: it may if the sentence says how often."""
         return self.mentions("abstain")
+
+    @cached_property
+    def column(self) -> str | None:
+        """The column whose groups of rows the sentence names with "by"; None if it names none."""
+        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
+        return next((node.column for node in nodes if isinstance(node, By)), None)
+
+    def bind_row_groups(self, row_groups: Sequence[str]) -> Sentence:
+        """Return the sentence for the groups of rows of its column.
+
+        Args:
+            row_groups: the values of the column, A of them.
+
+        Returns:
+            The bound sentence.
+        """
+        if self.column is None:
+            raise InputError(f"'{self}' names no groups of rows: write for instance max min(recall by region)")
+        return replace(self, binding=self.binding.with_row_groups(row_groups))
 
     @cached_property
     def answering(self) -> Sentence:
@@ -186,11 +221,11 @@ class Sentence(Objective):
         pieces = [c.rates.new_zeros(0)]
         for case in self.parts[1]:
             factor = evaluate(case.factor, c, binding, self.text)
-            pieces += [factor * torch.atleast_1d(evaluate(arg, c, binding, self.text)) for arg in case.call.args]
+            pieces += [factor * flatten(evaluate(arg, c, binding, self.text), arg) for arg in case.call.args]
         for constraint in self.constraints:
             left = evaluate(constraint.left, c, binding, self.text)
             right = evaluate(constraint.right, c, binding, self.text)
-            pieces.append(torch.atleast_1d(left - right if constraint.sign == ">=" else right - left))
+            pieces.append(flatten(left - right if constraint.sign == ">=" else right - left, constraint))
         return torch.cat(pieces)
 
     @cached_property
@@ -198,11 +233,8 @@ class Sentence(Objective):
         """recall['cat'] for an entry of a worst case, coverage['cat'] >= 0.95/K for a constraint."""
         self._need_classes()
         nodes = [arg for case in self.parts[1] for arg in case.call.args]
-        labels = []
-        for node in (*nodes, *self.constraints):
-            size = entries(node, self.binding, self.text)
-            labels += [render(at_class(node, k, self.binding)) for k in range(size)]
-        return tuple(labels)
+        trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding, self.text)]
+        return tuple(map(render, trees))
 
     def value(self, c: Confusion) -> Tensor:
         return Objective.value(self._bound_to(c), c)
@@ -264,6 +296,49 @@ class Sentence(Objective):
                 "or leave it out"
             )
 
+    def _check_column(self) -> None:
+        """Raise an error if the groups of rows are of two columns, or stand where they cannot."""
+        nodes = [n for tree in (self.expression, *self.constraints) for n in walk(tree) if isinstance(n, By)]
+        for node in nodes:
+            if node.column != nodes[0].column:
+                raise self._error(
+                    f"a sentence has groups of one column; found {nodes[0].column!r} and {node.column!r}: join both "
+                    "into one column",
+                    node,
+                )
+            if node.group is not None and self.binding.row_groups:
+                self.binding.row_group_index(node.group)
+        if nodes and self.abstains:
+            raise self._error("groups of rows and abstention cannot stand in one sentence: leave one out", nodes[0])
+        if nodes and self.confidence is not None:
+            raise self._error(
+                "bounds of groups of rows are estimates and cannot be promised with confidence: leave the confidence "
+                "out, and check bounds on new labels with csst evaluate",
+                nodes[0],
+            )
+
+    def _compare_groups(self, constraint: Any) -> Any:
+        """Return the bound with min(recall by sex) read as the recall in each other group, class by class.
+
+        recall by sex - min(recall by sex) <= 0.05 holds if and only if it holds against each group instead of the
+        lowest; a minimum that a bound limits from above has no such reading and stays.
+        """
+        if is_whole_side(constraint):
+            return constraint
+        sides = (constraint.left, constraint.right) if constraint.sign == ">=" else (constraint.right, constraint.left)
+        difference = Sum((("+", sides[0]), ("-", sides[1])))
+        minima = [
+            node
+            for factor, node in _addends(difference, Number(1))
+            if isinstance(node, Call) and node.function == "min" and not self._is_negative(factor)
+            if len(node.args) == 1 and has_groups(node.args[0])
+        ]
+        for node in minima:
+            vector = node.args[0]
+            other = EveryOther(vector, start=node.start, end=node.end) if has_groups(constraint) else vector
+            constraint = _exchange(constraint, node, other)
+        return constraint
+
     def _check_references(self) -> None:
         for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
             index = getattr(node, "index", None)
@@ -276,6 +351,21 @@ class Sentence(Objective):
 
     def _error(self, sentence: str, node: Node) -> ObjectiveError:
         return ObjectiveError(sentence, self.text, node.start, node.end)
+
+
+def is_whole_side(constraint: Constraint) -> bool:
+    """Return whether a minimum is one side of a bound, so that the bound may be asked of every entry instead."""
+    sides = (constraint.left, constraint.right)
+    return any(isinstance(side, Call) and side.function == "min" for side in sides) and any(map(is_constant, sides))
+
+
+def _exchange(tree: Any, old: Node, new: Node) -> Any:
+    """Return a tree with one part, the very object, exchanged for another."""
+    if tree is old:
+        return new
+    if not any(node is old for node in walk(tree)):
+        return tree
+    return drop_double_minus(rebuild(tree, lambda child: _exchange(child, old, new)))
 
 
 def _without_min(constraint: Constraint, worst: Call) -> str:

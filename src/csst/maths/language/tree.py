@@ -47,6 +47,22 @@ class Each(Node):
 
 
 @dataclass(frozen=True)
+class By(Node):
+    """recall by region: one value for each group of rows; recall by region['north'] is that of one group."""
+
+    of: Node
+    column: str
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class EveryOther(Node):
+    """min(recall by region) in a bound on differences: the value of each other group, class by class."""
+
+    of: Node
+
+
+@dataclass(frozen=True)
 class Call(Node):
     function: str
     args: tuple[Node, ...]
@@ -85,7 +101,7 @@ def children(node: Node) -> tuple[Node, ...]:
         return tuple(n for _, n in node.factors)
     if isinstance(node, Constraint):
         return (node.left, node.right)
-    return (node.of,) if isinstance(node, Negative) else ()
+    return (node.of,) if isinstance(node, (Negative, By, EveryOther)) else ()
 
 
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -98,7 +114,12 @@ def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
         return replace(node, factors=tuple((sign, change(n)) for sign, n in node.factors))
     if isinstance(node, Constraint):
         return replace(node, left=change(node.left), right=change(node.right))
-    return replace(node, of=change(node.of)) if isinstance(node, Negative) else node
+    return replace(node, of=change(node.of)) if isinstance(node, (Negative, By, EveryOther)) else node
+
+
+def drop_double_minus(node: Node) -> Node:
+    """Return x for -(-x), and any other node itself."""
+    return node.of.of if isinstance(node, Negative) and isinstance(node.of, Negative) else node
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -124,6 +145,11 @@ def render(node: Node, level: int = 0) -> str:
         return name if node.index is None else f"{name}[{_index(node.index)}]"
     if isinstance(node, Each):
         return f"each({node.metric}, {node.group})"
+    if isinstance(node, By):
+        column = node.column if node.column.isidentifier() else _index(node.column)
+        return f"{render(node.of, 2)} by {column}" + ("" if node.group is None else f"[{_index(node.group)}]")
+    if isinstance(node, EveryOther):
+        return f"min({render(node.of)})"
     if isinstance(node, Call):
         return f"{node.function}({', '.join(render(arg) for arg in node.args)})"
     return repr(node.value) if isinstance(node, Number) else "K"
