@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from csst.errors import InputError, ObjectiveError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
+from csst.maths.language.comparing import addends, compare_groups
 from csst.maths.language.meaning import (
     entries,
     evaluate,
@@ -31,16 +32,12 @@ from csst.maths.language.tree import (
     ClassCount,
     Constraint,
     Each,
-    EveryOther,
     Group,
     Metric,
     Negative,
     Node,
     Number,
     Sum,
-    Term,
-    drop_double_minus,
-    rebuild,
     render,
     walk,
 )
@@ -80,7 +77,7 @@ class Sentence(Objective):
         # A frozen dataclass sets its own fields this way; the tree is the same but for names in brackets.
         object.__setattr__(self, "expression", name_classes(self.expression, self.binding))
         self._check_column()
-        constraints = tuple(self._compare_groups(name_classes(c, self.binding)) for c in self.constraints)
+        constraints = tuple(compare_groups(name_classes(c, self.binding), self._is_negative) for c in self.constraints)
         object.__setattr__(self, "constraints", constraints)
         if shape(self.expression, self.text) or has_groups(self.expression):
             unit = "group" if has_groups(self.expression) else "class"
@@ -172,7 +169,7 @@ class Sentence(Objective):
         """The objective as a sum: (factor, smooth term)s, and the worst cases."""
         smooth_terms = []
         worst_cases = []
-        for factor, node in _addends(self.expression, Number(1)):
+        for factor, node in addends(self.expression, Number(1)):
             if isinstance(node, Call) and node.function == "min":
                 if self._is_negative(factor):
                     raise self._error(
@@ -308,36 +305,15 @@ class Sentence(Objective):
                 )
             if node.group is not None and self.binding.row_groups:
                 self.binding.row_group_index(node.group)
-        if nodes and self.abstains:
-            raise self._error("groups of rows and abstention cannot stand in one sentence: leave one out", nodes[0])
+        for metric in ("abstain", "cost"):
+            if nodes and self.mentions(metric):
+                raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
         if nodes and self.confidence is not None:
             raise self._error(
                 "bounds of groups of rows are estimates and cannot be promised with confidence: leave the confidence "
                 "out, and check bounds on new labels with csst evaluate",
                 nodes[0],
             )
-
-    def _compare_groups(self, constraint: Any) -> Any:
-        """Return the bound with min(recall by sex) read as the recall in each other group, class by class.
-
-        recall by sex - min(recall by sex) <= 0.05 holds if and only if it holds against each group instead of the
-        lowest; a minimum that a bound limits from above has no such reading and stays.
-        """
-        if is_whole_side(constraint):
-            return constraint
-        sides = (constraint.left, constraint.right) if constraint.sign == ">=" else (constraint.right, constraint.left)
-        difference = Sum((("+", sides[0]), ("-", sides[1])))
-        minima = [
-            node
-            for factor, node in _addends(difference, Number(1))
-            if isinstance(node, Call) and node.function == "min" and not self._is_negative(factor)
-            if len(node.args) == 1 and has_groups(node.args[0])
-        ]
-        for node in minima:
-            vector = node.args[0]
-            other = EveryOther(vector, start=node.start, end=node.end) if has_groups(constraint) else vector
-            constraint = _exchange(constraint, node, other)
-        return constraint
 
     def _check_references(self) -> None:
         for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
@@ -351,21 +327,6 @@ class Sentence(Objective):
 
     def _error(self, sentence: str, node: Node) -> ObjectiveError:
         return ObjectiveError(sentence, self.text, node.start, node.end)
-
-
-def is_whole_side(constraint: Constraint) -> bool:
-    """Return whether a minimum is one side of a bound, so that the bound may be asked of every entry instead."""
-    sides = (constraint.left, constraint.right)
-    return any(isinstance(side, Call) and side.function == "min" for side in sides) and any(map(is_constant, sides))
-
-
-def _exchange(tree: Any, old: Node, new: Node) -> Any:
-    """Return a tree with one part, the very object, exchanged for another."""
-    if tree is old:
-        return new
-    if not any(node is old for node in walk(tree)):
-        return tree
-    return drop_double_minus(rebuild(tree, lambda child: _exchange(child, old, new)))
 
 
 def _without_min(constraint: Constraint, worst: Call) -> str:
@@ -385,21 +346,3 @@ def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> Metri
     names = {node.name for node in nodes if isinstance(node, Metric)}
     names |= {node.metric for node in nodes if isinstance(node, Each)}
     return "evaluation" if names & PRIOR_SENSITIVE else "train"
-
-
-def _addends(node: Node, factor: Node) -> Iterator[tuple[Node, Node]]:
-    """Flatten the objective into pairs of a constant factor and a term."""
-    if isinstance(node, Sum):
-        for sign, term in node.terms:
-            yield from _addends(term, factor if sign == "+" else Negative(factor))
-    elif isinstance(node, Negative):
-        yield from _addends(node.of, Negative(factor))
-    elif isinstance(node, Term) and sum(not is_constant(f) for _, f in node.factors) == 1:
-        sign, metric_factor = next((sign, f) for sign, f in node.factors if not is_constant(f))
-        if sign == "*":
-            constants = tuple((sign, f) for sign, f in node.factors if is_constant(f))
-            yield from _addends(metric_factor, Term((("*", factor), *constants)))
-        else:
-            yield factor, node
-    else:
-        yield factor, node
