@@ -10,7 +10,8 @@ import torch
 
 import csst
 from csst.maths.confusion import confusion_from_margins
-from csst.rules import fit_rule
+from csst.rules import fit_rule, trace_frontier
+from csst.rules.reviews import SHARES, trace_reviews
 from csst.rules.rule import rule_from_dict
 from tests.helpers import toys
 
@@ -163,3 +164,26 @@ def test_who_is_always_right_abstains_from_nothing_or_stays_right():
     assert (predictions == 3).mean() <= 0.1
     assert fitted.estimate.confusion.rates.shape == (3, 4)
     assert fitted.is_met
+
+
+def test_reviews_say_what_a_human_buys(rows):
+    fitted = fit(rows, "max min(recall)")
+    frontier = trace_frontier(
+        fitted.evidence, toys.PRIOR, csst.objective("max min(recall) s.t. abstain <= 0.3").bind(3)
+    )
+    assert [review.share for review in frontier.reviews] == list(SHARES)
+    values = {review.share: review.value for review in frontier.reviews}
+    assert values[0.0] == pytest.approx(float(fitted.estimate.confusion.recall.min()), abs=0.03)
+    exact = {share: confusion_of(fit(rows, f"max min(recall) s.t. abstain <= {share}").rule) for share in (0.1, 0.3)}
+    for share, confusion in exact.items():
+        assert values[share] == pytest.approx(float(confusion.recall.min()), abs=0.1)  # of the rows it was fitted on
+    assert values[0.3] > values[0.1] > values[0.0]
+    # The rest of the frontier is that of rules that always answer.
+    assert frontier.best.estimate.confusion.abstained is None
+
+
+def test_reviews_name_the_bounds_that_stay_out_of_reach(rows):
+    goal = csst.objective("min abstain s.t. recall >= 0.9").bind(3)
+    few, many = trace_reviews(fit(rows, "max min(recall)").evidence, toys.PRIOR, goal, shares=(0.0, 0.5))
+    assert few.misses == ("recall >= 0.9 for every class",)
+    assert many.misses == ()

@@ -14,6 +14,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence, describe_trades
 from csst.report.page import frontier_page
 from csst.rules import trace_frontier
+from csst.rules.reviews import Review
 from csst.runs.folder import Run
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
@@ -47,8 +48,19 @@ def main(argv: Sequence[str]) -> int:
         table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
     show(table)
     print(frontier.sentence)
+    if frontier.reviews:
+        show(tabulate_reviews(frontier.reviews))
     page = Run(args.run).path("frontier.html")
     points = [point.as_dict() for point in frontier.points]
     write_page(frontier_page(args.run, points, frontier.sentence, describe_trades(frontier)), page)
     print(f"figure, and the points to move along: {page}")
     return 0
+
+
+def tabulate_reviews(reviews: Sequence[Review]) -> Table:
+    """Return what a human's answers buy as a table."""
+    table = Table("left to a human", "value", "min recall", "bounds", title="what reviews buy, on what is answered")
+    for review in reviews:
+        bounds = "missed: " + ", ".join(review.misses) if review.misses else "met"
+        table.add_row(f"{review.share:.0%}", f"{review.value:.3f}", f"{review.min_recall:.3f}", bounds)
+    return table

@@ -10,11 +10,13 @@ import torch
 
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
 from csst.rules.class_trades import ClassPoint, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
+from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
@@ -61,6 +63,7 @@ class Frontier:
         trades: the ways from the best mean recall to the best of one other number: each goes from high mean recall
             down, and on it no point beats another in these two numbers.
         class_trades: of a class (index), its recall against its precision, see `trace_classes`.
+        reviews: what a human's answers buy, for a sentence that may leave rows to one; the rest always answers.
     """
 
     points: tuple[Point, ...]
@@ -70,6 +73,7 @@ class Frontier:
     sentence: str
     trades: dict[str, tuple[Point, ...]] = field(default_factory=dict)
     class_trades: dict[int, tuple[ClassPoint, ...]] = field(default_factory=dict)
+    reviews: tuple[Review, ...] = ()
 
 
 @use_one_thread
@@ -84,8 +88,11 @@ def trace_frontier(
 
     Each rule is the one of its sentence alone (`fit_point`), so that the sentence gives the point again. With an
     objective (bound to the classes) its own rule is added, and the sentence says whether all its constraints can be met
-    and else what comes nearest.
+    and else what comes nearest. Of an objective that may abstain, `reviews` say what that buys.
     """
+    if isinstance(objective, Sentence) and objective.abstains:
+        reviews = trace_reviews(evidence, prior, objective)
+        return replace(trace_frontier(evidence, prior, objective.answering, undo, steps), reviews=reviews)
 
     def fit(goal: Objective) -> Point:
         return fit_point(evidence, prior, goal, undo)
