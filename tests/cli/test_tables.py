@@ -11,6 +11,7 @@ import pytest
 from csst import CSSTClassifier
 from csst.cli import main
 from csst.cli.examples import ExampleReader
+from csst.fitting.fitted_model import FittedModel
 
 
 def write_table(path, rows: int, seed: int, is_labeled: bool = True) -> None:
@@ -50,12 +51,14 @@ def read_predictions(path) -> list[str]:
 def test_the_command_line_predicts_what_the_estimator_predicts(folder, monkeypatch):
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(folder)
-    assert main(["predict", "run", "new.csv", "-o", "out.csv"]) == 0
+    assert main(["predict", "run", "new.csv", "--probabilities", "-o", "out.csv"]) == 0
     frame = pd.read_csv("mine.csv")
     fitted = CSSTClassifier("max min(recall)").fit(frame.drop(columns=["id", "kind"]), frame["kind"])
     new = pd.read_csv("new.csv").drop(columns="id")
     assert read_predictions("out.csv") == fitted.predict(new).tolist()
     assert len(set(read_predictions("out.csv"))) == 2
+    probabilities = pd.read_csv("out.csv")[["p(rare)", "p(usual)"]].to_numpy()
+    np.testing.assert_allclose(probabilities, fitted.predict_proba(new), atol=5e-7)
     columns = json.loads((folder / "run" / "columns.json").read_text(encoding="utf-8"))
     assert [column["kind"] for column in columns] == ["number", "category", "date", "category"]
 
@@ -98,8 +101,32 @@ def test_a_test_table_is_measured(folder, monkeypatch, capsys):
     assert "2 categories: False, True" in shown
     assert main(["train", "array", *words, "--data.test_path", "mine.csv", "--out", "bad"]) == 2
     assert "every test row needs a label" in capsys.readouterr().err
-    assert main(["train", "array", *words, "--learner", "network", "--out", "bad"]) == 2
-    assert "a network takes columns of numbers, and 'color' holds categories" in capsys.readouterr().err
+
+
+def test_a_network_learns_from_categories_and_gaps_too(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
+    words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id", "--learner", "network"]
+    short = ["--training.steps", "20", "--dual.steps_per_update", "10"]
+    assert main(["train", "array", *words, *short, "--out", "network"]) == 0
+    table = FittedModel.load("network").model[0]
+    assert table.sizes == [0, 5, 0, 2, 0, 12, 7], "size, color, day, old, size is missing, month, weekday"
+    days = table.mean[1].item()
+    assert 19_723 < days < 20_088, "the mean day of 2024, in days since 1970"
+    assert main(["evaluate", "network"]) == 0, "loaded and measured again, it is the model of the run"
+    assert main(["predict", "network", "new.csv", "-o", "network.csv"]) == 0
+    assert len(read_predictions("network.csv")) == 30
+
+
+def test_several_learners_are_named_with_commas(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
+    words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id"]
+    assert main(["train", "array", *words, "--learner", "linear,lda", "--out", "two"]) == 0
+    metrics = json.loads((folder / "two" / "metrics.json").read_text())
+    assert {*(member["name"] for member in metrics["members"]), *metrics["left_out"]} == {"linear", "lda"}
+    assert main(["train", "array", *words, "--learner", "linear,lad", "--out", "bad"]) == 2
+    assert "or several such as linear,kernel; found 'linear,lad'" in capsys.readouterr().err
 
 
 def test_predictions_go_to_the_terminal_with_the_columns_that_are_kept(folder, monkeypatch, capsys):

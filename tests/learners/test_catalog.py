@@ -101,6 +101,7 @@ def test_lists_are_read_one_by_one():
 
     everything = ["linear", "forest", "kernel", "propagation"]
     assert names("linear") == names(("linear",)) == ["linear"]
+    assert names("kernel,linear") == names(["kernel", "linear"]) == ["kernel", "linear"]
     assert names(["forest", GaussianNB(), "linear"]) == ["forest", "GaussianNB", "linear"]
     assert names(["auto", GaussianNB()]) == [*everything, "GaussianNB"]
     assert names(["auto", "forest"], is_embedded=True) == ["linear", "kernel", "propagation", "forest"]

@@ -8,19 +8,20 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from csst.learners.forest import CHUNK, SMALLEST_FRACTION, FittedForest, Forest, Trees
+from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Forest, Trees
 from csst.learners.protocol import apply
 from tests.learners.samples import gaussians
 
 
-class Said:
+class Said(torch.nn.Module):
     """A forest that says what it is told to."""
 
     def __init__(self, probs):
-        self.probs = np.array(probs)
+        super().__init__()
+        self.probs = torch.tensor(probs, dtype=torch.float64)
 
-    def predict_proba(self, rows):
-        return self.probs[: len(rows)]
+    def forward(self, x):
+        return self.probs[: len(x)]
 
 
 def reference(forests, rows):
@@ -40,22 +41,18 @@ def reference(forests, rows):
 def test_log_probs_are_the_mean_of_both_forests(classes):
     X, y = gaussians(90, np.ones(classes) / classes, apart=1.5)
     model = Forest(trees=10).fit(X, y, seed=3)
-    assert [type(forest) for forest in model.originals] == [ExtraTreesClassifier, RandomForestClassifier]
-    assert [len(forest.estimators_) for forest in model.originals] == [10, 10]
+    forests = [kind(10, random_state=3).fit(X, y) for kind in (ExtraTreesClassifier, RandomForestClassifier)]
     new, truth = gaussians(200, np.ones(classes) / classes, apart=1.5, seed=1)
     found = model.log_probs(new)
     assert found.shape == (200, classes)
-    np.testing.assert_allclose(found, reference(model.originals, new), atol=1e-12)
+    np.testing.assert_allclose(found, reference(forests, new), atol=1e-12)
     np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-12)
     assert (found.argmax(1) == truth).mean() > 0.65
-    for kind, forest in zip((ExtraTreesClassifier, RandomForestClassifier), model.originals, strict=True):
-        alone = kind(10, random_state=3).fit(X, y)
-        np.testing.assert_array_equal(forest.predict_proba(new), alone.predict_proba(new))
 
 
 def test_no_probability_is_below_what_the_clip_implies():
-    originals = (Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
-    model = FittedForest([torch.nn.Identity()], originals)
+    forests = [Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])]
+    model = FittedForest(forests=forests)
     found = np.exp(model.log_probs(np.zeros((2, 1))))
     tiny = SMALLEST_FRACTION
     np.testing.assert_allclose(found[0], np.array([1, tiny, tiny]) / (1 + 2 * tiny), rtol=1e-12)
@@ -86,9 +83,12 @@ def test_trees_give_what_scikit_learn_gives(kind):
     assert trees.count == 7
     assert trees.depth == max(estimator.tree_.max_depth for estimator in forest.estimators_)
     # Halves are thresholds of the random forest: at a threshold, a row goes to the left.
-    grid = rng.integers(0, 12, (2 * CHUNK + 3, 4)) / 2
-    for rows in (X, grid, grid[:1], grid[:CHUNK], rng.normal(size=(50, 4)) * 3, grid + 1e-9):
-        np.testing.assert_allclose(trees(torch.from_numpy(rows)), forest.predict_proba(rows), atol=1e-12, rtol=0)
+    grid = rng.integers(0, 12, (500, 4)) / 2
+    for rows in (X, grid, grid[:1], rng.normal(size=(50, 4)) * 3, grid + 1e-9):
+        expected = forest.predict_proba(rows)
+        np.testing.assert_array_equal(trees(torch.from_numpy(rows)), expected)
+        walked = trees.walk(torch.from_numpy(rows).float())  # as an exported graph does
+        np.testing.assert_allclose(walked, expected, atol=1e-12, rtol=0)
     np.testing.assert_array_equal(apply(trees, csr_matrix(grid)), apply(trees, grid))
     assert trees(torch.zeros(0, 4)).shape == (0, 3)
 
@@ -111,9 +111,18 @@ def test_trees_without_a_split():
     np.testing.assert_allclose(apply(trees, X), forest.predict_proba(X), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("child", [[0, 0, 2], [2, 1, 2], [1, 1, 9], [1, 0, 2]])
+def test_columns_that_rows_do_not_have_are_refused():
+    """Compiled trees do not look where they read."""
+    nodes = {"threshold": np.zeros(3), "child": np.array([1, 1, 2]), "probs": np.ones((3, 2)) / 2, "count": 1}
+    for feature in (-1, 2):
+        with pytest.raises(ValueError, match="rows of 2 columns"):
+            Trees(**nodes, feature=np.array([feature, 0, 0]))(torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("child", [[0, 0, 2], [2, 1, 2], [1, 1, 9], [1, 0, 2], [1, 3, 3, 3, 4], [1, 1, 2, 3, 4]])
 def test_nodes_that_are_no_trees_are_refused(child):
-    """A child before its parent, or beyond the last node: a walk would not end, or would leave the trees."""
-    nodes = {"feature": np.zeros(3, dtype=np.int64), "threshold": np.zeros(3), "probs": np.ones((3, 2)) / 2}
+    """A child before its parent, of two parents, of none, or beyond the last node: no walk may leave a tree."""
+    count = len(child)
+    nodes = {"feature": np.zeros(count, dtype=np.int64), "threshold": np.zeros(count), "probs": np.ones((count, 2)) / 2}
     with pytest.raises(ValueError, match="are no trees"):
         Trees(**nodes, child=np.array(child), count=1)

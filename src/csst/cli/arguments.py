@@ -18,7 +18,8 @@ from csst.selftraining import METHODS
 HELP = {
     "name": argparse.SUPPRESS,
     "method": f"csst, {', '.join(METHODS)} or package.module:name",
-    "learner": "network; or auto, linear, forest, kernel, propagation, lda, which take seconds on tables or embeddings",
+    "learner": "network; or auto, linear, forest, kernel, propagation, lda or several of these as linear,kernel, which "
+    "take seconds on tables or embeddings",
     "objective": "the goal that is maximized, selected by and reported, for every method",
     "seed": "seed of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",

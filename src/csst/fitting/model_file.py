@@ -97,8 +97,9 @@ class ModelFile:
             make: function that makes an untrained network; None for the recipe's.
         """
         if "members" in self.metrics:
-            if self.recipe is not None and ":" in self.recipe.learner:
-                load_learner(self.recipe.learner)  # the classes of its modules must exist before they are looked up
+            for name in [] if self.recipe is None else self.recipe.learner.split(","):
+                if ":" in name:
+                    load_learner(name)  # the classes of its modules must exist before they are looked up
             return unpack(
                 self.content, str(self.folder / MODEL), torch.zeros(1, math.prod(self.metrics["input_shape"]))
             )
@@ -123,7 +124,9 @@ class ModelFile:
                 "that makes an untrained one, make=..."
             )
         shape = tuple(self.metrics["input_shape"])
-        return build(self.recipe.network, shape, len(self.class_names), self.recipe.seed)
+        columns = Run(self.folder).columns()
+        sizes = () if columns is None else columns.sizes
+        return build(self.recipe.network, shape, len(self.class_names), self.recipe.seed, sizes)
 
     @property
     def _embedding_width(self) -> int | None:

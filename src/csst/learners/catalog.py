@@ -91,10 +91,12 @@ def read_learner(learner: Any, problem: Problem) -> list[Sequence[Learner]]:
     """Return the members of a portfolio, each as its variants, from a name, a classifier, or a list of these.
 
     Args:
-        learner: "auto", another of `LEARNERS`, package.module:name, a scikit-learn classifier with `predict_proba`, a
-            `Learner`, or a list of these.
+        learner: "auto", another of `LEARNERS`, package.module:name, several of these as "linear,kernel", a
+            scikit-learn classifier with `predict_proba`, a `Learner`, or a list of these.
         problem: the rows to learn from.
     """
+    if isinstance(learner, str):
+        learner = learner.split(",")
     entries = learner if isinstance(learner, (list, tuple)) else [learner]
     if not entries:
         raise InputError("learner is an empty list: name at least one")

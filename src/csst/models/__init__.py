@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -13,6 +14,7 @@ from csst.errors import InputError, nearest
 from csst.models.huggingface.images import build_huggingface
 from csst.models.huggingface.text import EncodesTexts, build_text_classifier
 from csst.models.mlp import Projected, Standardize, mlp
+from csst.models.table import table_network
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
 
@@ -44,6 +46,11 @@ class Model:
         if self.reduce != 1 and not self.name.startswith("wrn-"):
             raise InputError(f"model.reduce is for wide residual networks (wrn-DEPTH-WIDTH); found it with {self.name}")
 
+    @property
+    def layers(self) -> int:
+        """Number of hidden layers of a network for vectors."""
+        return 0 if self.name == "linear" else self.depth
+
 
 Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
 
@@ -67,7 +74,7 @@ def _of_vectors(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module
             "numbers (--encoder words --frozen, or --encoder hf:NAME --frozen), or fine-tune one (--encoder hf:NAME "
             "--no_frozen)"
         )
-    return mlp(shape, classes, model.hidden, 0 if model.name == "linear" else model.depth)
+    return mlp(shape, classes, model.hidden, model.layers)
 
 
 #: by the name's first part, up to a "-" or ":"
@@ -79,8 +86,19 @@ MODELS: dict[str, Builder] = {
 }
 
 
-def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    """The network with weights drawn from the seed, whatever else uses torch's global generator."""
+def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int, sizes: Sequence[int] = ()) -> nn.Module:
+    """Return the network with weights drawn from the seed, whatever else uses torch's global generator.
+
+    Args:
+        model: settings of the network.
+        input_shape: shape of an example; () for texts.
+        classes: number of outputs.
+        seed: seed of the weights.
+        sizes: number of categories of each column of a table, 0 for numbers; () if there are no categories.
+    """
+    if any(sizes) and model.name in ("mlp", "linear"):
+        moments = np.zeros(len(sizes)), np.ones(len(sizes))
+        return table_network(list(sizes), moments, model.hidden, model.layers, classes, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = _build(model, input_shape, classes)

@@ -40,9 +40,14 @@ class TableInput(StoredModule):
     @classmethod
     def for_network(cls, sizes: list[int], mean: np.ndarray, std: np.ndarray) -> TableInput:
         """Return the input of a network, float32, from statistics of all columns; a constant column gets std 1."""
-        is_number = np.array(sizes) == 0
-        deviation = usable_deviation(mean, std)[is_number]
-        return cls(sizes, mean[is_number].astype(np.float32), deviation.astype(np.float32))
+        count = sizes.count(0)
+        return cls(sizes, torch.zeros(count), torch.ones(count)).use_moments(mean, std)
+
+    def use_moments(self, mean: np.ndarray, std: np.ndarray) -> TableInput:
+        """Take statistics of all columns; a column of numbers that hardly varies gets std 1."""
+        self.mean = torch.as_tensor(mean[self.numbers], dtype=self.mean.dtype)
+        self.std = torch.as_tensor(usable_deviation(mean, std)[self.numbers], dtype=self.std.dtype)
+        return self
 
     @property
     def width(self) -> int:

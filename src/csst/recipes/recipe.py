@@ -84,8 +84,8 @@ class Recipe:
         name: which recipe this came from.
         method: how the network learns: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or
             package.module:name.
-        learner: network; or auto, or a name of csst.learners.LEARNERS, which take seconds. auto is the network
-            where an encoder is fine-tuned or another method than csst is asked for.
+        learner: network; or auto, or one or several names of csst.learners.LEARNERS (linear,kernel), which take
+            seconds. auto is the network where an encoder is fine-tuned or another method than csst is asked for.
         objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
         seed: of the split, the weights and the order of examples.
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
@@ -131,8 +131,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choices(self, "")
-        if self.learner not in LEARNERS and ":" not in self.learner:
-            raise InputError(f"learner is {', '.join(LEARNERS)} or package.module:name; found {self.learner!r}")
+        if any(name not in LEARNERS and ":" not in name for name in self.learner.split(",")):
+            raise InputError(
+                f"learner is {', '.join(LEARNERS)} or package.module:name, or several such as linear,kernel; "
+                f"found {self.learner!r}"
+            )
         if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
             raise InputError(
                 f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"

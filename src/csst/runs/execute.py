@@ -26,6 +26,7 @@ from csst.learners.network import Network
 from csst.learners.scale import scale_task
 from csst.models import Projected, Standardize, build
 from csst.models.encoders import encoder
+from csst.models.table import TableInput
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
 from csst.runs.folder import CHECKPOINT, Run
@@ -349,9 +350,10 @@ def assemble(recipe: Recipe) -> Trainer:
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """Return the untrained model of a recipe."""
-    model = build(recipe.network, task.input_shape, task.classes, recipe.seed)
+    sizes = () if task.columns is None else task.column_sizes
+    model = build(recipe.network, task.input_shape, task.classes, recipe.seed, sizes)
     for module in model.modules():
-        if isinstance(module, Standardize) and task.moments is not None:
+        if isinstance(module, Standardize | TableInput) and task.moments is not None:
             module.use_moments(*task.moments)
         elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
             examples = [part for part in (task.labeled.inputs, task.unlabeled) if isinstance(part, Tensor)]

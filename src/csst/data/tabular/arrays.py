@@ -51,14 +51,9 @@ class Arrays:
     def load(self, seed: int, holds_out: bool = True) -> Task:
         """Load the rows of the file; `holds_out` holds out validation rows for a network and makes its views."""
         arrays, columns = self._read()
-        if holds_out and columns is not None and any(columns.sizes):
-            names = [name for name, size in columns.layout if size]
-            raise InputError(
-                f"on the command line a network takes columns of numbers, and {names[0]!r} holds categories: leave out "
-                "--learner network, or use CSSTClassifier(learner='network') in Python"
-            )
-        task = from_arrays(arrays, Path(self.path).stem, self.validation if holds_out else None, seed)
-        return replace(task, facts=name_columns(columns), columns=columns)
+        validation = self.validation if holds_out else None
+        task = from_arrays(arrays, Path(self.path).stem, validation, seed, columns=columns)
+        return replace(task, facts=name_columns(columns))
 
     def _read(self) -> tuple[dict[str, Any], Columns | None]:
         """Return the arrays, and what the columns of a table hold."""
@@ -118,6 +113,7 @@ def from_arrays(
     validation: float | None = 0.2,
     seed: int = 0,
     views: tuple[View, View] | None = None,
+    columns: Columns | None = None,
 ) -> Task:
     """Return a task from arrays under the names `KEYS`; y == -1 means unlabeled.
 
@@ -128,8 +124,9 @@ def from_arrays(
             other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
         views: weak and strong view; None takes the default for tables or for other arrays.
+        columns: what the columns hold; None if all hold numbers.
     """
-    task = read_parts(arrays, name)
+    task = replace(read_parts(arrays, name), columns=columns)
     if validation is not None:
         task = task.with_validation(validation, seed)
     # Rows are sorted so that later samples do not depend on their original order.

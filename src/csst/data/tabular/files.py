@@ -249,8 +249,9 @@ def read_numbers(values: Any) -> np.ndarray | None:
         return np.array([np.nan if value is None else float(value) for value in values])
     if types != {str} or "_" in "".join(values):  # Python reads "1_000" as a number
         return None
-    try:
-        return np.fromiter(map(float, values), np.float64, len(values))
+    try:  # most gaps are blanks, and few are words
+        cells = [value or "nan" for value in values] if "" in values else values
+        return np.fromiter(map(float, cells), np.float64, len(values))
     except ValueError:
         pass
     try:

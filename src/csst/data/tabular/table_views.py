@@ -103,6 +103,6 @@ def make_table_views(
     mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(rows))
     is_category = torch.tensor(sizes) > 0
     scale = torch.where(is_category, torch.zeros(()), std)
-    if kind == "embedding":
+    if kind == "embedding" and not is_category.any():  # there is nothing between two categories
         return NumberNoise(scale), NeighborMix(pool, mean, scale)
     return NumberNoise(scale), ScarfCorruption(pool, scale, torch.where(is_category, -torch.ones(()), mean))
