@@ -127,7 +127,7 @@ def test_a_rule_is_near_the_best_one_with_intervals_of_no_answers(sentence):
 def test_the_share_of_no_answers_is_as_asked(rows):
     for bound in (0.05, 0.2):
         rule = fit(rows, f"max min(recall) s.t. abstain <= {bound}").rule
-        assert float(confusion_of(rule).abstain) == pytest.approx(bound, abs=0.02)
+        assert float(confusion_of(rule).abstain) == pytest.approx(bound, abs=0.03)
 
 
 def test_more_no_answers_buy_a_higher_lowest_recall(rows):

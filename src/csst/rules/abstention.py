@@ -201,9 +201,9 @@ def fit_abstaining(
     rows = WeightedRows.pool(evidence)
     if margins is not None:
         trial = search(smooth.with_margins(margins), evidence, rows, starts)
-        return make_rule(trial, evidence, smooth), margins
+        return make_rule(trial, evidence, rows, smooth), margins
     trial = search(smooth.with_margins(0.0), evidence, rows, starts)
-    rule = make_rule(trial, evidence, smooth)
+    rule = make_rule(trial, evidence, rows, smooth)
     margins = np.zeros(len(smooth.margins))
     if margin > 0 and smooth.has_constraints:
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
@@ -211,7 +211,7 @@ def fit_abstaining(
         for part in MARGIN_PARTS if errors.any() else ():
             cautious = search(smooth.with_margins(part * margin * errors), evidence, rows, [trial.log_weights, *starts])
             if cautious.miss <= SMALL_MISS:
-                return make_rule(cautious, evidence, smooth), part * margin * errors
+                return make_rule(cautious, evidence, rows, smooth), part * margin * errors
     return rule, margins
 
 
@@ -265,18 +265,21 @@ def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, s
     return best
 
 
-def make_rule(trial: Trial, evidence: HeldOutScores, smooth: SoftObjective) -> Abstaining:
-    """Return the rule of a trial, its cut set on unlabeled rows."""
+def make_rule(trial: Trial, evidence: HeldOutScores, rows: WeightedRows, smooth: SoftObjective) -> Abstaining:
+    """Return the rule of a trial, its cut set on the rows it was searched on."""
     rule = Abstaining(evidence.calibration, smooth.prior.numpy(), trial.log_weights, trial.slope, 0.0)
-    return replace(rule, cut=find_cut(rule, evidence, trial.share))
+    return replace(rule, cut=find_cut(rule, rows, trial.share))
 
 
-def find_cut(rule: Abstaining, evidence: HeldOutScores, share: float) -> float:
-    """Return the cut that leaves this share of unlabeled rows without an answer: no label tells it better."""
-    weighed = rule.weigh(evidence.soft_scores)
+def find_cut(rule: Abstaining, rows: WeightedRows, share: float) -> float:
+    """Return the cut that leaves this share of the rows without an answer.
+
+    Labeled rows count as they do in the rates: learners that have seen the unlabeled rows are surer of them than of new
+    ones, and a cut on unlabeled rows alone would leave more new rows without an answer than was asked.
+    """
+    weighed = rule.weigh(rows.scores)
     worth = rule.slope * weighed.sum(1) - weighed.max(1)
-    mass = np.maximum(evidence.soft_posterior.sum(0), 1e-300)
-    pulls = (evidence.soft_posterior / mass) @ rule.prior
+    pulls = rows.fractions @ rule.prior
     order = np.argsort(-worth, kind="stable")
     number = int(np.searchsorted(np.cumsum(pulls[order]), share * pulls.sum() + 1e-12, side="right"))
     ends = np.concatenate([[worth[order[0]] + 1.0], worth[order], [worth[order[-1]] - 1.0]])
