@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from csst import CSSTClassifier, InputError, PostHocClassifier
@@ -56,6 +57,17 @@ def test_the_leaderboard_has_every_learner(fitted):
     assert sum(one.weight for one in fitted.leaderboard_) == pytest.approx(1)
 
 
+def test_a_learner_that_was_left_out_has_its_loss_beside_that_of_the_mean(data):
+    X, y = data
+    *others, last = CSSTClassifier(learner=["linear", "kernel", DummyClassifier()]).fit(X, y).leaderboard_
+    assert (last.name, last.weight) == ("DummyClassifier", 0.0)
+    assert last.balanced_log_loss == pytest.approx(np.log(3), abs=0.05), "it knows nothing of three classes"
+    mean_loss = last.balanced_log_loss - last.excess
+    assert 0 < mean_loss < 0.7
+    assert all(one.excess == pytest.approx(one.balanced_log_loss - mean_loss) for one in others)
+    assert last.excess > max(one.excess for one in others)
+
+
 def test_importance_is_of_the_sentence():
     random = np.random.default_rng(0)
     y = np.arange(120) % 2
@@ -96,6 +108,26 @@ def test_a_page_from_python(data, fitted, tmp_path):
     page = CSSTClassifier(learner="linear").fit(frame, y).report(tmp_path / "frame.html").read_text(encoding="utf-8")
     assert "What is done with every column" in page
     assert re.search(r"<title>max min\(recall\)</title>", page)
+
+
+def test_the_page_shows_mistakes_of_the_rule_in_use(data, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    X = X + np.random.default_rng(0).normal(size=X.shape)
+    frame = pd.DataFrame(np.round(X, 3), columns=["a", "b", "c", "d"])
+    fitted = CSSTClassifier(learner="linear").fit(frame, y)
+    for clf in (fitted, fitted.decide("max recall[2]")):
+        cells = clf._find_mistakes()
+        assert cells
+        for cell in cells:
+            for example in cell.examples:
+                distances = np.abs(frame.to_numpy() - np.array(example.cells, dtype=float)).max(1)
+                assert str(y[distances.argmin()]) == cell.truth
+                assert distances.min() < 1e-5
+        page = clf.report(tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "Mistakes to look at" in page
+        assert cells[0].examples[0].cells[0] in page
+    assert {cell.prediction for cell in cells} == {"2"}, "the second rule says nothing else"
 
 
 def test_a_summary_of_a_rule_on_any_classifier(data):

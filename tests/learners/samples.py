@@ -62,7 +62,7 @@ def member_of(model, name="linear", temperature=1.0, bias=(0.0, 0.0, 0.0), weigh
 def portfolio_of(*members, prior=PRIOR, left_out=()):
     """Members, or fitted learners, as a portfolio."""
     members = [member if isinstance(member, Member) else member_of(member) for member in members]
-    return Portfolio(members=members, left_out=list(left_out), prior=np.array(prior))
+    return Portfolio(members=members, left_out=dict(left_out), prior=np.array(prior))
 
 
 def soften(scores):

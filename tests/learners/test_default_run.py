@@ -113,7 +113,7 @@ def test_metrics_name_the_members(run, data, fitted):
     assert {one["name"]: one["balanced_log_loss"] for one in found["members"]} == pytest.approx(means)
     assert {one["name"]: one["weight"] for one in found["members"]} == pytest.approx(dict.fromkeys(losses, 1 / 4))
     everyone = "linear + forest + kernel + propagation"
-    assert (found["method"], found["learner"], found["left_out"]) == (everyone, "auto", [])
+    assert (found["method"], found["learner"], found["left_out"]) == (everyone, "auto", {})
     assert found["class_names"] == NAMES
     assert found["labeled_counts"] == fitted.labeled_counts_
     assert found["unlabeled_count"] == 70
@@ -131,7 +131,7 @@ def test_metrics_name_the_members(run, data, fitted):
 def test_learner_linear_is_one_member(linear_run, data):
     found = metrics_of(linear_run)
     assert [one["name"] for one in found["members"]] == ["linear"]
-    assert (found["method"], found["learner"], found["left_out"]) == ("linear", "linear", [])
+    assert (found["method"], found["learner"], found["left_out"]) == ("linear", "linear", {})
     with np.load(data / "mine.npz") as arrays:
         fitted = CSSTClassifier(learner="linear").fit(arrays["x"], arrays["y"])
     labels, probs = predict(linear_run, data)

@@ -42,7 +42,7 @@ def test_numbers_and_categories(name, monkeypatch):
     # Unlabeled rows differ from labeled ones: among neighbors at the same distance, a graph may choose others.
     model = make_learner(name, rows[60:], table).fit(rows[:60], labels[:60])
     member = member_of(model, name, 1.3, (0.2, -0.2, 0.0), 0.7, 0.4)
-    portfolio = portfolio_of(member, left_out=("GaussianNB",))
+    portfolio = portfolio_of(member, left_out={"GaussianNB": 0.9})
     new = mixed(seed=1)[0]
     new[:4, 1] = -1  # a category that was never met
     logs = portfolio.log_probs(new)
@@ -51,7 +51,7 @@ def test_numbers_and_categories(name, monkeypatch):
     stored = unpack(content, "a file", torch.zeros(1, 4))
     np.testing.assert_allclose(stored.log_probs(new), logs, atol=1e-12, rtol=0)
     assert pack(stored) == content
-    assert (stored.members[0].name, stored.members[0].loss, stored.left_out) == (name, 0.4, ["GaussianNB"])
+    assert (stored.members[0].name, stored.members[0].loss, stored.left_out) == (name, 0.4, {"GaussianNB": 0.9})
     for model in (portfolio, stored):
         np.testing.assert_allclose(trace(model, torch.from_numpy(new), monkeypatch), logs, atol=1e-5)
     assert portfolio.log_probs(new[:0]).shape == (0, 3)

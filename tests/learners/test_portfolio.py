@@ -111,7 +111,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     spies, n = [Spy(noisy(1.2, seed), f"spy {seed}") for seed in (1, 2, 3)], len(LABELS)
     portfolio, evidence = fit_portfolio([[spy] for spy in spies], Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [one.name for one in portfolio.members] == ["spy 1", "spy 2", "spy 3"]
-    assert portfolio.left_out == []
+    assert portfolio.left_out == {}
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
     for spy in spies:
         scores = answers(spy, range(n))
@@ -155,11 +155,11 @@ def test_a_member_that_is_clearly_worse_is_left_out_and_named():
     good, bad, n = Spy(noisy(4.0), "good"), Spy(noisy(0.0), "bad"), len(LABELS)
     portfolio, evidence = fit_portfolio([[bad], [good]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [one.name for one in portfolio.members] == ["good"]
-    assert portfolio.left_out == ["bad"]
+    assert list(portfolio.left_out) == ["bad"]
     alone, same = fit_portfolio([[Spy(noisy(4.0), "good")]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     np.testing.assert_array_equal(evidence.scores, same.scores)
     np.testing.assert_array_equal(evidence.unlabeled_scores, same.unlabeled_scores)
-    assert alone.left_out == []
+    assert alone.left_out == {}
 
 
 def look(labels, looks):
@@ -186,7 +186,7 @@ def test_variants_are_judged_by_the_balanced_loss():
     for variants in ([heads, tail], [tail, heads]):
         portfolio, _ = fit_portfolio([variants], Labeled(numbered(1000), labels), numbered(0))
         assert [one.name for one in portfolio.members] == ["tells the tail apart"]
-        assert portfolio.left_out == [], "a variant that was not chosen is no member that was left out"
+        assert portfolio.left_out == {}, "a variant that was not chosen is no member that was left out"
         assert portfolio.members[0].loss == pytest.approx(balanced["tells the tail apart"], abs=1e-9)
         assert portfolio.members[0].weight == 1
 
@@ -199,7 +199,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     portfolio, evidence = fit_portfolio(members, Labeled(numbered(n), LABELS), numbered(9, start=500))
     assert [(one.name, one.weight) for one in portfolio.members] == [("two", 0.25), ("two", 0.25), ("alone", 0.5)]
     assert portfolio.names == ("two", "alone")
-    assert portfolio.left_out == []
+    assert portfolio.left_out == {}
     wanted = np.zeros((n, 4))
     for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
         scores = answers(spy, range(n))

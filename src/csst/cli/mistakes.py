@@ -12,11 +12,12 @@ import torch
 from csst.data.embeddings import Embedder, embed_parts
 from csst.data.examples import as_rows
 from csst.data.row_order import order_by_content
+from csst.data.task import Labeled
 from csst.fitting.metrics import read_outputs
 from csst.fitting.model_file import read_recipe
 from csst.models.encoders import encoder
 from csst.recipes import Recipe
-from csst.report.mistakes import MistakenCell, collect_mistakes, make_viewer
+from csst.report.mistakes import MistakenCell, find_mistakes
 from csst.report.run_view import MISTAKES
 from csst.rules import rule_from_dict
 from csst.runs.folder import Run
@@ -25,13 +26,13 @@ from csst.runs.folder import Run
 def write_mistakes(folder: str) -> None:
     """Write mistakes.json into a run's folder; nothing if its examples cannot be told from its outputs."""
     run = Run(folder)
-    cells = find_mistakes(run)
+    cells = find_run_mistakes(run)
     if cells is not None:
         content = json.dumps([cell.as_dict() for cell in cells], ensure_ascii=False)
         run.write(MISTAKES, content.encode("utf-8", "replace"))
 
 
-def find_mistakes(run: Run) -> list[MistakenCell] | None:
+def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
     """Return the mistakes of the deployed model on test rows or, without any, on labels that it was judged by.
 
     None if outputs were not stored, or their rows are not those of the data (some labels certify, or it has changed).
@@ -45,15 +46,9 @@ def find_mistakes(run: Run) -> list[MistakenCell] | None:
     inputs, truth = load_judged(read_recipe(run.folder), part)
     if inputs is None or not np.array_equal(truth, labels.numpy()):
         return None
+    rule = rule_from_dict(metrics["adjusted"]["rule"]) if "adjusted" in metrics else None
     probs = torch.softmax(scores.double(), 1)
-    predictions = probs.argmax(1)
-    if "adjusted" in metrics:
-        rule = rule_from_dict(metrics["adjusted"]["rule"])
-        predictions = rule.predict(probs)
-        probs = rule.posterior(probs)
-    show, head = make_viewer(inputs, run.columns())
-    names = [*metrics["class_names"], "no answer"]
-    return collect_mistakes(labels.numpy(), predictions.numpy(), probs.numpy(), names, show, head)
+    return find_mistakes(Labeled(inputs, labels), probs, rule, metrics["class_names"], run.columns())
 
 
 def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:

@@ -20,7 +20,7 @@ from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.certifying import CertifyingMixin
-from csst.estimators.exploring import ExploringMixin, find_judged_rows
+from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
@@ -224,6 +224,7 @@ class CSSTClassifier(
         self.labeled_counts_ = task.train_counts.tolist()
         self.suggested_ = np.zeros(0, dtype=np.uint64)
         self.judged_rows_ = find_judged_rows(rows, known, labels, task.labeled) if self.validation is None else None
+        self.judged_examples_ = None if self.encoder is not None else keep_examples(task, self.image_shape_)
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
         small = describe_minimum(self.intervals_, task.class_names)

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from csst.data.row_hashes import hash_rows
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
-from csst.data.task import Labeled
+from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.inputs import numbers_of, read_labels
@@ -22,20 +24,31 @@ from csst.fitting.deciding import decide, explore, read_evidence
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
+from csst.learners.portfolio import compute_losses
 from csst.maths.confusion import confusion_counts
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier
 
 #: labels up to which each is found again among the rows of X, for `suspects`
 MOST_JUDGED = 200_000
+#: numbers in labeled examples up to which these are kept for the page
+MOST_CELLS = 20_000_000
 
 
 class Standing(NamedTuple):
-    """A learner: its name, balanced log-loss out of fold (lower is better; None if not kept) and weight in the mean."""
+    """A learner beside the mean of all that were not left out.
+
+    Args:
+        name: its name.
+        balanced_log_loss: out of fold, lower is better; of a network nothing is compared, and it is None.
+        weight: in the mean; 0 for a learner that was left out as clearly worse.
+        excess: its loss less that of the mean.
+    """
 
     name: str
     balanced_log_loss: float | None
     weight: float
+    excess: float | None
 
 
 class Importance(NamedTuple):
@@ -73,6 +86,7 @@ class ExploringMixin:
     intervals_: dict[str, Any]
     notes_: list[str]
     judged_rows_: np.ndarray | None
+    judged_examples_: Labeled | None
 
     def _rows(self, X: Any, reset: bool) -> Any:
         raise NotImplementedError
@@ -114,15 +128,17 @@ class ExploringMixin:
 
     @property
     def leaderboard_(self) -> list[Standing]:
-        """The learners by their balanced log-loss out of fold; a learner that was left out has the weight 0."""
+        """The learners by their balanced log-loss out of fold, those left out last."""
         check_is_fitted(self)
         about = self.fit_.full_details.about
         if "members" not in about:
-            return [Standing(str(about["method"]), None, 1.0)]
-        losses = about.get("left_out_losses", {})
-        members = [Standing(one["name"], one["balanced_log_loss"], one["weight"]) for one in about["members"]]
-        dropped = [Standing(name, losses.get(name), 0.0) for name in about["left_out"]]
-        return sorted(members, key=lambda one: one.balanced_log_loss or 0.0) + dropped
+            return [Standing(str(about["method"]), None, 1.0, None)]
+        evidence = read_evidence(self.fit_)[0]
+        mean_loss = float(compute_losses(evidence.scores, evidence.labels).mean())
+        entries = [(one["name"], one["balanced_log_loss"], one["weight"]) for one in about["members"]]
+        entries += [(name, loss, 0.0) for name, loss in about["left_out"].items()]
+        standings = [Standing(name, loss, weight, loss - mean_loss) for name, loss, weight in entries]
+        return sorted(standings, key=lambda standing: (not standing.weight, standing.balanced_log_loss))
 
     def evaluate(self, X: Any, y: Any) -> Evaluation:
         """Measure the classifier on labeled rows.
@@ -198,7 +214,7 @@ class ExploringMixin:
         ]
 
     def report(self, path: str | Path, title: str = "") -> Path:
-        """Write a page about the classifier: what was asked, what to expect, every class, trade-offs, columns.
+        """Write a page about the classifier: what was asked, what to expect, every class, mistakes, columns.
 
         Args:
             path: the page, an .html file; it needs no other file.
@@ -214,7 +230,7 @@ class ExploringMixin:
             warnings.simplefilter("ignore")  # `fit` has warned of the same
             metrics = self.fit_.describe(recipe=title or type(self).__name__, seed=self.seed_)
         columns = tabulate_columns(self.columns_) if self.columns_.parts else []
-        page = fitted_page(metrics, self.fit_.history, columns, title)
+        page = fitted_page(metrics, self.fit_.history, columns, self._find_mistakes(), title)
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -222,6 +238,27 @@ class ExploringMixin:
         except OSError as error:
             raise InputError(f"the page {target} cannot be written: {error.strerror or error}") from None
         return target
+
+    def _find_mistakes(self) -> list[Any]:
+        """Return mistakes on labels that were judged out of fold; none if their rows were not kept."""
+        from csst.report.mistakes import find_mistakes
+
+        examples = self.judged_examples_
+        evidence = read_evidence(self.fit_)[0]
+        if examples is None or not np.array_equal(examples.labels.numpy(), evidence.labels):
+            return []
+        probs = torch.softmax(torch.from_numpy(evidence.scores + np.log(evidence.train_prior)), 1)
+        columns = self.columns_ if self.columns_.parts else None
+        return find_mistakes(examples, probs, self.fit_.rule, self.fit_.class_names, columns)
+
+
+def keep_examples(task: Task, image_shape: tuple[int, int, int] | None) -> Labeled | None:
+    """Return the labeled examples that a fit was judged by, for its page; None if they are sparse or very many."""
+    examples = task.labeled if task.validation is None else task.validation
+    inputs = examples.inputs
+    if not isinstance(inputs, Tensor) or inputs.numel() > MOST_CELLS:
+        return None
+    return examples if image_shape is None else Labeled(inputs.reshape(-1, *image_shape), examples.labels)
 
 
 def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:

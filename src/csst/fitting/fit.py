@@ -150,7 +150,7 @@ def fit_learners(
         "learner": learner if isinstance(learner, str) else repr(learner),
         "method": " + ".join(portfolio.names),
         "members": portfolio.describe(),
-        "left_out": list(portfolio.left_out),
+        "left_out": portfolio.left_out,
         "labeled_counts": task.train_counts.tolist(),
         "multipliers": {},
         "deployment_prior": describe_prior(options.get("deployment_prior")),

@@ -61,12 +61,12 @@ class Portfolio(FittedLearner):
 
     Args:
         members: the models in use.
-        left_out: names of members left out.
+        left_out: balanced log-losses of the members left out, by name.
         prior: class fractions of the labels, (K,).
     """
 
     members: Sequence[Member]
-    left_out: list[str]
+    left_out: dict[str, float]
     prior: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -151,6 +151,11 @@ class _Group:
         return self.variants[0].learner.name
 
     @property
+    def loss(self) -> float:
+        """The mean balanced log-loss of the variants."""
+        return float(np.mean([variant.losses.mean() for variant in self.variants]))
+
+    @property
     def calibrated(self) -> np.ndarray:
         return np.mean([variant.calibrated for variant in self.variants], axis=0)
 
@@ -214,7 +219,7 @@ def fit_portfolio(
     models = run(delayed(variant.learner.fit)(labeled.rows, labeled.labels, seed) for variant, _ in pairs)
     portfolio = Portfolio(
         members=[variant.as_member(model, weight) for (variant, weight), model in zip(pairs, models, strict=True)],
-        left_out=[group.name for group in dropped_groups],
+        left_out={group.name: group.loss for group in dropped_groups},
         prior=prior,
     )
     scores = np.average([group.calibrated for group in groups], axis=0, weights=weights)

@@ -13,6 +13,8 @@ import torch
 
 from csst.data.tabular.columns import Columns, as_text
 from csst.data.tabular.dates import EPOCH
+from csst.data.task import Labeled
+from csst.rules import DecisionRule
 
 #: examples on a page, and of one cell of the confusion
 MOST_EXAMPLES = 40
@@ -70,6 +72,29 @@ class MistakenCell:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return asdict(self)
+
+
+def find_mistakes(
+    examples: Labeled,
+    probs: torch.Tensor,
+    rule: DecisionRule | None,
+    class_names: Sequence[str],
+    columns: Columns | None,
+) -> list[MistakenCell]:
+    """Return the mistakes of a model with its rule.
+
+    Args:
+        examples: N examples with their classes.
+        probs: probabilities of the model, (N, K).
+        rule: the decision rule; None for the most probable class.
+        class_names: K names.
+        columns: the columns of a table; None for other examples.
+    """
+    predictions = probs.argmax(1) if rule is None else rule.predict(probs)
+    posterior = probs if rule is None else rule.posterior(probs)
+    show, head = make_viewer(examples.inputs, columns)
+    names = [*class_names, "no answer"]
+    return collect_mistakes(examples.labels.numpy(), predictions.numpy(), posterior.numpy(), names, show, head)
 
 
 def collect_mistakes(

@@ -19,6 +19,7 @@ from csst.report.figures.matrix import draw_confusion
 from csst.report.figures.svg import Drawing, shorten
 from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
 from csst.report.first_screen import list_facts, title_run
+from csst.report.mistakes import MistakenCell
 from csst.report.render import render
 from csst.report.result import read_frontier
 from csst.report.run_tables import tabulate_deployed, tabulate_differing_settings, tabulate_runs
@@ -55,7 +56,11 @@ def report_page(folders: Sequence[str | Path]) -> str:
 
 
 def fitted_page(
-    metrics: Mapping[str, Any], journal: Sequence[dict[str, Any]], columns: list[list[str]], title: str = ""
+    metrics: Mapping[str, Any],
+    journal: Sequence[dict[str, Any]],
+    columns: list[list[str]],
+    mistakes: list[MistakenCell],
+    title: str = "",
 ) -> str:
     """Return the page of a model that was fitted in Python.
 
@@ -63,12 +68,13 @@ def fitted_page(
         metrics: the content that metrics.json would have.
         journal: the records of a network's training.
         columns: cells about the columns of a table, the first row being the head; may be empty.
+        mistakes: examples that the model gets wrong; may be empty.
         title: the title; "" for the sentence.
 
     Returns:
         HTML that needs no other file.
     """
-    run = replace(view_run("model", metrics, journal), columns=columns)
+    run = replace(view_run("model", metrics, journal), columns=columns, mistakes=mistakes)
     return _render_page({"title": title or run.objective}, tabulate_runs([run]), [run])
 
 

@@ -278,7 +278,10 @@ def _tabulate_learners(metrics: Mapping[str, Any]) -> list[list[str]]:
         return []
     rows = [["learner", "balanced log-loss out of fold", "weight"]]
     rows += [[one["name"], f"{one['balanced_log_loss']:.3f}", f"{one['weight']:.2f}"] for one in members]
-    return rows + [[str(name), "clearly worse", "left out"] for name in metrics.get("left_out") or ()]
+    losses = metrics.get("left_out")
+    if isinstance(losses, dict):  # runs of earlier versions have names only
+        rows += [[name, f"{loss:.3f}, clearly worse", "left out"] for name, loss in losses.items()]
+    return rows
 
 
 def _read_mistakes(path: Path) -> list[MistakenCell]:
