@@ -18,8 +18,7 @@ from math import sqrt
 from pathlib import Path
 
 from benchmarks.results_check import write_results
-from csst.cli.compare import Clock
-from csst.comparison.compare import compare, count_parallel_runs, run_folder
+from csst.comparison.compare import Clock, compare, count_parallel_runs, run_folder
 from csst.comparison.rows import Row, make_rows
 from csst.comparison.summary import ComparisonRow, Outcome, tabulate
 from csst.recipes import Recipe, recipe

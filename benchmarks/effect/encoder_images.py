@@ -28,12 +28,12 @@ from benchmarks.results_check import write_results
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.fitting.fit import fit
-from csst.learners.network import Network
+from csst.learners.network import Network, build_network
 from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe, recipe
 from csst.rules.candidates import fit_candidates, sharpness
 from csst.rules.soft_objective import SoftObjective
-from csst.runs.execute import build_network, load_task
+from csst.runs.begin import load_task
 from csst.training.evaluation import summarize_counts
 
 #: modules of csst that are measured
@@ -165,7 +165,9 @@ def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) 
 def train(chosen: Recipe, task: Task) -> dict[str, Any]:
     """One head, judged on test raw and by every candidate rule."""
     begun, cpu = time.perf_counter(), time.process_time()
-    learner = Network(lambda: build_network(chosen, task), chosen.method, chosen.settings, chosen.folds)
+    learner = Network(
+        lambda: build_network(chosen.network, task, chosen.seed), chosen.method, chosen.settings, chosen.folds
+    )
     fitted = fit(task, learner, chosen.objective, seed=chosen.seed)
     details = fitted.full_details
     outputs = details.adjusted_outputs

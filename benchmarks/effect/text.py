@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks.results_check import write_results
 from csst.recipes import Recipe, recipe
-from csst.runs.execute import assemble, execute
+from csst.runs.begin import assemble
+from csst.runs.execute import execute
 
 #: modules of csst that are measured
 MEASURED = ("data/text", "maths", "selftraining", "training")

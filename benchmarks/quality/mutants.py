@@ -274,16 +274,21 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
     ),
     ("fitted", "fitting/fitted_model.py", '"selected" if rule is None else "last"', '"selected"'),
-    ("fitted", "fitting/conclusion.py", "gain if runner.best.gain is None else Gain(runner.best.gain)", "gain"),
     (
         "fitted",
-        "fitting/conclusion.py",
+        "fitting/network_fit.py",
+        "runner.measured_gain if runner.best.gain is None else Gain(runner.best.gain)",
+        "runner.measured_gain",
+    ),
+    (
+        "fitted",
+        "fitting/network_fit.py",
         "wanted = self.task.validation_prior.numpy()",
         "wanted = self.task.train_prior.numpy()",
     ),
     (
         "fitted",
-        "fitting/conclusion.py",
+        "fitting/network_fit.py",
         "runner.objective, prior, outputs.gain.softmax_inverse, self.seed",
         "runner.objective, prior, None, self.seed",
     ),
@@ -308,7 +313,7 @@ REASONS: dict[str, str] = {
     "rules/bias_search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
     "comparison/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
-    "fitting/conclusion.py : 5000": "one unlabeled row more or less of five thousand",
+    "fitting/network_fit.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/bias_search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }
 

@@ -28,7 +28,7 @@ from csst.data.embeddings import Embedder, Embedding
 from csst.data.images.views import Strong
 from csst.models.encoders import encoder
 from csst.recipes import recipe
-from csst.runs.execute import assemble
+from csst.runs.begin import assemble
 
 #: modules of csst that are measured
 MEASURED = ("data/embeddings.py", "training")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from csst.cli import main
-from csst.cli.baselines import BASELINES, fit_forest, fit_logistic
+from csst.comparison.baselines import BASELINES, fit_forest, fit_logistic
 from csst.comparison.compare import compare
 from tests.helpers.comparisons import nearest_mean
 from tests.helpers.runs import FAST

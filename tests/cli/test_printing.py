@@ -15,9 +15,9 @@ from rich.table import Table
 
 import csst
 from csst.cli import main
-from csst.cli.progress import Progress
-from csst.cli.terminal import metrics_table, plain_console, show
+from csst.cli.terminal import metrics_table, show
 from csst.data.embeddings import Embedder, Embedding
+from csst.training.progress import Progress, plain_console
 
 SOURCE = Path(csst.__file__).parent
 ODD = "max min(recall[head], recall[tail]) s.t. coverage[':cat:'] >= 0.1 [/] [bold]"
@@ -38,7 +38,7 @@ def switched_off(node):
 
 def test_every_console_prints_words_as_they_stand():
     consoles = list(calls("Console"))
-    assert {"cli/terminal.py", "data/embeddings.py"} <= {path for path, _ in consoles}
+    assert {"training/progress.py", "data/embeddings.py"} <= {path for path, _ in consoles}
     for path, node in consoles:
         only_asked = not node.args and not node.keywords  # Console().is_terminal prints nothing
         assert only_asked or {"markup", "emoji", "highlight"} <= switched_off(node), f"{path}:{node.lineno}"
@@ -47,7 +47,7 @@ def test_every_console_prints_words_as_they_stand():
 def test_every_column_with_words_of_a_run_prints_them_as_they_stand():
     """A column has a switch of its own, whatever its console's."""
     filled = [(path, node) for path, node in calls("TextColumn") if "{" in ast.unparse(node.args[0])]
-    assert {"cli/progress.py", "data/embeddings.py"} <= {path for path, _ in filled}
+    assert {"training/progress.py", "data/embeddings.py"} <= {path for path, _ in filled}
     for path, node in filled:
         assert "markup" in switched_off(node), f"{path}:{node.lineno}"
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import csst
-from csst.runs.execute import assemble, execute
+from csst.runs.begin import assemble
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.settings import Hardware
 from csst.training.engine import Engine

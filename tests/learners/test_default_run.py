@@ -19,9 +19,9 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.model_file import MODEL
 from csst.recipes import from_dict, recipe
 from csst.rules import DecisionRule
+from csst.runs.begin import embed_rows
 from csst.runs.execute import execute
 from csst.runs.folder import Run
-from csst.runs.learners import embed_rows
 from tests.helpers.short_runs import SHORT_RUN
 from tests.learners.samples import bent, gaussians
 
@@ -192,7 +192,7 @@ def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):
     def refit(*given):
         raise AssertionError("the run was fitted again")
 
-    monkeypatch.setattr("csst.runs.learners.fit", refit)
+    monkeypatch.setattr("csst.runs.execute.begin_recipe", refit)
     monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     before = (run / "metrics.json").read_bytes()
     assert train(data, "auto", "--resume") == 0

@@ -14,7 +14,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.models.stored import FORMAT, StoredModule, pack, unpack
+from csst.fitting.unpack import unpack
+from csst.models.stored import FORMAT, StoredModule, pack
 
 EXAMPLE = torch.zeros(2, 3)
 

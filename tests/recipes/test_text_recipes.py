@@ -19,7 +19,8 @@ from csst.data.text.views import TextViews
 from csst.fitting.fitted_model import FittedModel
 from csst.recipes import recipe
 from csst.recipes.text import dbpedia14_lt
-from csst.runs.execute import assemble, execute
+from csst.runs.begin import assemble
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.training.schedules import learning_rate, warmup_factor
 from tests.helpers.short_runs import SHORT_RUN

@@ -58,7 +58,7 @@ def test_the_folder_holds_everything(tmp_path):
 
 def test_test_examples_are_not_touched_before_the_end(tmp_path, monkeypatch):
     """Selection never sees them: scrambled test labels change the test numbers and nothing else."""
-    module = sys.modules["csst.runs.execute"]
+    module = sys.modules["csst.runs.begin"]
     execute(QUICK, tmp_path / "one")
     load_task = module.load_task
 
@@ -125,13 +125,13 @@ import yaml
 expectation.DRAWS = int(sys.argv[3])  # as in the process of the tests
 if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
     plain, seen = runs.Run.write, []
-    def write(self, name, content):
+    def write(self, name, content, **options):
         if name == "checkpoint.pt" and len(seen) == int(os.environ["STALL"]):
             (self.folder / (name + ".partial")).write_bytes(content[: len(content) // 2])
             print("writing", flush=True)
             time.sleep(60)
         seen.append(name) if name == "checkpoint.pt" else None
-        plain(self, name, content)
+        plain(self, name, content, **options)
     runs.Run.write = write
 recipe = from_dict(yaml.safe_load(open(sys.argv[1])))
 execute(recipe, sys.argv[2], resume=True, checkpoint_seconds=0)

@@ -172,7 +172,7 @@ def test_an_unfinished_run_has_no_frontier(tmp_path, capsys):
 
 
 def test_class_shares_are_estimated_from_a_part_of_many_unlabeled_examples(short, tmp_path, monkeypatch):
-    monkeypatch.setattr("csst.fitting.conclusion.UNLABELED_ROWS", 50)
+    monkeypatch.setattr("csst.fitting.network_fit.UNLABELED_ROWS", 50)
     metrics = execute(short, tmp_path / "r")
     assert metrics["validation"]["estimate"]["unlabeled"] == 50
     assert metrics["prior"]["unlabeled_estimate"] == metrics["validation"]["estimate"]["unlabeled_prior"]

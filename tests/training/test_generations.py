@@ -12,7 +12,9 @@ import torch
 import csst
 from csst.data.examples import Joined, choose
 from csst.data.task import Task
-from csst.runs.execute import assemble, build_network, execute
+from csst.learners.network import build_network
+from csst.runs.begin import assemble
+from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.selftraining import Confidence, GenerationSchedule, Hard, Method
 from csst.training.generations import Generations
@@ -30,7 +32,7 @@ def recipe_of(method: str, **settings):
 
 def generations(recipe) -> Generations:
     first = assemble(recipe)
-    return Generations(first, recipe.settings, lambda: build_network(recipe, first.task))
+    return Generations(first, recipe.settings, lambda: build_network(recipe.network, first.task, recipe.seed))
 
 
 def test_one_generation_that_keeps_everything_is_fixmatch_to_the_bit(tmp_path):

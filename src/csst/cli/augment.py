@@ -15,11 +15,11 @@ from dataclasses import asdict
 
 import torch
 
-from csst.cli.progress import Progress
 from csst.data.text.files import read_table, texts_of
 from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
 from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, parse_via
+from csst.training.progress import Progress
 
 Item = tuple[str, int]  # a text and the number of the copy
 

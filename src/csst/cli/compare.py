@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from csst.cli.arguments import Parser, parse_recipe
-from csst.cli.baselines import BASELINES
 from csst.cli.terminal import show
-from csst.comparison.compare import RunsFailed, compare, count_parallel_runs
+from csst.comparison.baselines import BASELINES
+from csst.comparison.compare import Clock, RunsFailed, compare, count_parallel_runs
 from csst.comparison.presets import PRESETS, read_preset
 from csst.comparison.rows import OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
@@ -122,17 +121,6 @@ def choose_rows(base: Recipe, args: Any) -> list[Row]:
 def split_words(text: str, separator: str) -> list[str]:
     """Return the words between separators, without blanks around them and without empty ones."""
     return [word.strip() for word in text.split(separator) if word.strip()]
-
-
-class Clock:
-    """Prints each finished run and the estimated time left."""
-
-    def __init__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __call__(self, name: str, finished: int, of: int) -> None:
-        seconds = (time.perf_counter() - self.start) / finished * (of - finished)
-        print(f"{finished}/{of} {name}  about {seconds:.0f} s left", file=sys.stderr, flush=True)
 
 
 def describe_winner(table: Sequence[ComparisonRow]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from csst.cli.baselines import fit_forest, fit_logistic
-from csst.cli.compare import Clock, print_table, write
-from csst.comparison.compare import compare
+from csst.cli.compare import print_table, write
+from csst.comparison.baselines import fit_forest, fit_logistic
+from csst.comparison.compare import Clock, compare
 from csst.comparison.rows import Row
 from csst.comparison.summary import ComparisonRow, tabulate
 from csst.data import Digits

@@ -16,11 +16,11 @@ from csst.cli.terminal import metrics_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.model_file import read_recipe
 from csst.learners.dealing import deal_certifying
 from csst.maths.confusion import confusion_counts
 from csst.recipes import Recipe
 from csst.report.evaluation import evaluation_page
+from csst.runs.folder import read_recipe
 
 
 def main(argv: Sequence[str]) -> int:

@@ -22,9 +22,8 @@ from csst.data.text.files import labels_of, texts_of
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.model_file import read_recipe
 from csst.recipes import Recipe
-from csst.runs.folder import Run
+from csst.runs.folder import Run, read_recipe
 
 #: images that are predicted at a time
 CHUNK_IMAGES = 2000

@@ -11,16 +11,15 @@ import torch
 
 from csst.data.embeddings import Embedder, embed_parts
 from csst.data.examples import as_rows
-from csst.data.row_order import order_by_content
+from csst.data.row_order import Reordered, order_by_content
 from csst.data.task import Labeled
 from csst.fitting.metrics import read_outputs
-from csst.fitting.model_file import read_recipe
 from csst.models.encoders import encoder
 from csst.recipes import Recipe
 from csst.report.mistakes import MistakenCell, find_mistakes
 from csst.report.run_view import MISTAKES
 from csst.rules import rule_from_dict
-from csst.runs.folder import Run
+from csst.runs.folder import Run, read_recipe
 
 
 def write_mistakes(folder: str) -> None:
@@ -71,22 +70,3 @@ def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
     labels = judged.labels.numpy()
     order = np.asarray(order_by_content(as_rows(seen_part.inputs), labels))
     return Reordered(judged.inputs, torch.from_numpy(order)), labels[order]
-
-
-class Reordered:
-    """Examples in another order, fetched one by one.
-
-    Args:
-        inputs: N examples.
-        order: the index of each, (N,).
-    """
-
-    def __init__(self, inputs: Any, order: torch.Tensor) -> None:
-        self.inputs = inputs
-        self.order = order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __getitem__(self, indices: torch.Tensor) -> Any:
-        return self.inputs[self.order[indices]]

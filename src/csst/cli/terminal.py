@@ -11,6 +11,7 @@ from rich.table import Table
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
 from csst.training.evaluation import constraints_met
+from csst.training.progress import plain_console
 
 KEYS = ("mean_recall", "min_recall", "min_coverage", "objective_value")
 #: columns of a table that are shown
@@ -47,11 +48,6 @@ def _describe_slack(slack: Sequence[float]) -> str:
     if not slack:
         return "–"
     return "met" if constraints_met(slack) else f"missed by {-min(slack):.3f}"
-
-
-def plain_console(**options: Any) -> Console:
-    """Return a console that prints text unchanged: [head] is no markup and :cat: no picture."""
-    return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def show(table: Table) -> None:

@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.comparison.rows import refuse_numbers_only
 from csst.errors import InputError
 from csst.estimation.calibration import fit_calibration
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.model_file import read_recipe
+from csst.fitting.model_file import refuse_numbers_only
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
-from csst.runs.execute import assemble
-from csst.runs.folder import Run
+from csst.runs.begin import assemble
+from csst.runs.folder import Run, read_recipe
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import Effort, diagnose, format_gamma, write_sentences
 from csst.theory.dual import average_multipliers, dual_diagnostics, duality_gap

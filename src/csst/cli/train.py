@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.mistakes import write_mistakes
-from csst.cli.progress import Progress
 from csst.cli.report import write_page
 from csst.cli.terminal import columns_table, metrics_table, show
 from csst.errors import InputError
@@ -22,9 +21,8 @@ from csst.rules.certified import certificate_from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from csst.training.interruption import is_main_process
-from csst.training.records import Record
+from csst.training.progress import Progress, Watchers
 from csst.training.tracking import TensorBoard
-from csst.training.trainer import Trainer
 
 
 def make_parser(name: str, base: Recipe) -> Parser:
@@ -54,16 +52,11 @@ def main(argv: Sequence[str]) -> int:
     if args.log and not recipe.uses_network:
         raise InputError(f"--log records the training of a network; learner {recipe.learner} has none: leave it out")
     with Progress(recipe.training.steps) as progress, ExitStack() as stack:
-        watchers: list[Callable[[Trainer, Record], None]] = [progress.show]
+        watchers = Watchers([progress.show])
         if args.log and is_main_process():
             watchers.append(stack.enter_context(TensorBoard(logs)))
             print(f"view it with: tensorboard --logdir {shlex.quote(str(logs))}", file=sys.stderr, flush=True)
-
-        def watch(trainer: Trainer, record: Record) -> None:
-            for watcher in watchers:
-                watcher(trainer, record)
-
-        metrics = execute(recipe, out, args.resume, watch, args.checkpoint_seconds)
+        metrics = execute(recipe, out, args.resume, watchers, args.checkpoint_seconds)
     if not is_main_process():
         return 0
     columns = Run(out).columns()

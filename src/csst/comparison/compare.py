@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -89,6 +91,17 @@ def compare(
         sentence = f"{len(failures)} of {len(runs)} runs failed, such as {name}: {error}; repeat to continue"
         raise RunsFailed(sentence, outcomes)
     return outcomes
+
+
+class Clock:
+    """Prints each finished run and the estimated time left."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __call__(self, name: str, finished: int, of: int) -> None:
+        seconds = (time.perf_counter() - self.start) / finished * (of - finished)
+        print(f"{finished}/{of} {name}  about {seconds:.0f} s left", file=sys.stderr, flush=True)
 
 
 def run_folder(out: str | Path, row: Row, seed: int) -> Path:

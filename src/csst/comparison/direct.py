@@ -16,8 +16,8 @@ from csst.errors import InputError
 from csst.fitting.metrics import measure
 from csst.maths.confusion import confusion_counts
 from csst.recipes.recipe import Recipe
+from csst.runs.begin import embed_rows
 from csst.runs.folder import Run
-from csst.runs.learners import embed_rows
 
 
 def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -120,13 +119,3 @@ def make_rows(
     if len({row.folder for row in rows}) < len(rows):
         raise InputError(f"a method or objective appears twice: {', '.join(methods)}; {', '.join(objectives)}")
     return rows
-
-
-def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
-    """Raise an InputError for a comparison row that fitted a function, of which only the numbers are stored."""
-    if "checksums" in metrics:
-        return
-    raise InputError(
-        f"{folder} has the numbers of {metrics['method']} in a comparison and no model (csst stores networks and its "
-        "own learners): fit it again to use it"
-    )

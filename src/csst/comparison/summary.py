@@ -14,12 +14,11 @@ import torch
 from csst.comparison.rows import Row
 from csst.errors import InputError
 from csst.fitting.metrics import KeptEvidence, read_outputs
-from csst.fitting.model_file import read_recipe
+from csst.fitting.plan import read_group
 from csst.maths.confusion import Confusion, head_tail
-from csst.recipes.recipe import read_group
 from csst.rules.candidates import NAMES, fit_candidates, sharpness
 from csst.rules.soft_objective import SoftObjective
-from csst.runs.folder import Run
+from csst.runs.folder import Run, read_recipe
 from csst.training.evaluation import constraints_met, summarize_counts
 
 VALUE = "objective_value"

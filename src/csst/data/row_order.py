@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from csst.data.tabular.tables import is_sparse
 
@@ -101,3 +102,22 @@ def draw_weights(columns: int) -> np.ndarray:
     """Return random odd weights of columns, (D,), uint64, always the same."""
     integers = np.random.default_rng(0).integers(0, 2**63, size=columns, dtype=np.uint64)
     return 2 * integers + np.uint64(1)
+
+
+class Reordered:
+    """Examples in another order, fetched one by one.
+
+    Args:
+        inputs: N examples.
+        order: the index of each, (N,).
+    """
+
+    def __init__(self, inputs: Any, order: Tensor) -> None:
+        self.inputs = inputs
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, indices: Tensor) -> Any:
+        return self.inputs[self.order[indices]]

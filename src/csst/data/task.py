@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.examples import Examples, as_rows, choose, join_examples
+from csst.data.examples import Examples, as_examples, as_rows, choose, join_examples
 from csst.data.row_hashes import hash_rows
 from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out, split_hash
@@ -165,8 +165,8 @@ class Task:
         """A fingerprint of the labeled and validation rows with their labels."""
         return split_hash(*_arrays(self.labeled), *_arrays(self.validation))
 
-    def require(self, part: Literal["validation", "test"]) -> Labeled:
-        """Return the validation or test examples; raise an error if there are none.
+    def require(self, part: Literal["validation", "test", "certifying"]) -> Labeled:
+        """Return the validation, test or certifying examples; raise an error if there are none.
 
         Args:
             part: which of them.
@@ -174,7 +174,7 @@ class Task:
         Returns:
             The examples with their classes.
         """
-        examples = self.validation if part == "validation" else self.test
+        examples: Labeled | None = getattr(self, part)
         if examples is None:
             raise InputError(f"{self.name} has no {part} examples: add some, or leave out what needs them")
         return examples
@@ -241,6 +241,14 @@ class Task:
             certifying=convert_part(self.certifying, "certifying examples"),
             kept_apart=None if self.kept_apart is None else convert(self.kept_apart, "unlabeled examples kept apart"),
         )
+
+    def flattened(self) -> Task:
+        """Return the same examples as rows of numbers, (N, D); sparse ones stay sparse.
+
+        Returns:
+            The task with other inputs.
+        """
+        return self.with_inputs(lambda inputs, _: as_examples(as_rows(inputs)))
 
     def in_content_order(self) -> Task:
         """Return the same rows, each part sorted by content; test rows, which are never sampled, keep their order.

@@ -19,13 +19,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from csst.data.images.files import ImageFolder
 from csst.errors import InputError
 from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
 from csst.models.wide_resnet import Pixels
-from csst.recipes import Recipe
 from csst.rules.rule import DecisionRule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
@@ -141,24 +139,6 @@ def describe_card(metrics: dict[str, Any], has_rule: bool) -> dict[str, Any]:
         "measured": intervals,
         "notes": metrics.get("warnings", []),
     }
-
-
-def describe_preprocessing(recipe: Recipe, model: nn.Module, shape: tuple[int, ...]) -> str:
-    """Return how raw examples of a recipe's data become inputs; "" if the kind of input says it all."""
-    if recipe.frozen:
-        return f"each example is embedded by {recipe.encoder} first; the graph takes the vectors"
-    if isinstance(model, HuggingFaceTexts):
-        return (
-            f"texts are cut into tokens by the tokenizer of {recipe.network.name}, at most {model.encode.max_length} "
-            "with the special ones, and padded with -1 to the longest of the batch"
-        )
-    if isinstance(recipe.data, ImageFolder):
-        size = f"{shape[-1]} x {shape[-1]}"
-        return (
-            f"images uint8, channels first, upright, the center square resized to {size} pixels; scaling is part of "
-            "the graph"
-        )
-    return ""
 
 
 def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:

@@ -2,14 +2,13 @@
 
     fitted = fit(task, Network(make_model, "csst"), "max min(recall)")
 
-`csst train` and `CSSTClassifier` come here with a task and a learner.
+`CSSTClassifier` calls `fit`. `csst train` calls `begin`, and writes a journal and checkpoints between records.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,29 +17,65 @@ import torch
 from csst.data.examples import as_rows
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
-from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
-from csst.fitting.conclusion import conclude, describe_prior
+from csst.estimation.held_out_scores import HeldOutScores
+from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
+from csst.fitting.network_fit import NetworkFit, describe_prior
 from csst.learners.dealing import deal_certifying
 from csst.learners.fit import fit_members
 from csst.learners.network import Network
+from csst.learners.portfolio import Portfolio
 from csst.maths.gain import Gain
-from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.deployment import refuse_contradiction
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.promise import promise
-from csst.training.crossfit import CrossFit
-from csst.training.generations import Generations
 from csst.training.records import Record
-from csst.training.warnings import CollapseDetector, ReachCheck
 
-OnRecord = Callable[[Generations | CrossFit, Record], None]
+OnRecord = Callable[[Any, Record], None]
 
 
 def fit(
+    task: Task,
+    learner: Any,
+    objective: Objective | str,
+    *,
+    state: dict[str, Any] | None = None,
+    on_record: OnRecord | None = None,
+    **options: Any,
+) -> FittedModel:
+    """From data to a fitted model.
+
+    Args:
+        task: see `begin`.
+        learner: see `begin`.
+        objective: a sentence, a short name or an Objective.
+        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
+        on_record: is called with the training and the record at every multiplier update of a network.
+        **options: see `begin`.
+
+    Returns:
+        The model with its decision rule, and the details of its fit.
+    """
+    threads = torch.get_num_threads()
+    try:
+        begun = begin(task, learner, objective, **options)
+        if state is not None and isinstance(begun, NetworkFit):
+            begun.resume(state)
+        for record in begun.run():
+            if on_record is not None:
+                on_record(begun.runner, record)
+        model = begun.conclude()
+    finally:
+        torch.set_num_threads(threads)  # a network may have been asked to use fewer
+    if isinstance(begun, NetworkFit):
+        model = replace(model, details=replace(model.full_details, state=begun.runner.state_dict()))
+    return model
+
+
+def begin(
     task: Task,
     learner: Any,
     objective: Objective | str,
@@ -52,11 +87,9 @@ def fit(
     rounds: int = 0,
     tau: float = 0.05,
     n_jobs: int | None = 1,
-    state: dict[str, Any] | None = None,
-    on_record: OnRecord | None = None,
     certifying: float = CERTIFYING,
-) -> FittedModel:
-    """From data to a fitted model.
+) -> Fit:
+    """Return a fit before its first step; raise an error if no classifier could meet the constraints.
 
     Args:
         task: what there is to learn from; rows of numbers for learners other than a network.
@@ -69,110 +102,94 @@ def fit(
         rounds: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         tau: the largest divergence that such a round trusts.
         n_jobs: learners other than a network that are fitted at a time.
-        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
-        on_record: is called at every multiplier update of a network.
         certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
-
-    Returns:
-        The model with its decision rule, and the details of its fit.
     """
-    is_network = isinstance(learner, Network)
-    cuts_validation = is_network and task.validation is not None
-    task = deal_certifying(task, objective, deployment_prior, seed, certifying, cuts_validation)
-    if not is_network:
-        options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
-        return fit_learners(task, learner, objective, inputs=inputs, **options)
-    fits_rule = fits_rule or read_objective(objective).confidence is not None
-    threads, history = torch.get_num_threads(), []
-    try:
-        runner = start(task, learner, objective, seed, deployment_prior)
-        if state is not None:
-            resume(runner, state)
-        reach = ReachCheck(runner)
-        detector = CollapseDetector.of(runner)
-        for record in runner.run():
-            history.append(record.as_dict())
-            for note in detector.update(history[-1]):
-                warnings.warn(note, stacklevel=2)
-            reach.warn_once(record.step)
-            if on_record is not None:
-                on_record(runner, record)
-        last = runner.last_weights() if fits_rule else None
-        fitted = conclude(runner, task, last, deployment_prior, inputs, seed)
-    finally:
-        torch.set_num_threads(threads)  # a network may have been asked to use fewer
-    assert fitted.details is not None
-    return replace(fitted, details=replace(fitted.details, history=history, state=runner.state_dict()))
+    if isinstance(learner, Network):
+        task = deal_certifying(task, objective, deployment_prior, seed, certifying, task.validation is not None)
+        judge = task.labeled if task.validation is None else task.validation
+        refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
+        return NetworkFit(learner.start(task, objective, seed), fits_rule, deployment_prior, inputs, seed)
+    task = deal_certifying(task, objective, deployment_prior, seed, certifying)
+    options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
+    return LearnersFit(task, learner, objective, inputs, options)
 
 
-def start(
-    task: Task, learner: Network, objective: Objective | str, seed: int, deployment_prior: Any
-) -> Generations | CrossFit:
-    """The training of a network before its first step; raises if no classifier could meet the constraints."""
-    judge = task.labeled if task.validation is None else task.validation
-    refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
-    return learner.start(task, objective, seed)
+@dataclass
+class LearnersFit(Fit):
+    """The fit of learners on rows, which are averaged, and of their decision rule.
 
+    Args:
+        task: rows of numbers.
+        learner: see `begin`.
+        objective: see `begin`.
+        inputs: see `begin`.
+        options: see `fit_members`.
+    """
 
-def resume(runner: Generations | CrossFit, state: dict[str, Any]) -> None:
-    """Go on from where an earlier training of the same network, objective and method ended."""
-    try:
-        # The order of examples begins anew: there may be other unlabeled rows than last time.
-        runner.load_state_dict(state, keeps_order=False)
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"warm_start continues with the same network, objective and method, but these differ: {reason}"
-        ) from None
+    task: Task
+    learner: Any
+    objective: Objective | str
+    inputs: InputSpec | None
+    options: dict[str, Any]
 
+    def conclude(self) -> FittedModel:
+        """Fit the learners and their rule, certified if examples are reserved for that."""
+        task = self.task
+        is_embedded = self.inputs is not None and self.inputs.is_embedded
+        members = fit_members(task, self.learner, self.objective, is_embedded=is_embedded, **self.options)
+        portfolio = members.portfolio
+        rule = members.fitted
+        notes = members.notes
+        if task.certifying is not None:
+            rule = promise(rule, self.score_fresh(portfolio), self.options["deployment_prior"], task.class_names)
+            notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
+        outputs = self.score_parts(portfolio, rule.evidence)
+        details = FitDetails(
+            outputs,
+            rule.unadjusted,
+            rule,
+            outputs,
+            self.describe(portfolio),
+            portfolio.prior,
+            len(task.unlabeled),
+            tuple(notes),
+        )
+        return FittedModel(
+            portfolio,
+            rule.rule,
+            rule.objective,
+            task.class_names,
+            self.inputs or InputSpec(task.kind, task.input_shape),
+            details=details,
+            row_hashes=task.hash_rows(),
+            reference=members.reference,
+        )
 
-def fit_learners(
-    task: Task, learner: Any, objective: Any, *, inputs: InputSpec | None = None, **options: Any
-) -> FittedModel:
-    """Learners on rows, averaged, with their decision rule; options: see `fit_members`."""
-    is_embedded = inputs is not None and inputs.is_embedded
-    members = fit_members(task, learner, objective, is_embedded=is_embedded, **options)
-    rule, portfolio = members.fitted, members.portfolio
-    notes = members.notes
-    if task.certifying is not None:
-        kept = None if task.kept_apart is None else portfolio.probs(as_rows(task.kept_apart))
-        fresh = FreshLabels(portfolio.probs(as_rows(task.certifying.inputs)), task.certifying.labels.numpy(), kept)
-        rule = promise(members.fitted, fresh, options.get("deployment_prior"), task.class_names)
-        notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
-    log_prior = torch.from_numpy(np.log(rule.evidence.train_prior))
-    parts = {"validation": (torch.from_numpy(rule.evidence.scores) + log_prior, torch.from_numpy(rule.evidence.labels))}
-    if task.test is not None:
-        probs = torch.from_numpy(portfolio.probs(as_rows(task.test.inputs)))
-        parts["test"] = (probs.clamp(min=1e-300).log(), task.test.labels)
-    unlabeled = torch.from_numpy(rule.evidence.unlabeled_scores) + log_prior
-    outputs = Outputs(parts, unlabeled, Gain(torch.ones(task.classes, dtype=torch.float64)))
-    about = {
-        "learner": learner if isinstance(learner, str) else repr(learner),
-        "method": " + ".join(portfolio.names),
-        "members": portfolio.describe(),
-        "left_out": portfolio.left_out,
-        "labeled_counts": task.train_counts.tolist(),
-        "multipliers": {},
-        "deployment_prior": describe_prior(options.get("deployment_prior")),
-    }
-    details = FitDetails(
-        outputs,
-        rule.unadjusted,
-        rule,
-        outputs,
-        about,
-        portfolio.prior,
-        len(task.unlabeled),
-        tuple(notes),
-    )
-    spec = inputs or InputSpec(task.kind, task.input_shape)
-    return FittedModel(
-        portfolio,
-        rule.rule,
-        rule.objective,
-        task.class_names,
-        spec,
-        details=details,
-        row_hashes=task.hash_rows(),
-        reference=members.reference,
-    )
+    def score_fresh(self, portfolio: Portfolio) -> FreshLabels:
+        """Return the probabilities of the examples that certify."""
+        certifying = self.task.require("certifying")
+        reserved = self.task.kept_apart
+        unlabeled = None if reserved is None else portfolio.probs(as_rows(reserved))
+        return FreshLabels(portfolio.probs(as_rows(certifying.inputs)), certifying.labels.numpy(), unlabeled)
+
+    def score_parts(self, portfolio: Portfolio, evidence: HeldOutScores) -> Outputs:
+        """Return the scores of the labels that judge, of the test examples and of the unlabeled rows."""
+        log_prior = torch.from_numpy(np.log(evidence.train_prior))
+        parts = {"validation": (torch.from_numpy(evidence.scores) + log_prior, torch.from_numpy(evidence.labels))}
+        if self.task.test is not None:
+            probs = torch.from_numpy(portfolio.probs(as_rows(self.task.test.inputs)))
+            parts["test"] = (probs.clamp(min=1e-300).log(), self.task.test.labels)
+        unlabeled = torch.from_numpy(evidence.unlabeled_scores) + log_prior
+        return Outputs(parts, unlabeled, Gain(torch.ones(self.task.classes, dtype=torch.float64)))
+
+    def describe(self, portfolio: Portfolio) -> dict[str, Any]:
+        """Return entries about the learners for metrics.json."""
+        return {
+            "learner": self.learner if isinstance(self.learner, str) else repr(self.learner),
+            "method": " + ".join(portfolio.names),
+            "members": portfolio.describe(),
+            "left_out": portfolio.left_out,
+            "labeled_counts": self.task.train_counts.tolist(),
+            "multipliers": {},
+            "deployment_prior": describe_prior(self.options["deployment_prior"]),
+        }

@@ -27,8 +27,10 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.shift_test import Reference
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
+from csst.fitting.folder import Folder
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
-from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights, read_recipe
+from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
+from csst.fitting.plan import read_plan
 from csst.fitting.reference import REFERENCE, pack_reference, read_reference
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
@@ -40,7 +42,6 @@ from csst.models.stored import pack
 from csst.rules import DecisionRule, fit_point
 from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
-from csst.runs.folder import Run
 from csst.training.evaluation import compute_logits
 
 
@@ -223,7 +224,7 @@ class FittedModel:
         Returns:
             What metrics.json holds.
         """
-        run = Run(folder)
+        run = Folder(folder)
         details = self.full_details
         run.make_folder()
         run.path("metrics.json").unlink(missing_ok=True)  # model and numbers never contradict each other
@@ -266,10 +267,10 @@ class FittedModel:
             file.objective,
             file.class_names,
             file.describe_inputs(model),
-            batch=8192 if file.recipe is None else file.recipe.training.evaluation_batch,
+            batch=8192 if file.plan is None else file.plan.training.evaluation_batch,
             metrics=file.metrics,
             row_hashes=file.row_hashes,
-            reference=read_reference(Run(folder)),
+            reference=read_reference(Folder(folder)),
         )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
@@ -286,7 +287,7 @@ class FittedModel:
             raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
         evidence = KeptEvidence.read(folder)
         costs = cost_table_from_dict(self.metrics.get("costs"))
-        goal = evidence.bind(read_recipe(folder).bind_objective(self.class_names, objective, costs), self.class_names)
+        goal = evidence.bind(read_plan(folder).bind_objective(self.class_names, objective, costs), self.class_names)
         fitted_point = fit_point(evidence.evidence, evidence.prior, goal, evidence.undo)
         return replace(self, rule=fitted_point.rule, objective=goal)
 

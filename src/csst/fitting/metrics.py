@@ -18,13 +18,13 @@ from csst.estimation.bootstrap import all_intervals
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.fitting.folder import Folder
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
-from csst.runs.folder import Run
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
 
@@ -258,7 +258,7 @@ class KeptEvidence:
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
         """Read the scores of a run."""
-        metrics = Run.open(folder).metrics()
+        metrics = Folder.open(folder).metrics()
         outputs = read_outputs(folder)
         counts = torch.tensor(metrics["labeled_counts"]).double()
         train_prior = counts / counts.sum()

@@ -14,23 +14,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import nn
 
-from csst.comparison.rows import refuse_numbers_only
 from csst.data.embeddings import Embedder
 from csst.data.examples import Examples
 from csst.data.input_spec import InputSpec
 from csst.data.row_hashes import read_hashes
 from csst.errors import InputError
-from csst.fitting.export import describe_preprocessing
+from csst.fitting.folder import Folder
+from csst.fitting.plan import Plan, read_plan
+from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
 from csst.maths.costs import cost_table_from_dict
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
-from csst.models.stored import unpack
-from csst.recipes import Recipe, from_dict
+from csst.models.huggingface.text import HuggingFaceTexts
 from csst.rules import DecisionRule, rule_from_dict
-from csst.runs.folder import Run
 
 #: the model, in a run's folder
 MODEL = "model.safetensors"
@@ -46,14 +45,14 @@ class ModelFile:
 
     Args:
         folder: the folder.
-        recipe: the recipe of the run; None for a model fitted in Python.
+        plan: what the run was asked for; None for a model fitted in Python.
         metrics: content of metrics.json.
         content: content of the model's file, whose checksum is right.
         row_hashes: hashes of the rows of the fit; None if they are not stored.
     """
 
     folder: Path
-    recipe: Recipe | None
+    plan: Plan | None
     metrics: dict[str, Any]
     content: bytes
     row_hashes: np.ndarray | None
@@ -61,12 +60,12 @@ class ModelFile:
     @classmethod
     def read(cls, folder: str | Path) -> ModelFile:
         """Read the files of a folder."""
-        run = Run(folder)
-        recipe = None if run.is_complete and not Run.exists(folder) else read_recipe(folder)
+        run = Folder(folder)
+        plan = None if run.is_complete and not Folder.exists(folder) else read_plan(folder)
         metrics = run.metrics()
         refuse_numbers_only(folder, metrics)
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
-        return cls(Path(folder), recipe, metrics, content, read_hashes(run.path(ROWS)))
+        return cls(Path(folder), plan, metrics, content, read_hashes(run.path(ROWS)))
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -78,10 +77,10 @@ class ModelFile:
         """The objective, bound to the classes and the class prior of the labels."""
         names = self.class_names
         costs = cost_table_from_dict(self.metrics.get("costs"))
-        if self.recipe is None:
+        if self.plan is None:
             objective = read_objective(self.metrics["objective"], costs=costs).bind(len(names), names)
         else:
-            objective = self.recipe.bind_objective(names, costs=costs)
+            objective = self.plan.bind_objective(names, costs=costs)
         counts = torch.tensor(self.metrics["labeled_counts"]).double()
         return objective.bind_prior(counts / counts.sum())
 
@@ -90,14 +89,14 @@ class ModelFile:
         return rule_from_dict(self.metrics["adjusted"]["rule"]) if "adjusted" in self.metrics else None
 
     def build_model(self, weights: Weights, make: Callable[[], nn.Module] | None) -> nn.Module:
-        """Return the model: learners as their header says, a network as the recipe or `make` says.
+        """Return the model: learners as their header says, a network as the plan or `make` says.
 
         Args:
             weights: the network's weights, as selected or at the end of training.
-            make: function that makes an untrained network; None for the recipe's.
+            make: function that makes an untrained network; None for the plan's.
         """
         if "members" in self.metrics:
-            for name in [] if self.recipe is None else self.recipe.learner.split(","):
+            for name in [] if self.plan is None else self.plan.learner.split(","):
                 if ":" in name:
                     load_learner(name)  # the classes of its modules must exist before they are looked up
             return unpack(
@@ -118,21 +117,21 @@ class ModelFile:
         return network.eval()
 
     def _make_network(self) -> nn.Module:
-        if self.recipe is None:
+        if self.plan is None:
             raise InputError(
                 f"{self.folder} has no recipe.yaml, which says what its network is: give FittedModel.load the function "
                 "that makes an untrained one, make=..."
             )
         shape = tuple(self.metrics["input_shape"])
-        columns = Run(self.folder).columns()
+        columns = Folder(self.folder).columns()
         sizes = () if columns is None else columns.sizes
-        return build(self.recipe.network, shape, len(self.class_names), self.recipe.seed, sizes)
+        return build(self.plan.network, shape, len(self.class_names), self.plan.seed, sizes)
 
     @property
     def _embedding_width(self) -> int | None:
         """Width of the encoder's vectors if the network takes principal components of them, else None."""
         width = self.metrics.get("facts", {}).get("embedding_width")
-        is_projected = self.recipe is not None and self.recipe.frozen and (width,) != tuple(self.metrics["input_shape"])
+        is_projected = self.plan is not None and self.plan.frozen and (width,) != tuple(self.metrics["input_shape"])
         return width if is_projected else None
 
     def describe_inputs(self, model: nn.Module) -> InputSpec:
@@ -140,41 +139,53 @@ class ModelFile:
         width = self._embedding_width
         kind = self.metrics["kind"]
         shape = tuple(self.metrics["input_shape"]) if width is None else (width,)
-        if self.recipe is None:
+        if self.plan is None:
             return InputSpec(kind, shape, is_embedded=self.metrics["is_embedded"])
         embed = None
-        if self.recipe.frozen:
-            embed = make_embedder(self.recipe, kind, self.metrics["facts"].get("encoder", ""))
-        return InputSpec(kind, shape, describe_preprocessing(self.recipe, model, shape), embed, self.recipe.frozen)
+        if self.plan.frozen:
+            embed = make_embedder(self.plan, kind, self.metrics["facts"].get("encoder", ""))
+        return InputSpec(
+            kind, shape, describe_preprocessing(self.plan, model, self.metrics["facts"]), embed, self.plan.frozen
+        )
 
 
-def read_recipe(folder: str | Path) -> Recipe:
-    """Return the recipe of a run; raise an error if another version of csst wrote it."""
-    run = Run.open(folder)
-    try:
-        return from_dict(run.recipe())
-    except InputError as error:
-        raise InputError(
-            f"the settings of the run {folder} do not fit this version of csst ({error}): use the one that its "
-            "environment.json names, or train again in another folder"
-        ) from None
+def refuse_numbers_only(folder: str | Path, metrics: dict[str, Any]) -> None:
+    """Raise an InputError for a comparison row that fitted a function, of which only the numbers are stored."""
+    if "checksums" in metrics:
+        return
+    raise InputError(
+        f"{folder} has the numbers of {metrics['method']} in a comparison and no model (csst stores networks and its "
+        "own learners): fit it again to use it"
+    )
 
 
-def make_embedder(recipe: Recipe, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
-    """Return the function from raw examples to vectors of the recipe's frozen encoder.
+def describe_preprocessing(plan: Plan, model: nn.Module, facts: dict[str, Any]) -> str:
+    """Return how raw examples become inputs; "" if the kind of input says it all."""
+    if plan.frozen:
+        return f"each example is embedded by {plan.encoder} first; the graph takes the vectors"
+    if isinstance(model, HuggingFaceTexts):
+        return (
+            f"texts are cut into tokens by the tokenizer of {plan.network.name}, at most {model.encode.max_length} "
+            "with the special ones, and padded with -1 to the longest of the batch"
+        )
+    return str(facts.get("preprocessing", ""))
+
+
+def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
+    """Return the function from raw examples to vectors of the plan's frozen encoder.
 
     Args:
-        recipe: names the encoder.
+        plan: names the encoder.
         kind: image or text.
         fingerprint: fingerprint of the encoder of the training, from which the present one must not differ; "" for any.
     """
 
     def embed(inputs: Examples) -> Examples:
-        frozen_encoder: Any = encoder(recipe.encoder, kind, recipe.embedding.max_length)  # type: ignore[arg-type]
+        frozen_encoder: Any = encoder(plan.encoder, kind, plan.embedding.max_length)  # type: ignore[arg-type]
         if fingerprint not in ("", frozen_encoder.fingerprint):
             raise InputError(
-                f"the encoder {recipe.encoder} differs from the one used in training: restore that one, or train again"
+                f"the encoder {plan.encoder} differs from the one used in training: restore that one, or train again"
             )
-        return Embedder(frozen_encoder, recipe.embedding)(inputs, "examples")
+        return Embedder(frozen_encoder, plan.embedding)(inputs, "examples")
 
     return embed

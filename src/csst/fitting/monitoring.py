@@ -18,12 +18,12 @@ from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
 from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
 from csst.fitting.fitted_model import FittedModel
+from csst.fitting.folder import COLUMNS, Folder
 from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs
 from csst.fitting.model_file import MODEL, ROWS
 from csst.fitting.reference import REFERENCE
 from csst.rules.fit import FittedRule
 from csst.rules.monitor import Deployed, Monitoring, adapt_rule, refuse_few, sample_rows, watch
-from csst.runs.folder import COLUMNS, Run
 
 NO_RULE = "a model without a decision rule has none to watch: train it with a rule (--rule fit)"
 #: files that an adapted run shares with the one it comes from
@@ -162,7 +162,7 @@ def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, ad
     """
     if Path(target).exists() and any(Path(target).iterdir()):
         raise InputError(f"{target} is not empty: an adapted run needs a folder of its own")
-    run = Run(target)
+    run = Folder(target)
     run.make_folder()
     for name in SHARED:
         if (Path(folder) / name).is_file():

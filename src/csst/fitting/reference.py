@@ -9,7 +9,7 @@ import numpy as np
 from csst.data.tabular.arrays import read_npz
 from csst.estimation.row_features import Projection
 from csst.estimation.shift_test import Reference
-from csst.runs.folder import Run
+from csst.fitting.folder import Folder
 
 #: the file in a run's folder
 REFERENCE = "reference.npz"
@@ -35,7 +35,7 @@ def pack_reference(reference: Reference) -> bytes:
     return file.getvalue()
 
 
-def read_reference(run: Run) -> Reference | None:
+def read_reference(run: Folder) -> Reference | None:
     """Read what `pack_reference` wrote into a run, with names of the columns; None where there is no such file."""
     path = run.path(REFERENCE)
     if not path.is_file():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.maths.objectives import Objective
+from csst.models import Model, Projected, Standardize, build
+from csst.models.table import TableInput
 from csst.selftraining import Method
 from csst.selftraining import method as read_method
 from csst.settings import Settings
@@ -56,3 +59,22 @@ class Network:
                 "validation=0.2, or leave out --folds"
             )
         return CrossFit(task, self.make, objective, method, self.settings, seed, self.folds)
+
+
+def build_network(model: Model, task: Task, seed: int) -> nn.Module:
+    """Return the untrained network for a task, which standardizes its inputs by the training examples.
+
+    Args:
+        model: which network.
+        task: what there is to learn from.
+        seed: seed of the weights.
+    """
+    sizes = () if task.columns is None else task.column_sizes
+    network = build(model, task.input_shape, task.classes, seed, sizes)
+    for module in network.modules():
+        if isinstance(module, Standardize | TableInput) and task.moments is not None:
+            module.use_moments(*task.moments)
+        elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
+            examples = [part for part in (task.labeled.inputs, task.unlabeled) if isinstance(part, Tensor)]
+            module.fit(torch.cat(examples))
+    return network if task.projection is None else Projected(network, *task.projection)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from csst.errors import InputError
+from csst.fitting.plan import read_group
 from csst.maths.language import ALIASES, Sentence, objective
 from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
 from csst.maths.language.tree import Constraint, Each, Group, Metric
-from csst.recipes.recipe import read_group
 
 
 class Limit(NamedTuple):

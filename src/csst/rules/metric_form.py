@@ -20,7 +20,7 @@ from torch import Tensor
 
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate
-from csst.maths.language.tree import Call, Metric, Node, rebuild, walk
+from csst.maths.language.tree import Call, name_calls, walk
 
 #: a coverage below this counts as this: a class that is never predicted has precision 0
 SMALLEST_COVERAGE = 1e-12
@@ -241,16 +241,8 @@ def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
     """Return a bound sentence as a form of class metrics under a prior (K,); None for anything that is not one."""
     if not isinstance(sentence, Sentence) or not sentence.reads_margins:
         return None
-    calls: list[Call] = []
-
-    def name_means(node: Node) -> Node:
-        """Replace every curved mean by a metric of its own, so that the rest may be linear."""
-        if not isinstance(node, Call) or node.function not in CURVED_MEANS:
-            return rebuild(node, name_means)
-        calls.append(node)
-        return Metric(f"mean {len(calls) - 1}", 0)
-
-    expression = name_means(sentence.expression)
+    # Every curved mean becomes a metric of its own, so that the rest may be linear.
+    expression, calls = name_calls(sentence.expression, CURVED_MEANS, "mean")
     if any(isinstance(node, Call) and node.function in CURVED_MEANS for c in sentence.constraints for node in walk(c)):
         return None
     outer_sentence = replace(sentence, expression=expression)

@@ -5,40 +5,27 @@ from __future__ import annotations
 import ctypes
 import signal
 import time
-import warnings
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from csst.data import Arrays
-from csst.data.embeddings import Embedder, embedded
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting.conclusion import conclude
-from csst.fitting.fit import start
-from csst.learners.dealing import deal_certifying
-from csst.learners.network import Network
-from csst.learners.scale import scale_task
-from csst.models import Projected, Standardize, build
-from csst.models.encoders import encoder
-from csst.models.table import TableInput
+from csst.fitting.begun import Fit
+from csst.fitting.fit import OnRecord
+from csst.fitting.fitted_model import FittedModel
+from csst.fitting.network_fit import NetworkFit
 from csst.recipes.paths import absolute_paths, with_absolute_paths
 from csst.recipes.recipe import Recipe, differences
+from csst.runs.begin import begin_recipe
 from csst.runs.folder import CHECKPOINT, Run
-from csst.runs.learners import execute_learners
 from csst.setting_checks import override
 from csst.settings import Settings
 from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations
 from csst.training.interruption import Interrupted, defer_signals, pending_signal
-from csst.training.records import Diverged, Record
-from csst.training.trainer import Trainer
-from csst.training.warnings import CollapseDetector, ReachCheck
+from csst.training.records import Diverged
 
 #: settings that apply after training and may be changed later
 AFTER_TRAINING = ("rule", "deployment_prior")
@@ -48,7 +35,7 @@ def execute(
     recipe: Recipe,
     folder: str | Path,
     resume: bool = False,
-    on_record: Callable[[Trainer, Record], None] | None = None,
+    on_record: OnRecord | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
     """Train by a recipe into a folder.
@@ -67,16 +54,24 @@ def execute(
     old_run = find_resumable_run(recipe, folder, resume)
     if old_run is not None and old_run.is_complete and _has_same_end(old_run, recipe):
         return old_run.metrics()
-    if not recipe.uses_network:
-        return execute_learners(recipe, folder, old_run)
-    trainer = begin_training(recipe)
-    run = open_run(recipe, folder, trainer, is_new=old_run is None)
-    checkpoints = Checkpoints(run, trainer, recipe, checkpoint_seconds)
+    fit = begin_recipe(recipe)
+    if not isinstance(fit, NetworkFit):
+        start = time.perf_counter()
+        model = fit.conclude()
+        run = Run.create(folder, recipe.as_dict()) if old_run is None else old_run
+        return save_results(model, fit, run, recipe, time.perf_counter() - start)
+    run = open_run(recipe, folder, fit.runner, is_new=old_run is None)
+    checkpoints = Checkpoints(run, fit.runner, recipe, checkpoint_seconds)
     checkpoints.restore()
-    detector = replay_journal(run, trainer)
+    replay_journal(run, fit)
     checkpoints.start_clock()
-    train(trainer, run, checkpoints, detector, on_record)
-    return save_results(trainer, run, recipe, checkpoints.seconds, list(detector.notes.values()))
+    train(fit, run, checkpoints, on_record)
+    seconds = checkpoints.seconds
+    fit.gather_weights()
+    if fit.runner.engine.is_main:
+        save_results(fit.conclude(), fit, run, recipe, seconds)
+    fit.runner.engine.barrier()
+    return run.metrics()
 
 
 def open_run(recipe: Recipe, folder: str | Path, trainer: Generations | CrossFit, is_new: bool) -> Run:
@@ -151,34 +146,23 @@ class Checkpoints:
             self.write()
 
 
-def replay_journal(run: Run, trainer: Generations | CrossFit) -> CollapseDetector:
-    """Drop journal records newer than the checkpoint, and show the others to a detector of collapsing multipliers."""
-    detector = CollapseDetector.of(trainer)
-    if trainer.engine.is_main:
-        run.rewind(trainer.updated_at)
+def replay_journal(run: Run, fit: NetworkFit) -> None:
+    """Drop journal records newer than the checkpoint, and show the others to the detector of collapsing multipliers."""
+    if fit.runner.engine.is_main:
+        run.rewind(fit.runner.updated_at)
         for record, _ in run.records():
-            detector.update(record)
-    return detector
+            fit.detector.update(record)
 
 
-def train(
-    trainer: Generations | CrossFit,
-    run: Run,
-    checkpoints: Checkpoints,
-    detector: CollapseDetector,
-    on_record: Callable[[Trainer, Record], None] | None,
-) -> None:
-    """Train to the end; write the journal and checkpoints, and show warnings about the records."""
+def train(fit: NetworkFit, run: Run, checkpoints: Checkpoints, on_record: OnRecord | None) -> None:
+    """Train to the end, and write the journal and checkpoints."""
+    trainer = fit.runner
     engine = trainer.engine
-    reach = ReachCheck(trainer)
     try:
         with defer_signals():
-            for record in trainer.run():
+            for record in fit.run():
                 if engine.is_main:
                     run.append(record.as_dict())
-                    for note in detector.update(record.as_dict()):
-                        warnings.warn(note, stacklevel=3)
-                reach.warn_once(record.step)
                 checkpoints.write_if_due()
                 if on_record is not None and engine.is_main:
                     on_record(trainer.trainer, record)
@@ -196,31 +180,20 @@ def train(
         raise InputError(f"{error}; start a new run; the last good checkpoint: {place}") from None
 
 
-def save_results(
-    trainer: Generations | CrossFit, run: Run, recipe: Recipe, seconds: float, notes: list[str]
-) -> dict[str, Any]:
-    """Fit the decision rule, save the model, and return the content of metrics.json."""
-    engine = trainer.engine
-    needs_rule = recipe.rule != "none" or trainer.multipliers.objective.confidence is not None
-    last_weights = trainer.last_weights() if needs_rule else None
-    if not engine.is_main:
-        engine.barrier()
-        return run.metrics()
-    model = conclude(trainer, trainer.task, last_weights, recipe.deployment_prior, None, recipe.seed)
+def save_results(model: FittedModel, fit: Fit, run: Run, recipe: Recipe, seconds: float) -> dict[str, Any]:
+    """Save the model, and return the content of metrics.json."""
     metrics = model.save(
         run.folder,
         recipe=recipe.name,
         seed=recipe.seed,
         seconds=seconds,
-        split_hash=trainer.task.split_hash,
-        facts=trainer.task.facts,
-        unlabeled_true_counts=count_truth(trainer.task),
-        warnings=notes,
+        split_hash=fit.task.split_hash,
+        facts=fit.task.facts,
+        **fit.facts,
     )
-    run.write_columns(trainer.task.columns)
+    run.write_columns(fit.task.columns)
     if not _has_same_end(run, recipe):  # everything else is the same, or it would have been refused
         run.describe(recipe.as_dict())
-    engine.barrier()
     return metrics
 
 
@@ -232,12 +205,6 @@ def return_freed_memory() -> None:
     """
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def count_truth(task: Task) -> list[int] | None:
-    """Return the number of unlabeled examples of each class, for figures of the data; None if unknown."""
-    truth = task.unlabeled_truth
-    return None if truth is None else torch.bincount(truth, minlength=task.classes).tolist()
 
 
 def _has_same_end(run: Run, recipe: Recipe) -> bool:
@@ -315,47 +282,3 @@ def find_resumable_run(recipe: Recipe, folder: str | Path, resume: bool) -> Run 
             "use the same settings, or another --out"
         )
     return run
-
-
-def load_task(recipe: Recipe) -> Task:
-    """Load the examples of a recipe; reserve certifying examples, and embed all if its encoder is frozen.
-
-    With cross-fitting (`folds`) the validation examples are learned from as well.
-    """
-    task = recipe.data.load(recipe.seed)
-    task = replace(task, row_hashes=task.hash_rows())
-    objective = recipe.bind_objective(task.class_names)
-    task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
-    if recipe.folds:
-        task = task.join_validation()
-    if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier
-        task = scale_task(task, recipe.seed)
-    if recipe.frozen:
-        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embedded(task, Embedder(model, recipe.embedding))
-    return task
-
-
-def begin_training(recipe: Recipe) -> Generations | CrossFit:
-    """Return the training of a recipe before its first step."""
-    task = load_task(recipe)
-    learner = Network(lambda: build_network(recipe, task), recipe.method, recipe.settings, recipe.folds)
-    return start(task, learner, recipe.bind_objective(task.class_names), recipe.seed, recipe.deployment_prior)
-
-
-def assemble(recipe: Recipe) -> Trainer:
-    """Return the trainer of a recipe before its first step; of the first generation if there are several."""
-    return begin_training(recipe).trainer
-
-
-def build_network(recipe: Recipe, task: Task) -> nn.Module:
-    """Return the untrained model of a recipe."""
-    sizes = () if task.columns is None else task.column_sizes
-    model = build(recipe.network, task.input_shape, task.classes, recipe.seed, sizes)
-    for module in model.modules():
-        if isinstance(module, Standardize | TableInput) and task.moments is not None:
-            module.use_moments(*task.moments)
-        elif isinstance(module, Standardize) and isinstance(task.labeled.inputs, Tensor):
-            examples = [part for part in (task.labeled.inputs, task.unlabeled) if isinstance(part, Tensor)]
-            module.fit(torch.cat(examples))
-    return model if task.projection is None else Projected(model, *task.projection)

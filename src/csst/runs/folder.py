@@ -19,7 +19,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,25 @@ import torch
 import yaml
 
 from csst import __version__
-from csst.data.tabular.columns import Columns
 from csst.errors import InputError
+from csst.fitting.folder import CorruptFileError, Folder
+from csst.fitting.plan import naming_version
+from csst.recipes import Recipe, from_dict
 
 CHECKPOINT_VERSION = 5
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
-COLUMNS = "columns.json"
 CHECKSUM_MAGIC = b"csst sha256 "
 CHECKSUM_SIZE = len(CHECKSUM_MAGIC) + hashlib.sha256().digest_size
 
 
-class CorruptFileError(InputError):
-    """A file whose content does not match its checksum, or cannot be read."""
-
-
-class Run:
+class Run(Folder):
     """The folder of one training run."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.unreadable: set[str] = set()  # damaged checkpoints, which must not replace a good one
+    @cached_property
+    def unreadable(self) -> set[str]:
+        """Names of damaged checkpoints, which must not replace a good one."""
+        return set()
 
     @classmethod
     def create(cls, folder: str | Path, recipe: dict[str, Any]) -> Run:
@@ -59,53 +57,8 @@ class Run:
         run.describe(recipe)
         return run
 
-    def make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"the run's folder {self.folder} cannot be written: {error}") from None
-
     def describe(self, recipe: dict[str, Any]) -> None:
         self.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
-
-    @classmethod
-    def open(cls, folder: str | Path) -> Run:
-        run = cls(folder)
-        if not cls.exists(folder):
-            recipes = sorted(Path(folder).glob("*/recipe.yaml"))
-            if recipes:
-                raise InputError(f"{folder} is not a run but holds some: name one of them, such as {recipes[0].parent}")
-            raise InputError(f"{folder} is not a run: it has no recipe.yaml")
-        return run
-
-    @staticmethod
-    def exists(folder: str | Path) -> bool:
-        return (Path(folder) / "recipe.yaml").is_file()
-
-    def path(self, name: str) -> Path:
-        return self.folder / name
-
-    def recipe(self) -> dict[str, Any]:
-        settings = self._read("recipe.yaml", yaml.safe_load, yaml.YAMLError)
-        if not isinstance(settings, dict):
-            raise InputError(f"{self.path('recipe.yaml')} holds no settings: restore it, or start a new run")
-        return settings
-
-    @property
-    def is_complete(self) -> bool:
-        return self.path("metrics.json").is_file()
-
-    def metrics(self) -> dict[str, Any]:
-        if not self.is_complete:
-            raise InputError(f"the run {self.folder} is not complete: continue it with csst train ... --resume")
-        return self._read("metrics.json", json.loads, RecursionError)
-
-    def _read(self, name: str, parse: Any, parse_error: type[Exception]) -> Any:
-        try:
-            return parse(self.path(name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, parse_error) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"{self.path(name)} cannot be read ({reason}): restore it, or start a new run") from None
 
     def journal(self) -> list[dict[str, Any]]:
         """Return the records so far, without a last line that a kill has cut short."""
@@ -162,7 +115,9 @@ class Run:
         buffer = io.BytesIO()
         torch.save({"version": CHECKPOINT_VERSION, **state}, buffer)
         buffer.write(CHECKSUM_MAGIC + hashlib.sha256(buffer.getbuffer()).digest())
-        self.write(name, buffer.getvalue())
+        keeps_former = name == CHECKPOINT and name not in self.unreadable
+        self.write(name, buffer.getvalue(), former_name=PREVIOUS if keeps_former else "")
+        self.unreadable.discard(name)
 
     def load(self, name: str) -> dict[str, Any] | None:
         """Return a saved state, None if there is none. Loading runs no code from the file."""
@@ -215,70 +170,12 @@ class Run:
             )
         return None
 
-    def write(self, name: str, content: str | bytes) -> None:
-        """Write a file atomically: first under another name, then renamed over the old one.
 
-        An old checkpoint is kept as PREVIOUS.
-        """
-        target = self.path(name)
-        neighbor = self.path(name + ".partial")
-        data = content.encode() if isinstance(content, str) else content
-        with self._writing(name):
-            try:
-                with neighbor.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                if name == CHECKPOINT and target.is_file() and name not in self.unreadable:
-                    os.replace(target, self.path(PREVIOUS))  # a kill before the next line leaves only this one
-                os.replace(neighbor, target)
-            except OSError:
-                with suppress(OSError):
-                    neighbor.unlink()
-                raise
-        self.unreadable.discard(name)
-
-    def write_columns(self, columns: Columns | None) -> None:
-        """Write what the columns of the training table hold, if it was one."""
-        if columns is not None:
-            self.write(COLUMNS, json.dumps(columns.as_dict(), indent=1, ensure_ascii=False))
-
-    def columns(self) -> Columns | None:
-        """Return what the columns of the training table hold; None if the run did not learn from a table."""
-        if not self.path(COLUMNS).is_file():
-            return None
-        try:
-            return Columns.from_dict(self._read(COLUMNS, json.loads, RecursionError))
-        except (TypeError, KeyError, AttributeError):
-            raise InputError(f"{self.path(COLUMNS)} does not describe columns: restore it, or train again") from None
-
-    def write_checked(self, name: str, content: bytes) -> str:
-        """Write a file and return its SHA-256, which `read_checked` compares."""
-        self.write(name, content)
-        return hashlib.sha256(content).hexdigest()
-
-    def read_checked(self, name: str, digest: str) -> bytes:
-        """Read a file that `write_checked` wrote; raise an error if its SHA-256 differs."""
-        path = self.path(name)
-        way_out = "restore it, or delete metrics.json and continue with --resume"
-        if not path.is_file():
-            raise InputError(f"the run {self.folder} has no {name}: {way_out}")
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise CorruptFileError(
-                f"{path} is damaged: its content does not match the checksum in metrics.json: {way_out}"
-            )
-        return content
-
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(
-                f"{self.path(name)} cannot be written ({error.strerror or error}): free some space or unlock the "
-                "file, then continue with --resume; what was saved before is intact"
-            ) from None
+def read_recipe(folder: str | Path) -> Recipe:
+    """Return the recipe of a run; raise an error if another version of csst wrote it."""
+    values = Run.open(folder).recipe()
+    with naming_version(folder):
+        return from_dict(values)
 
 
 def environment() -> dict[str, Any]:

@@ -153,13 +153,21 @@ class CrossFit(TrainingRun):
         for trainer, trainer_state in zip(self.trainers, state["trainers"], strict=True):
             trainer.load_state_dict(trainer_state, keeps_order)
 
-    def out_of_fold(self, model: Callable[[Trainer], nn.Module] = Trainer.best_model) -> tuple[Tensor, Tensor]:
-        """Return logits and labels of the labeled examples, each scored by a model that did not learn from it."""
+    def out_of_fold(self, weights: str = "selected") -> tuple[Tensor, Tensor]:
+        """Return logits and labels of the labeled examples, each scored by a model that did not learn from it.
+
+        Args:
+            weights: "selected", or "last" for those at the end of training.
+        """
         batch_size = self.settings.training.evaluation_batch
         parts = [fold.task.require("validation") for fold in self.folds]
+        models = [fold.best_model() for fold in self.folds]
+        if weights == "last":
+            for fold, model in zip(self.folds, models, strict=True):
+                model.load_state_dict(fold.last_weights())
         logits = [
-            compute_logits(model(fold), part.inputs, batch_size, fold.engine.device)
-            for fold, part in zip(self.folds, parts, strict=True)
+            compute_logits(model, part.inputs, batch_size, fold.engine.device)
+            for fold, model, part in zip(self.folds, models, parts, strict=True)
         ]
         return torch.cat(logits), torch.cat([part.labels for part in parts])
 

@@ -112,7 +112,15 @@ class ImageFolder:
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # Of the files themselves: an image that was replaced under its name is another split.
             split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
-            facts={"bad images skipped": skipped} if self.skip_bad else {},
+            facts={"preprocessing": self._preprocessing, **({"bad images skipped": skipped} if self.skip_bad else {})},
+        )
+
+    @property
+    def _preprocessing(self) -> str:
+        """How image files become inputs, for the card of an exported model."""
+        return (
+            f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
+            "scaling is part of the graph"
         )
 
     def _refuse_wrong_options(self) -> None:

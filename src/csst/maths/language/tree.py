@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 
@@ -115,6 +115,28 @@ def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
     if isinstance(node, Constraint):
         return replace(node, left=change(node.left), right=change(node.right))
     return replace(node, of=change(node.of)) if isinstance(node, (Negative, By, EveryOther)) else node
+
+
+def name_calls(node: Node, functions: Collection[str], name: str) -> tuple[Node, list[Call]]:
+    """Replace every call of some functions by a metric of its own, "NAME 0", "NAME 1" and so on.
+
+    Args:
+        node: a tree.
+        functions: names of functions.
+        name: how the names of the metrics begin.
+
+    Returns:
+        The tree, and the calls in the order of their numbers.
+    """
+    calls: list[Call] = []
+
+    def change(part: Node) -> Node:
+        if not isinstance(part, Call) or part.function not in functions:
+            return rebuild(part, change)
+        calls.append(part)
+        return Metric(f"{name} {len(calls) - 1}", 0)
+
+    return change(node), calls
 
 
 def drop_double_minus(node: Node) -> Node:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
-from csst.cli.terminal import plain_console
+from rich.console import Console
+
 from csst.training.records import Record
 from csst.training.trainer import Trainer
 
@@ -74,6 +77,14 @@ class Progress:
         return f"{seconds:.0f} s left"
 
 
+class Watchers(list[Callable[[Trainer, Record], None]]):
+    """Functions of a trainer and a record, called one after another."""
+
+    def __call__(self, trainer: Trainer, record: Record) -> None:
+        for watcher in self:
+            watcher(trainer, record)
+
+
 def describe(trainer: Trainer, record: Record) -> str:
     """Return one line: worst recall 0.71 · objective 0.71 · used 0.83 · λ recall['8'] 0.31 · 12,000/s"""
     worst_class = min(range(len(record.recall)), key=record.recall.__getitem__)
@@ -91,3 +102,8 @@ def describe(trainer: Trainer, record: Record) -> str:
     if record.examples_per_second is not None:
         parts.append(f"{record.examples_per_second:,.0f}/s")
     return " · ".join(parts)
+
+
+def plain_console(**options: Any) -> Console:
+    """Return a console that prints text unchanged: [head] is no markup and :cat: no picture."""
+    return Console(markup=False, emoji=False, highlight=False, **options)

@@ -1,9 +1,11 @@
-"""A complete training of a network as a fitted model: scores, what to expect, the decision rule, stored weights."""
+"""The fit of a network: its training, then scores, what to expect, the decision rule and stored weights."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +15,9 @@ from torch import Tensor, nn
 
 from csst.data.input_spec import InputSpec
 from csst.data.sampling import stream
-from csst.data.task import Task
+from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
+from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.model_file import Weights
@@ -27,7 +30,8 @@ from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
 from csst.training.measurement import estimate_from_logits
-from csst.training.trainer import Trainer
+from csst.training.records import Record
+from csst.training.warnings import CollapseDetector, ReachCheck
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
 UNLABELED_ROWS = 5000
@@ -35,21 +39,109 @@ UNLABELED_ROWS = 5000
 UNLABELED_RAW_ROWS = 2000
 
 
-@dataclass(frozen=True, eq=False)
-class Conclusion:
-    """What follows a complete training.
+class NetworkFit(Fit):
+    """The fit of a network that has begun.
 
     Args:
         runner: the training.
-        task: its task.
+        fits_rule: whether a decision rule is fitted at the end.
         deployment_prior: see `csst.fitting.fit.fit`.
+        inputs: see `csst.fitting.fit.fit`.
         seed: seed of the choice of unlabeled rows and of the rule.
     """
 
-    runner: Generations | CrossFit
-    task: Task
-    deployment_prior: Any
-    seed: int
+    def __init__(
+        self,
+        runner: Generations | CrossFit,
+        fits_rule: bool,
+        deployment_prior: Any,
+        inputs: InputSpec | None,
+        seed: int,
+    ) -> None:
+        self.runner = runner
+        self.task = runner.task
+        self.fits_rule = fits_rule or runner.multipliers.objective.confidence is not None
+        self.deployment_prior = deployment_prior
+        self.inputs = inputs
+        self.seed = seed
+        self.detector = CollapseDetector.of(runner)
+        self.history: list[dict[str, Any]] = []
+        self.last: dict[str, Tensor] | None = None
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Continue an earlier training of the same network, objective and method; the order of examples begins anew."""
+        try:
+            # There may be other unlabeled rows than last time.
+            self.runner.load_state_dict(state, keeps_order=False)
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"warm_start continues with the same network, objective and method, but these differ: {reason}"
+            ) from None
+
+    def run(self) -> Iterator[Record]:
+        """Train to the end, yielding a record at every multiplier update; warn of what the records show."""
+        reach = ReachCheck(self.runner)
+        for record in self.runner.run():
+            self.history.append(record.as_dict())
+            if self.runner.engine.is_main:
+                for note in self.detector.update(self.history[-1]):
+                    warnings.warn(note, stacklevel=2)
+            reach.warn_once(record.step)
+            yield record
+
+    def gather_weights(self) -> None:
+        """Collect the weights that the rule is fitted to; all processes must call this together.
+
+        They are the weights at the end: the validation examples have not chosen them, so that cross-fitting on them is
+        not flattered by the choice.
+        """
+        if self.fits_rule and self.last is None:
+            self.last = self.runner.last_weights()
+
+    def conclude(self) -> FittedModel:
+        """Return the trained network, selected or with the rule that is fitted to its last weights."""
+        self.gather_weights()
+        runner = self.runner
+        model = runner.best_model()
+        gain = runner.measured_gain if runner.best.gain is None else Gain(runner.best.gain)
+        outputs = self.score_parts(model, "selected", gain)
+        details = FitDetails(
+            outputs,
+            self.expect(outputs),
+            None,
+            None,
+            self.describe(),
+            self.task.train_prior,
+            len(self.task.unlabeled),
+            history=self.history,
+            weights=pack_weights("selected", runner.best.state, outputs.gain),
+            gain=Gain(runner.multipliers.gain.entries.cpu()),
+        )
+        if self.last is not None:
+            model = copy.deepcopy(model)
+            model.load_state_dict(self.last)
+            details = self.add_rule(model, details, self.last)
+        return FittedModel(
+            model,
+            None if details.adjusted is None else details.adjusted.rule,
+            runner.objective,
+            self.task.class_names,
+            self.inputs or InputSpec(self.task.kind, self.task.input_shape),
+            runner.settings.training.evaluation_batch,
+            details=details,
+            row_hashes=self.task.hash_rows(),
+        )
+
+    def add_rule(self, model: nn.Module, details: FitDetails, weights: dict[str, Tensor]) -> FitDetails:
+        """Return the details of the fit with the decision rule of the last weights, which the model has."""
+        gain = self.runner.measured_gain
+        outputs = details.outputs
+        if not is_last_selected(self.runner, outputs.gain):
+            outputs = self.score_parts(model, "last", gain)
+        rule = self.fit_rule(model, outputs)
+        packed = {**details.weights, **pack_weights("last", weights, gain)}
+        return replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes, weights=packed)
 
     @cached_property
     def unlabeled_index(self) -> Tensor:
@@ -76,7 +168,7 @@ class Conclusion:
         """Return the scores of the labels that judge, of the test examples and of some unlabeled rows."""
         task = self.task
         if isinstance(self.runner, CrossFit):
-            parts = {"validation": self.runner.out_of_fold(lambda fold: copy_model(fold, weights))}
+            parts = {"validation": self.runner.out_of_fold(weights)}
         else:
             validation = task.require("validation")
             parts = {"validation": (self.compute_logits(model, validation.inputs), validation.labels)}
@@ -115,6 +207,13 @@ class Conclusion:
         unlabeled = None if self.task.kept_apart is None else score(self.task.kept_apart)
         return FreshLabels(score(self.task.certifying.inputs), self.task.certifying.labels.numpy(), unlabeled)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries about the run for metrics.json: the truth about unlabeled examples, for figures, and warnings."""
+        truth = self.task.unlabeled_truth
+        counts = None if truth is None else torch.bincount(truth, minlength=self.task.classes).tolist()
+        return {"unlabeled_true_counts": counts, "warnings": list(self.detector.notes.values())}
+
     def describe(self) -> dict[str, Any]:
         """Return entries about the training for metrics.json."""
         runner = self.runner
@@ -127,65 +226,6 @@ class Conclusion:
             "pseudo_labeled_counts": torch.bincount(runner.labels, minlength=self.task.classes).tolist(),
             "deployment_prior": describe_prior(self.deployment_prior),
         }
-
-
-def conclude(
-    runner: Generations | CrossFit,
-    task: Task,
-    last: dict[str, Tensor] | None,
-    deployment_prior: Any,
-    inputs: InputSpec | None,
-    seed: int,
-) -> FittedModel:
-    """Return a complete training as a fitted model.
-
-    Args:
-        runner: the training.
-        task: its task.
-        last: the weights at the end, to which the rule is fitted: the validation examples have not chosen them, so
-            that cross-fitting on them is not flattered by the choice. None for no rule.
-        deployment_prior: see `csst.fitting.fit.fit`.
-        inputs: see `csst.fitting.fit.fit`.
-        seed: see `csst.fitting.fit.fit`.
-    """
-    end = Conclusion(runner, task, deployment_prior, seed)
-    gain = runner.measured_gain
-    model = runner.best_model()
-    outputs = end.score_parts(model, "selected", gain if runner.best.gain is None else Gain(runner.best.gain))
-    estimate = end.expect(outputs)
-    weights = pack_weights("selected", runner.best.state, outputs.gain)
-    rule, rule_outputs = None, None
-    if last is not None:
-        model = copy.deepcopy(model)
-        model.load_state_dict(last)
-        rule_outputs = outputs if is_last_selected(runner, outputs.gain) else end.score_parts(model, "last", gain)
-        rule = end.fit_rule(model, rule_outputs)
-        weights |= pack_weights("last", last, gain)
-    notes = () if rule is None else rule.notes
-    details = FitDetails(
-        outputs,
-        estimate,
-        rule,
-        rule_outputs,
-        end.describe(),
-        task.train_prior,
-        len(task.unlabeled),
-        notes,
-        weights=weights,
-        gain=Gain(runner.multipliers.gain.entries.cpu()),
-    )
-    spec = inputs or InputSpec(task.kind, task.input_shape)
-    batch = runner.settings.training.evaluation_batch
-    return FittedModel(
-        model,
-        None if rule is None else rule.rule,
-        runner.objective,
-        task.class_names,
-        spec,
-        batch,
-        details=details,
-        row_hashes=task.hash_rows(),
-    )
 
 
 def is_last_selected(runner: Generations | CrossFit, gain: Gain) -> bool:
@@ -205,11 +245,3 @@ def describe_prior(deployment_prior: Any) -> Any:
     if deployment_prior is None or isinstance(deployment_prior, str):
         return deployment_prior
     return np.asarray(deployment_prior, dtype=float).tolist()
-
-
-def copy_model(trainer: Trainer, weights: Weights) -> nn.Module:
-    """Return the averaged model of a trainer, as selected or as it is at the end."""
-    model = trainer.best_model()
-    if weights == "last":
-        model.load_state_dict(trainer.last_weights())
-    return model

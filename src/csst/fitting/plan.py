@@ -1,0 +1,182 @@
+"""What a fit is asked for: the objective, the learner, the encoder and all settings; a recipe adds the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from csst.data.costs import read_costs
+from csst.data.embeddings import Embedding
+from csst.errors import InputError
+from csst.fitting.folder import Folder
+from csst.learners import LEARNERS
+from csst.maths.costs import CostTable
+from csst.maths.language import objective as read_objective
+from csst.maths.objectives import Objective
+from csst.models import Model
+from csst.setting_checks import check_choices, override
+from csst.settings import (
+    MOST_FOLDS,
+    Dual,
+    Hardware,
+    Selection,
+    SelfTrainingSettings,
+    Settings,
+    Training,
+)
+
+#: entries of recipe.yaml that say where the data comes from
+OF_DATA = ("name", "data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that defines a fit, except its data.
+
+    Args:
+        method: how the network learns: csst, csl, erm, la, fixmatch, uda ... (all in csst.selftraining.METHODS), or
+            package.module:name.
+        learner: network; or auto, or one or several names of csst.learners.LEARNERS (linear,kernel), which take
+            seconds. auto is the network where an encoder is fine-tuned or another method than csst is asked for.
+        objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
+        seed: of the split, the weights and the order of examples.
+        encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
+            `model` is a head on those; else it is fine-tuned and is the model.
+        frozen: whether the encoder stays as it is.
+        rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
+            predictions then follow it.
+        folds: 0 keeps the validation examples for judging, as the paper does; 2 or more learn from them, too, and judge
+            every label by a model that has not seen it. A network is then trained folds + 1 times; other learners
+            always have folds of their own.
+        groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
+            paper's, by frequency, unless they are named here.
+        deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
+            (as estimated), uniform, or one number per class, such as 0.9,0.1.
+        costs: CSV file with the cost of every prediction, for an objective with `cost`: a row per true class.
+        confidence: how sure one must be that all bounds of the objective hold; None for what its sentence says.
+        certifying: share of the labels that then certify and that nothing is fitted to: of a network's those for
+            validation; validation examples of other learners certify all.
+    """
+
+    method: str = "csst"
+    learner: str = "network"
+    objective: str = "min-recall"
+    seed: int = 0
+    encoder: str = ""
+    frozen: bool = False
+    rule: Literal["none", "fit"] = "none"
+    deployment_prior: str = "validation"
+    folds: int = 0
+    costs: str = ""
+    confidence: float | None = None
+    certifying: float = 0.5
+    groups: dict[str, Any] = field(default_factory=dict)
+    embedding: Embedding = field(default_factory=Embedding)
+    model: Model = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
+    dual: Dual = field(default_factory=Dual)
+    selection: Selection = field(default_factory=Selection)
+    hardware: Hardware = field(default_factory=Hardware)
+
+    def __post_init__(self) -> None:
+        check_choices(self, "")
+        if any(name not in LEARNERS and ":" not in name for name in self.learner.split(",")):
+            raise InputError(
+                f"learner is {', '.join(LEARNERS)} or package.module:name, or several such as linear,kernel; "
+                f"found {self.learner!r}"
+            )
+        if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
+            raise InputError(
+                f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"
+            )
+        if self.folds and self.uses_network and self.hardware.strategy == "fsdp":
+            raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
+        if not 0 < self.certifying < 1:
+            raise InputError(f"certifying is a share of the labels, between 0 and 1; found {self.certifying}")
+        words = ("validation", "labeled", "unlabeled", "uniform")
+        if self.deployment_prior not in words and "," not in self.deployment_prior:
+            raise InputError(
+                f"deployment_prior is {', '.join(words)} or one number per class, such as 0.9,0.1; "
+                f"found {self.deployment_prior!r}"
+            )
+        if self.frozen and not self.encoder:
+            raise InputError("--frozen needs an encoder: --encoder words, hf:NAME_OR_FOLDER or package.module:name")
+        if self.encoder and not self.frozen and not self.encoder.startswith("hf:"):
+            raise InputError(f"the encoder {self.encoder} cannot be fine-tuned: add --frozen, or name one as hf:NAME")
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether a network is trained."""
+        fine_tuned = bool(self.encoder) and not self.frozen
+        return self.learner == "network" or (self.learner == "auto" and (fine_tuned or self.method != "csst"))
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether the source holds out validation examples: for a network, or to be learned from in folds."""
+        return self.uses_network or self.folds > 0
+
+    @property
+    def judges_out_of_fold(self) -> bool:
+        """Whether every label is learned from, so that those for validation cannot be measured again."""
+        return not self.uses_network or self.folds > 0
+
+    @property
+    def network(self) -> Model:
+        """The model that is trained: the encoder itself where it is fine-tuned."""
+        return replace(self.model, name=self.encoder) if self.encoder and not self.frozen else self.model
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
+
+    def bind_objective(self, class_names: Sequence[str], text: str = "", costs: CostTable | None = None) -> Objective:
+        """Return the objective for these classes and the named groups of them.
+
+        Args:
+            class_names: names of the classes in order.
+            text: another objective in words; empty for the plan's own.
+            costs: what every prediction costs, as a run has stored it; None reads the file of `costs`.
+        """
+        groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
+        if costs is None and self.costs:
+            costs = read_costs(self.costs)
+        if text:
+            objective = read_objective(text, costs=costs)
+        else:
+            objective = read_objective(self.objective, confidence=self.confidence, costs=costs)
+        return objective.bind(len(class_names), class_names, groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for YAML."""
+        return asdict(self)
+
+
+def read_group(members: Any, class_names: Sequence[str]) -> list[int | str]:
+    """The classes of a group, written 0,1,2 or cat,dog or as a list; a number is an index if no class has that name."""
+    words = [word.strip() for word in members.split(",")] if isinstance(members, str) else members
+    words = words if isinstance(words, (list, tuple)) else [words]
+    return [int(word) if str(word) not in class_names and str(word).isdecimal() else str(word) for word in words]
+
+
+def read_plan(folder: str | Path) -> Plan:
+    """Return what the fit in a folder was asked for; raise an error if another version of csst wrote it."""
+    values = Folder.open(folder).recipe()
+    with naming_version(folder):
+        plan: Plan = override(Plan(), {name: value for name, value in values.items() if name not in OF_DATA})
+        return plan
+
+
+@contextmanager
+def naming_version(folder: str | Path) -> Iterator[None]:
+    """Add to an error about stored settings that another version of csst may have written them."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"the settings of the run {folder} do not fit this version of csst ({error}): use the one that its "
+            "environment.json names, or train again in another folder"
+        ) from None

@@ -1,0 +1,91 @@
+"""The fit of a recipe: its task as the learner takes it, and the learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from csst.data import Arrays
+from csst.data.embeddings import Embedder, embed_parts, embedded
+from csst.data.input_spec import InputSpec
+from csst.data.task import Task
+from csst.errors import InputError
+from csst.fitting.begun import Fit
+from csst.fitting.fit import begin
+from csst.fitting.model_file import make_embedder
+from csst.learners.dealing import deal_certifying
+from csst.learners.network import Network, build_network
+from csst.learners.scale import scale_task
+from csst.models.encoders import encoder
+from csst.recipes.recipe import Recipe
+from csst.training.trainer import Trainer
+
+
+def begin_recipe(recipe: Recipe) -> Fit:
+    """Return the fit of a recipe before its first step."""
+    task = load_task(recipe)
+    objective = recipe.bind_objective(task.class_names)
+    prior = recipe.deployment_prior
+    if recipe.uses_network:
+        make = partial(build_network, recipe.network, task, recipe.seed)
+        network = Network(make, recipe.method, recipe.settings, recipe.folds)
+        return begin(
+            task, network, objective, fits_rule=recipe.rule != "none", deployment_prior=prior, seed=recipe.seed
+        )
+    rows = embed_rows(task, recipe, f"learner {recipe.learner}")
+    inputs = InputSpec(rows.kind, task.input_shape)
+    if recipe.frozen:
+        embed = make_embedder(recipe, rows.kind, rows.facts["encoder"])
+        inputs = InputSpec(rows.kind, rows.input_shape, embed=embed, is_embedded=True)
+    return begin(
+        rows,
+        recipe.learner,
+        objective,
+        deployment_prior=None if prior == "validation" else prior,
+        inputs=inputs,
+        seed=recipe.seed,
+        certifying=recipe.certifying,
+    )
+
+
+def assemble(recipe: Recipe) -> Trainer:
+    """Return the trainer of a recipe before its first step; of the first generation if there are several."""
+    trainer: Trainer = begin_recipe(recipe).runner.trainer
+    return trainer
+
+
+def load_task(recipe: Recipe) -> Task:
+    """Load the examples of a recipe; a network's are also embedded if its encoder is frozen.
+
+    With cross-fitting (`folds`) the validation examples are learned from as well.
+    """
+    task = recipe.data.load(recipe.seed, recipe.holds_out)
+    task = replace(task, row_hashes=task.hash_rows())
+    if not recipe.uses_network:
+        return replace(task.join_validation(), validation=None) if recipe.folds else task
+    objective = recipe.bind_objective(task.class_names)
+    task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
+    if recipe.folds:
+        task = task.join_validation()
+    if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier
+        task = scale_task(task, recipe.seed)
+    if recipe.frozen:
+        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embedded(task, Embedder(model, recipe.embedding))
+    return task
+
+
+def embed_rows(task: Task, recipe: Recipe, learner: str) -> Task:
+    """Return the task as rows of numbers sorted by content, embedded by the recipe's encoder if it has one.
+
+    Args:
+        task: examples of any kind.
+        recipe: names the encoder.
+        learner: who takes the rows, for the error.
+    """
+    if recipe.frozen:
+        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
+        task = embed_parts(task, Embedder(model, recipe.embedding))
+    elif task.kind == "text":
+        raise InputError(f"{learner} takes numbers, and these inputs are texts: add --encoder words --frozen")
+    return task.flattened().in_content_order()
