@@ -47,7 +47,8 @@ def _expect(run: RunView) -> Fact:
     measured = "" if test is None else f"on test {format_number(test.objective_value)}"
     if expected is None or isnan(run.rule.expected_value):
         return Fact(f"The goal on {run.part}", format_number(run.deployed.objective_value), "")
-    interval = _format_interval(expected.value_interval, expected)
+    is_lowest = read_goal(run) == LOWEST_RECALL  # with the interval of the table below
+    interval = _format_interval(expected.min_recall_interval if is_lowest else expected.value_interval, expected)
     detail = ", ".join(filter(None, [interval, measured]))
     return Fact("Expect of the goal", format_number(run.rule.expected_value), detail)
 
