@@ -21,10 +21,11 @@ from benchmarks.effect.versus import compute_error, format_mean, format_table, l
 from benchmarks.lines import Line, Log
 from benchmarks.results_check import write_results
 from csst.data.tabular.tables import statistics
+from csst.estimation.calibration import Calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.learners.catalog import Problem, default_members, make_variants
-from csst.learners.portfolio import FOLDS, Labeled, _average, _score, drop_worse
+from csst.learners.portfolio import FOLDS, SPREAD_ROWS, Labeled, _average, _score, drop_worse
 from csst.learners.protocol import Rows
 from csst.rules import fit_evidence
 from csst.rules.fit import bind
@@ -43,15 +44,17 @@ def measure(split: Split, seed: int) -> dict[str, float]:
     table = Rows(mean_std[0], np.where(mean_std[1] > 1e-12, mean_std[1], 1.0), (0,) * rows[0].shape[1])
     problem = Problem(table, rows[1], len(rows[1]), len(labels), split.classes)
     labeled, deal, prior = Labeled(rows[0], labels), deal_folds(labels, FOLDS, seed), split.prior
+    sample = rows[1][:SPREAD_ROWS]
     scored = {
-        name: [_score(variant, labeled, None, deal, prior, seed) for variant in make_variants(name, problem)]
+        name: [_score(variant, labeled, None, deal, sample, seed) for variant in make_variants(name, problem)]
         for name in default_members(problem)
     }
     new: dict[int, list[np.ndarray]] = {}
     for variants in scored.values():
         for each in variants:
-            model = each.learner.fit(rows[0], labels, None, seed)
-            new[id(each)] = [each.calibration.apply(model.log_probs(part) - np.log(prior)) for part in rows[1:]]
+            member = each.as_member(each.learner.fit(rows[0], labels, seed), 1.0, sample)
+            calibration = Calibration(member.temperature, member.bias.numpy())
+            new[id(each)] = [calibration.apply(member.model.log_probs(part) - np.log(prior)) for part in rows[1:]]
 
     def put_together(names: list[str], averages: bool = True, unlabeled: bool = True, rule: bool = True) -> float:
         best = {name: [min(scored[name], key=lambda each: each.losses.mean())] for name in names}

@@ -9,13 +9,15 @@ from csst.estimation.calibration import Calibration, fit_calibration
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
-from csst.learners.portfolio import Labeled, _Scored, drop_worse, fit_portfolio
+from csst.learners.portfolio import SPREAD_ROWS, Labeled, _Scored, drop_worse, fit_portfolio
 from tests.helpers.toys import probs, sample
 from tests.learners.samples import Spy, gaussians, member_of, numbered, portfolio_of, soften, table_of
 
 #: classes of 31 numbered rows; the last class has a single label
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [16, 10, 4, 1]))
 ALONE = int(np.flatnonzero(LABELS == 3)[0])
+#: scores of 1,000 numbered rows
+NOISE = np.random.default_rng(0).normal(size=(1000, 4))
 
 
 def noisy(strength, seed=0):
@@ -42,6 +44,20 @@ def fractions(labels):
     return np.array([sum(label == k for label in labels) / len(labels) for k in range(max(labels) + 1)])
 
 
+def spread_of(model, ids):
+    """How far a model's answers are from the means of their row and of their class, by plain loops."""
+    logs = soften(model.answer(np.asarray(ids)))
+    rows = [[value - sum(row) / len(row) for value in row] for row in logs.tolist()]
+    means = [sum(row[k] for row in rows) / len(rows) for k in range(len(rows[0]))]
+    squares = [(value - mean) ** 2 for row in rows for value, mean in zip(row, means, strict=True)]
+    return (sum(squares) / len(squares)) ** 0.5
+
+
+def growth_of(spy, ids):
+    """By how much the answers of the last model are farther apart than those of the models of folds."""
+    return spread_of(spy.fits[-1], ids) / np.mean([spread_of(model, ids) for model in spy.fits[:-1]])
+
+
 def balanced_loss(scores, labels):
     """The mean over classes of the mean log-loss of calibrated scores, by plain loops."""
     calibration = fit_calibration(scores, labels)
@@ -55,10 +71,11 @@ def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
     fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
     *crossed, last = spy.fits
     assert len(crossed) == 5
-    scored = [row for model in crossed for asked in model.asked for row in asked]
-    assert sorted(scored) == list(range(n)), "every labeled row is scored once"
+    unlabeled = list(range(500, 509))
+    assert all(model.asked[1:] == [unlabeled] for model in crossed), "how far apart their scores are"
+    assert sorted(row for model in crossed for row in model.asked[0]) == list(range(n)), "every labeled row once"
     for model in crossed:
-        held = {row for asked in model.asked for row in asked}
+        held = set(model.asked[0])
         assert held & set(model.learned.tolist()) <= {ALONE}
         assert held | set(model.learned.tolist()) == set(range(n)), "a row was neither learned from nor scored"
         assert ALONE in model.learned, "the only label of a class is always learned from"
@@ -66,7 +83,7 @@ def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
         assert (model.labels == LABELS[model.learned]).all()
         assert len(held) <= 10, "the folds are uneven"
     assert last.learned.tolist() == list(range(n)), "the model that is used has learned from all labels"
-    assert last.asked == [list(range(500, 509))], "unlabeled rows are scored by the model that is used"
+    assert last.asked == [unlabeled, unlabeled], "unlabeled rows are scored by the model that is used"
 
 
 def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
@@ -77,7 +94,8 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     calibration = fit_calibration(scores, LABELS)
     (member,) = portfolio.members
     assert member.model is spy.fits[-1]
-    assert member.temperature == pytest.approx(calibration.temperature, abs=1e-9)
+    temperature = calibration.temperature / growth_of(spy, range(500, 509))
+    assert member.temperature == pytest.approx(temperature, abs=1e-9)
     np.testing.assert_allclose(member.bias, calibration.bias, atol=1e-9)
     assert member.loss == pytest.approx(balanced_loss(scores, LABELS), abs=1e-9)
     wanted = soften(calibration.temperature * scores + calibration.bias)
@@ -86,8 +104,39 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
     np.testing.assert_allclose(evidence.labeled_prior, prior, atol=1e-12)
     new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
-    wanted = soften(calibration.temperature * new + calibration.bias)
+    wanted = soften(temperature * new + calibration.bias)
     np.testing.assert_allclose(soften(evidence.unlabeled_scores), wanted, atol=1e-8)
+
+
+def test_a_model_of_all_labels_is_no_surer_than_those_of_folds():
+    """Answers that grow with the labels learned from: the portfolio brings them to the scale that was calibrated."""
+
+    def answer(model, ids):
+        strength = 2.0 if len(model.learned) == len(LABELS) else 1.0
+        return strength * NOISE[ids] + np.log(fractions(model.labels))
+
+    n = len(LABELS)
+    spy = Spy(answer)
+    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(400, start=500))
+    scores = NOISE[500:900]  # as a model of a fold would have them
+    calibration = fit_calibration(answers(spy, range(n)), LABELS)
+    assert portfolio.members[0].temperature == pytest.approx(calibration.temperature / 2, rel=0.01)
+    expected = soften(calibration.apply(scores))
+    np.testing.assert_allclose(soften(evidence.unlabeled_scores), expected, atol=0.02)
+    assert np.abs(soften(calibration.apply(2 * scores)) - expected).max() > 0.5, "the growth must matter for this test"
+
+
+@pytest.mark.parametrize("judge", ["no unlabeled rows", "validation", "constant scores"])
+def test_scores_keep_their_scale_where_nothing_else_can_be_known(judge):
+    n = len(LABELS)
+    spy = Spy((lambda model, ids: np.zeros((len(ids), 4))) if judge == "constant scores" else noisy(1.0))
+    validation = Labeled(numbered(n), LABELS) if judge == "validation" else None
+    unlabeled = numbered(0 if judge == "no unlabeled rows" else 9, start=500)
+    portfolio, _ = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, validation)
+    scores = answers(spy, range(n))
+    if judge == "validation":
+        scores = soften(spy.fits[0].answer(np.arange(n))) - np.log(fractions(LABELS))
+    assert portfolio.members[0].temperature == pytest.approx(fit_calibration(scores, LABELS).temperature)
 
 
 def test_the_class_prior_is_taken_out():
@@ -117,11 +166,12 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
         scores = answers(spy, range(n))
         calibration = fit_calibration(scores, LABELS)
         new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
+        growth = growth_of(spy, range(500, 509))
         for k in range(4):
             for i in range(n):
                 wanted[i, k] += (calibration.temperature * scores[i, k] + calibration.bias[k]) / 3
             for i in range(9):
-                more[i, k] += (calibration.temperature * new[i, k] + calibration.bias[k]) / 3
+                more[i, k] += (calibration.temperature / growth * new[i, k] + calibration.bias[k]) / 3
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
     np.testing.assert_allclose(soften(evidence.unlabeled_scores), soften(more), atol=1e-8)
     logs = portfolio.log_probs(numbered(9, start=500))
@@ -265,7 +315,10 @@ def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
     for seed in (0, 0, 1):
         spy = Spy(lambda model, ids: np.stack([ids % 7, ids % 5, ids % 3, ids % 2], 1) / 7.0)
         portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, seed=seed)
-        (asked,) = spy.fits[-1].asked
+        spread, asked = spy.fits[-1].asked
+        assert set(spread) <= set(asked)
+        assert len(spread) == SPREAD_ROWS
+        assert max(spread) > 1000 + MOST_UNLABELED / 2
         assert len(asked) == len(set(asked)) == len(evidence.unlabeled_scores) == MOST_UNLABELED
         assert set(asked) <= set(range(1000, 1000 + many))
         assert max(asked) > 1000 + MOST_UNLABELED, "the first rows are no random choice"

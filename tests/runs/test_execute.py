@@ -269,6 +269,7 @@ def test_with_folds_every_label_is_learned_from_and_judged_out_of_fold(cross_fit
     kept = KeptEvidence.read(cross_fitted)
     assert kept.prior == pytest.approx((held / held.sum()).numpy())
     assert kept.evidence.counts.tolist() == metrics["labeled_counts"]
+    assert kept.evidence.is_cross_fitted, "and that is remembered: other networks judge than the one in use"
     assert metrics["split_hash"] == task.split_hash, "so that it stands in one table with runs without folds"
 
 

@@ -180,7 +180,8 @@ class LearnersFit(Fit):
             probs = torch.from_numpy(portfolio.probs(as_rows(self.task.test.inputs)))
             parts["test"] = (probs.clamp(min=1e-300).log(), self.task.test.labels)
         unlabeled = torch.from_numpy(evidence.unlabeled_scores) + log_prior
-        return Outputs(parts, unlabeled, Gain(torch.ones(self.task.classes, dtype=torch.float64)))
+        gain = Gain(torch.ones(self.task.classes, dtype=torch.float64))
+        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted)
 
     def describe(self, portfolio: Portfolio) -> dict[str, Any]:
         """Return entries about the learners for metrics.json."""

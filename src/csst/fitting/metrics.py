@@ -44,15 +44,20 @@ class Outputs:
         parts: logits (N, K) and labels (N,) of "validation" and, if there is one, of "test".
         unlabeled: logits of some unlabeled examples, (m, K); may be empty.
         gain: the gain under which the weights were trained.
+        is_cross_fitted: whether "validation" are all labels, out of fold.
     """
 
     parts: dict[str, tuple[Tensor, Tensor]]
     unlabeled: Tensor
     gain: Gain
+    is_cross_fitted: bool = False
 
     def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> HeldOutScores:
         """Return the scores to which a decision rule is fitted."""
-        return evidence_from_logits(*self.parts["validation"], self.unlabeled, self.gain, train_prior, class_names)
+        validation = self.parts["validation"]
+        return evidence_from_logits(
+            *validation, self.unlabeled, self.gain, train_prior, class_names, self.is_cross_fitted
+        )
 
     def counts(self, part: str, rule: FittedRule | None = None) -> Tensor:
         """Return confusion counts (K, K) of the plain argmax, or of a rule."""
@@ -232,6 +237,7 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
     for name, (scores, labels) in outputs.parts.items():
         arrays |= {f"{name}_logits": scores.numpy(), f"{name}_labels": labels.numpy()}
     arrays["unlabeled_logits"] = outputs.unlabeled.numpy()
+    arrays["is_cross_fitted"] = np.array(outputs.is_cross_fitted)
     if sum(array.size for array in arrays.values()) > MOST_OUTPUTS:
         return None
     file = io.BytesIO()
@@ -277,11 +283,12 @@ def read_outputs(folder: str | Path) -> Outputs:
     if not path.is_file():
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
-    arrays = read_npz(str(path), (*required, "test_logits", "test_labels"), needed=required)
+    arrays = read_npz(str(path), (*required, "test_logits", "test_labels", "is_cross_fitted"), needed=required)
+    is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))  # not stored by earlier versions
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts = {
         name: (tensors[f"{name}_logits"], tensors[f"{name}_labels"])
         for name in ("validation", "test")
         if f"{name}_logits" in tensors
     }
-    return Outputs(parts, tensors["unlabeled_logits"], Gain(tensors["gain"]))
+    return Outputs(parts, tensors["unlabeled_logits"], Gain(tensors["gain"]), is_cross_fitted)

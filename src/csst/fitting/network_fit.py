@@ -177,14 +177,16 @@ class NetworkFit(Fit):
         unlabeled = torch.zeros(0, task.classes)
         if len(self.unlabeled_index):
             unlabeled = self.compute_logits(model, task.unlabeled, self.unlabeled_index)
-        return Outputs(parts, unlabeled, gain)
+        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit))
 
     def expect(self, outputs: Outputs) -> RateEstimate:
         """Return the rates to expect of the plain argmax."""
         names = self.task.class_names
         train_prior = self.task.train_prior
         validation = outputs.parts["validation"]
-        estimate = estimate_from_logits(*validation, outputs.unlabeled, outputs.gain, train_prior, names)
+        estimate = estimate_from_logits(
+            *validation, outputs.unlabeled, outputs.gain, train_prior, names, outputs.is_cross_fitted
+        )
         return estimate.with_prior(read_deployment_prior(self.judged_prior, outputs.evidence(train_prior, names)))
 
     def fit_rule(self, model: nn.Module, outputs: Outputs) -> FittedRule:

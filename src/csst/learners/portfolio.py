@@ -1,18 +1,22 @@
 """Several learners as one: each scored out of fold, calibrated, and averaged.
 
-    z(x) = sum over models m of  w_m (T_m (log p_m(x) - log pi_L) + a_m)
+    z(x) = sum over models m of  w_m (T_m / g_m (log p_m(x) - log pi_L) + a_m)
 
 Labeled rows are scored by models that have not learned from them (cross-fitting, or a validation set); unlabeled and
 new rows by models of all labels, which make up the portfolio. A member is a learner in several variants. A variant
 that is clearly worse than the best of its member, by more than three standard errors of their balanced log-losses, is
 left out, and so is a member that is clearly worse than the best member; the others have equal weights. (Weights fitted
 on few labels fit their noise: docs/explanation/choices.md.)
+
+T_m and a_m are fitted on scores of models that learned from fewer labels than the model in use. The latter is surer: a
+penalty, for example, weighs less the more labels there are. g_m is by how much its scores are farther apart on the same
+unlabeled rows; without it all members would be overconfident.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +35,8 @@ from csst.models.stored import StoredModule
 FOLDS = 5
 #: standard errors by which a variant or a member must be worse to be left out
 CLEARLY = 3.0
+#: unlabeled rows on which the spread of scores is compared
+SPREAD_ROWS = 500
 
 
 class Member(StoredModule):
@@ -39,7 +45,7 @@ class Member(StoredModule):
     Args:
         name: name of the learner.
         model: the fitted learner.
-        temperature: T.
+        temperature: T, by which its scores are as far apart as the calibrated scores of the models of folds.
         bias: a, (K,).
         weight: w.
         loss: its balanced log-loss on rows it had not seen.
@@ -116,23 +122,34 @@ class Labeled:
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """A variant with its scores z on labeled rows it had not seen, (n, K), their calibration and their losses (n,)."""
+    """A variant as judged by labeled rows it had not seen.
+
+    Args:
+        learner: the variant.
+        scores: z on these rows, (n, K).
+        calibration: fitted on them.
+        losses: of calibrated scores, (n,).
+        spread: the spread of its fold models' scores on unlabeled rows; 0 if there are no folds or no such rows.
+    """
 
     learner: Learner
     scores: np.ndarray
     calibration: Calibration
     losses: np.ndarray
+    spread: float = 0.0
 
     @property
     def calibrated(self) -> np.ndarray:
         return self.calibration.apply(self.scores)
 
-    def as_member(self, model: FittedLearner, weight: float) -> Member:
-        """Return the variant's model of all labels as a member of the portfolio."""
+    def as_member(self, model: FittedLearner, weight: float, sample: Any) -> Member:
+        """Return the variant's model of all labels as a member of the portfolio, on the scale of its fold models."""
+        spread = measure_spread(model.log_probs(sample)) if self.spread else 0.0
+        growth = spread / self.spread if spread else 1.0
         return Member(
             name=self.learner.name,
             model=model,
-            temperature=self.calibration.temperature,
+            temperature=self.calibration.temperature / growth,
             bias=self.calibration.bias,
             weight=weight,
             loss=float(self.losses.mean()),
@@ -195,9 +212,11 @@ def fit_portfolio(
     judge = labeled if validation is None else validation
     deal = deal_folds(labeled.labels, folds, seed) if validation is None else None
     run = Parallel(n_jobs=n_jobs, prefer="threads")
+    unlabeled_sample = _sample(unlabeled, seed)
+    spread_sample = _sample(unlabeled, seed, SPREAD_ROWS)
 
     def score_all(learners: Sequence[Learner]) -> list[_Scored]:
-        return run(delayed(_score)(learner, labeled, validation, deal, prior, seed) for learner in learners)
+        return run(delayed(_score)(learner, labeled, validation, deal, spread_sample, seed) for learner in learners)
 
     # All variants are scored in one go, so that no thread waits for the slowest variant of a member.
     learners = [learner for variants in members for learner in variants]
@@ -218,16 +237,18 @@ def fit_portfolio(
     ]
     models = run(delayed(variant.learner.fit)(labeled.rows, labeled.labels, seed) for variant, _ in pairs)
     portfolio = Portfolio(
-        members=[variant.as_member(model, weight) for (variant, weight), model in zip(pairs, models, strict=True)],
+        members=[
+            variant.as_member(model, weight, spread_sample)
+            for (variant, weight), model in zip(pairs, models, strict=True)
+        ],
         left_out={group.name: group.loss for group in dropped_groups},
         prior=prior,
     )
     scores = np.average([group.calibrated for group in groups], axis=0, weights=weights)
-    unlabeled_probs = portfolio.probs(_sample(unlabeled, seed))
     evidence = HeldOutScores.from_probs(
         add_prior(scores, prior),
         judge.labels,
-        unlabeled_probs,
+        portfolio.probs(unlabeled_sample),
         train_prior=prior,
         is_cross_fitted=validation is None,
     )
@@ -239,12 +260,12 @@ def weigh(groups: Sequence[_Group]) -> list[float]:
     return [1 / len(groups)] * len(groups)
 
 
-def _sample(unlabeled: Any, seed: int) -> Any:
-    """Return at most MOST_UNLABELED of the unlabeled rows."""
-    if unlabeled.shape[0] <= MOST_UNLABELED:
+def _sample(unlabeled: Any, seed: int, most: int = MOST_UNLABELED) -> Any:
+    """Return a random choice of at most so many of the unlabeled rows."""
+    if unlabeled.shape[0] <= most:
         return unlabeled
     order = np.random.default_rng(seed).permutation(unlabeled.shape[0])
-    return unlabeled[np.sort(order[:MOST_UNLABELED])]
+    return unlabeled[np.sort(order[:most])]
 
 
 def _score(
@@ -252,16 +273,18 @@ def _score(
     labeled: Labeled,
     validation: Labeled | None,
     deal: np.ndarray | None,
-    prior: np.ndarray,
+    spread_sample: Any,
     seed: int,
 ) -> _Scored:
-    """Score a learner on labeled rows that it has not learned from."""
+    """Score a learner on labeled rows that it has not learned from, and measure its spread on unlabeled rows."""
+    prior = np.bincount(labeled.labels) / len(labeled.labels)
     if deal is None:
         assert validation is not None
         logs = learner.fit(labeled.rows, labeled.labels, seed).log_probs(validation.rows)
         return _calibrate(learner, logs - np.log(prior), validation.labels)
     is_only_label = np.bincount(labeled.labels)[labeled.labels] < 2  # the only label of a class is always learned from
     scores = np.zeros((len(labeled.labels), len(prior)))
+    spreads = []
     for fold in np.unique(deal):
         fold_rows = np.flatnonzero(deal == fold)
         other_rows = np.flatnonzero((deal != fold) | is_only_label)
@@ -270,7 +293,14 @@ def _score(
         # all labels. The prior of all labels would take that for evidence against these classes.
         fractions = np.bincount(labeled.labels[other_rows], minlength=len(prior)) / len(other_rows)
         scores[fold_rows] = model.log_probs(labeled.rows[fold_rows]) - np.log(fractions)
-    return _calibrate(learner, scores, labeled.labels)
+        spreads.append(measure_spread(model.log_probs(spread_sample)) if spread_sample.shape[0] else 0.0)
+    return replace(_calibrate(learner, scores, labeled.labels), spread=float(np.mean(spreads)))
+
+
+def measure_spread(scores: np.ndarray) -> float:
+    """Return how far scores (N, K) are from the mean of their row and of their class, root of the mean square."""
+    differences = scores - scores.mean(1, keepdims=True)
+    return float((differences - differences.mean(0)).std())
 
 
 def _calibrate(learner: Learner, scores: np.ndarray, labels: np.ndarray) -> _Scored:

@@ -150,9 +150,10 @@ def estimate_from_logits(
     gain: Gain,
     train_prior: Tensor,
     class_names: Sequence[str] | None = None,
+    is_cross_fitted: bool = False,
 ) -> RateEstimate:
     """Estimate the rates of the argmax of a network trained under a gain, with the class prior of the labels."""
-    evidence = evidence_from_logits(logits, labels, unlabeled, gain, train_prior, class_names)
+    evidence = evidence_from_logits(logits, labels, unlabeled, gain, train_prior, class_names, is_cross_fitted)
     rows = logits if unlabeled is None or not len(unlabeled) else unlabeled
     return estimate_rates(evidence, logits.argmax(1).numpy(), rows.argmax(1).numpy(), evidence.fractions)
 
@@ -164,6 +165,7 @@ def evidence_from_logits(
     gain: Gain,
     train_prior: Tensor,
     class_names: Sequence[str] | None = None,
+    is_cross_fitted: bool = False,
 ) -> HeldOutScores:
     """Return a network's scores without the gain and the class prior that it was trained under."""
     inverse = gain.softmax_inverse
@@ -175,7 +177,12 @@ def evidence_from_logits(
     unlabeled_probs = None if unlabeled is None or not len(unlabeled) else posterior(unlabeled)
     prior = train_prior.double().cpu()
     return HeldOutScores.from_probs(
-        posterior(logits), labels, unlabeled_probs, train_prior=prior, class_names=class_names
+        posterior(logits),
+        labels,
+        unlabeled_probs,
+        train_prior=prior,
+        class_names=class_names,
+        is_cross_fitted=is_cross_fitted,
     )
 
 
