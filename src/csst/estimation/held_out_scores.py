@@ -26,6 +26,31 @@ INFORMATION_FOLDS = 5
 SUM_TOLERANCE = 1e-3
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """How K columns of scores fall into groups of rows: a row has scores in the block of its group only.
+
+    Args:
+        number: of groups, each with K / number columns.
+        are_tied: whether one bias per class serves all groups.
+    """
+
+    number: int = 1
+    are_tied: bool = False
+
+    def spread(self, bias: np.ndarray) -> np.ndarray:
+        """Return one bias for each column."""
+        return np.tile(bias, self.number) if self.are_tied else bias
+
+    def gather(self, slopes: np.ndarray) -> np.ndarray:
+        """Return slopes by biases, the sums over columns that share one."""
+        return slopes.reshape(self.number, -1).sum(0) if self.are_tied else slopes
+
+    def merge(self, bias: np.ndarray) -> np.ndarray:
+        """Return the biases that come nearest to one bias for each column, weights being added up."""
+        return np.logaddexp.reduce(bias.reshape(self.number, -1), axis=0) if self.are_tied else bias
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
     """Scores z = log p - log pi_train of labeled and of unlabeled rows.
@@ -111,6 +136,11 @@ class HeldOutScores:
     def classes(self) -> int:
         """K, how many classes there are."""
         return self.scores.shape[1]
+
+    @property
+    def blocks(self) -> Blocks:
+        """How classes fall into groups of rows: into one, unless classes are cells of group and class."""
+        return Blocks()
 
     @cached_property
     def counts(self) -> np.ndarray:

@@ -27,7 +27,7 @@ from csst.fitting.metrics import list_notes
 from csst.learners.portfolio import compute_losses
 from csst.maths.confusion import confusion_counts
 from csst.maths.language import objective as read_objective
-from csst.rules import Frontier
+from csst.rules import Frontier, GroupedRule
 
 #: labels up to which each is found again among the rows of X, for `suspects`
 MOST_JUDGED = 200_000
@@ -245,11 +245,14 @@ class ExploringMixin:
 
         examples = self.judged_examples_
         evidence = read_evidence(self.fit_)[0]
+        rule = self.fit_.rule
         if examples is None or not np.array_equal(examples.labels.numpy(), evidence.labels):
+            return []
+        if isinstance(rule, GroupedRule):  # groups of the rows are not kept
             return []
         probs = torch.softmax(torch.from_numpy(evidence.scores + np.log(evidence.train_prior)), 1)
         columns = self.columns_ if self.columns_.parts else None
-        return find_mistakes(examples, probs, self.fit_.rule, self.fit_.class_names, columns)
+        return find_mistakes(examples, probs, rule, self.fit_.class_names, columns)
 
 
 def keep_examples(task: Task, image_shape: tuple[int, int, int] | None) -> Labeled | None:

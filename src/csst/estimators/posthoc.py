@@ -14,6 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimators.answers import choose_abstain_value, name_answers
+from csst.estimators.grouping import (
+    find_column,
+    make_row_groups,
+    read_groups,
+    require_group,
+    score_groups,
+    summarize_groups,
+)
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.scoring import score_predictions
@@ -21,6 +29,7 @@ from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.fit import fit_rule
+from csst.rules.rule import GroupedRule
 
 
 class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,6 +51,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             one number per class.
         costs: what every prediction costs, for a sentence with `cost`, see `csst.CSSTClassifier`.
         abstain_value: what `predict` gives for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
+        per_group: whether each group of rows gets a rule of its own, see `csst.CSSTClassifier`.
         random_state: seed of the folds on which rules are judged.
 
     After fit: `estimator_`, `classes_`, `labeled_counts_`, `rule_` and `summary_`, a `csst.rules.FittedRule`.
@@ -57,6 +67,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         deployment_prior: Any = "labels",
         costs: Any = None,
         abstain_value: Any = "auto",
+        per_group: bool = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -66,15 +77,21 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         self.deployment_prior = deployment_prior
         self.costs = costs
         self.abstain_value = abstain_value
+        self.per_group = per_group
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> PostHocClassifier:
+    def fit(
+        self, X: Any, y: Any, X_unlabeled: Any = None, *, group: Any = None, group_unlabeled: Any = None
+    ) -> PostHocClassifier:
         """Fit the estimator (unless it is prefit) and the rule.
 
         Args:
             X: N rows, as the estimator takes them.
             y: their classes, (N,); -1, NaN or None where it is not known.
             X_unlabeled: more rows like X, without labels.
+            group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
+                one, other rows without one count for each group alike.
+            group_unlabeled: the same of X_unlabeled.
 
         Returns:
             The classifier itself.
@@ -91,6 +108,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         target = np.asarray(values[known].tolist())
         check_classification_targets(target)
         objective = read_objective(self.objective, costs=self.costs)
+        require_group(objective, group)
         if objective.confidence is not None and not isinstance(self.cv, str):
             raise InputError(
                 "out-of-fold probabilities judge other models than the one that is used and certify nothing: pass a "
@@ -113,6 +131,13 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         more = [] if known.all() else [_safe_indexing(X, np.flatnonzero(~known))]
         more += [] if X_unlabeled is None else [X_unlabeled]
         unlabeled = [self.estimator_.predict_proba(rows) for rows in more]
+        groups = None
+        if group is not None:
+            values = read_groups(group, len(known), "X")
+            extra = read_groups(group_unlabeled, sum(map(len, unlabeled)) - int((~known).sum()), "X_unlabeled")
+            groups = make_row_groups(
+                str(find_column(objective)), values[known], np.concatenate([values[~known], extra])
+            )
         self.summary_ = fit_rule(
             probs,
             numbers_of(target, self.classes_, "y"),
@@ -122,6 +147,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             deployment_prior=self.deployment_prior,
             class_names=[str(name) for name in self.classes_.tolist()],
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            groups=groups,
+            per_group=self.per_group,
         )
         self.rule_ = self.summary_.rule
         self.labeled_counts_ = self.summary_.evidence.counts.tolist()
@@ -132,45 +159,48 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, group: Any = None) -> Any:
         """The class of each row by the fitted rule.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Classes, (N,).
         """
         probs = self._probs(X)
-        decisions = self.rule_.predict(probs).numpy()
+        decisions = self._decide("predict", probs, group).numpy()
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, group: Any = None) -> Any:
         """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Probabilities, (N, K).
         """
         probs = self._probs(X)
-        return self.rule_.posterior(probs).numpy()
+        return self._decide("posterior", probs, group).numpy()
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Any, group: Any = None) -> Any:
         """What the rule maximizes.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Scores, (N, K); for two classes the second less the first, (N,).
         """
         probs = self._probs(X)
-        scores = self.rule_.scores(probs).numpy()
+        scores = self._decide("scores", probs, group).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
         """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
 
         A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
@@ -179,11 +209,14 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             X: N rows, as in `fit`.
             y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
             sample_weight: how many rows each row stands for, (N,); None for one.
+            group: the group of every row, (N,), for a sentence about groups.
 
         Returns:
             The objective's value, less 10 times the largest miss of its constraints.
         """
-        predictions = self.predict(X)  # first: it says so if nothing was fitted
+        predictions = self.predict(X, group)  # first: it says so if nothing was fitted
+        if self.summary_.groups is not None:
+            return score_groups(self.summary_.groups.sentence, y, predictions, self.classes_, group, sample_weight)
         return score_predictions(
             self.summary_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight
         )
@@ -194,7 +227,16 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         fitted = self.summary_
         names = [str(name) for name in self.classes_.tolist()]
         about = f"{type(self.estimator_).__name__}, rule: {fitted.chosen}"
-        return summary(fitted.objective, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about)
+        text = summary(
+            fitted.goal, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about, fitted.intervals
+        )
+        return text if fitted.groups is None else "\n".join([text, *summarize_groups(fitted.groups)])
+
+    def _decide(self, what: str, probs: Any, group: Any) -> Any:
+        """Return `what` of the rule: of one for all groups, or of that of each row's group."""
+        if isinstance(self.rule_, GroupedRule):
+            return getattr(self.rule_, what)(probs, group)
+        return getattr(self.rule_, what)(probs)
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -8,7 +8,6 @@ from typing import Any
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals
 from csst.maths.objectives import Objective
-from csst.rules.fit import expect
 from csst.training.records import Record
 
 
@@ -19,13 +18,15 @@ def summary(
     labeled: list[int],
     notes: list[str],
     about: str,
+    intervals: dict[str, Any] | None = None,
 ) -> str:
     """A few lines: the value to expect, the lowest recall with its interval, a row per class, what to be wary of."""
-    confusion, intervals = estimate.confusion, estimate_intervals(objective, estimate)
-    expected, lowest = expect(objective, estimate), intervals["min_recall"]
+    confusion = estimate.confusion
+    intervals = estimate_intervals(objective, estimate) if intervals is None else intervals
+    lowest = intervals["min_recall"]
     lines = [
         f"{about}, for '{objective}'",
-        f"objective {objective.describe_value(expected.value)}, {estimate.basis}",
+        f"objective {objective.describe_value(intervals['value']['estimate'])}, {estimate.basis}",
         f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]

@@ -24,7 +24,7 @@ from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
 from csst.models.wide_resnet import Pixels
-from csst.rules.rule import DecisionRule, rule_probs, rule_scores
+from csst.rules.rule import DecisionRule, GroupedRule, Rule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
 #: largest difference of a probability between an ONNX file and the model
@@ -57,6 +57,37 @@ class Decision(nn.Module):
         return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
 
 
+class GroupDecision(nn.Module):
+    """A model with one rule for each group: inputs and the indices of their groups → probabilities and labels."""
+
+    scale: Tensor
+    offset: Tensor
+    temperature: Tensor
+    shift: Tensor
+    undo: Tensor | None
+
+    def __init__(self, model: nn.Module, rule: GroupedRule) -> None:
+        super().__init__()
+        self.model = model
+        for name in ("scale", "offset", "shift"):
+            self.register_buffer(name, torch.stack([getattr(part, name) for part in rule.rules]).float())
+        self.register_buffer("temperature", torch.tensor([[part.temperature] for part in rule.rules]).float())
+        self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
+
+    def forward(self, x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        probs = torch.softmax(self.model(x), 1).float()
+        posterior = rule_probs(probs, self.temperature[group], self.shift[group], self.undo)
+        return posterior, (posterior * self.scale[group] + self.offset[group]).argmax(1)
+
+
+def make_decision(what: Exportable) -> nn.Module:
+    """Return the graph of a model with its decision rule."""
+    model = what.model.cpu().eval()
+    if isinstance(what.rule, GroupedRule):
+        return GroupDecision(model, what.rule).eval()
+    return Decision(model, what.rule, len(what.class_names)).eval()
+
+
 @dataclass(frozen=True)
 class Exportable:
     """A model with all that its export needs.
@@ -72,8 +103,15 @@ class Exportable:
     model: nn.Module
     example: Tensor
     class_names: tuple[str, ...]
-    rule: DecisionRule | None = None
+    rule: Rule | None = None
     card: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """Inputs of the graph by name: examples and, if each group has a rule of its own, the indices of groups."""
+        if not isinstance(self.rule, GroupedRule):
+            return {"x": self.example}
+        return {"x": self.example, "group": torch.arange(len(self.example)) % len(self.rule.names)}
 
 
 class TextGraph(nn.Module):
@@ -148,7 +186,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     path = Path(path)
     if path.suffix != FORMATS[to]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
-    decision = Decision(what.model.cpu().eval(), what.rule, len(what.class_names)).eval()
+    decision = make_decision(what)
     card = path.with_suffix(".card.md")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,12 +198,14 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     return [path, card]
 
 
-def _dynamic(example: Tensor) -> dict[int, Any]:
-    """Return the dimensions that may vary: the batch and, for token ids, the length."""
-    dimensions = {0: torch.export.Dim("batch")}
-    if example.dtype == torch.int64:
-        dimensions[1] = torch.export.Dim("length")
-    return dimensions
+def _dynamic(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
+    """Return the dimensions of each input that may vary: the batch and, for token ids, the length."""
+    batch = torch.export.Dim("batch")
+    length = torch.export.Dim("length")
+    return tuple(
+        {0: batch, 1: length} if values.dtype == torch.int64 and values.ndim > 1 else {0: batch}
+        for values in inputs.values()
+    )
 
 
 @contextmanager
@@ -190,10 +230,10 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
         with _quiet_torch():
             program = torch.onnx.export(
                 decision,
-                (what.example,),
-                input_names=["x"],
+                tuple(what.inputs.values()),
+                input_names=list(what.inputs),
                 output_names=["probabilities", "label"],
-                dynamic_shapes=(_dynamic(what.example),),
+                dynamic_shapes=_dynamic(what.inputs),
                 dynamo=True,
                 verbose=False,
             )
@@ -216,6 +256,8 @@ def describe_properties(what: Exportable) -> dict[str, str]:
     properties = {"class_names": json.dumps(list(what.class_names)), "objective": str(what.card.get("objective", ""))}
     if what.card.get("columns"):
         properties["columns"] = json.dumps(list(what.card["columns"]))
+    if isinstance(what.rule, GroupedRule):
+        properties |= {"group": what.rule.column, "groups": json.dumps(list(what.rule.names))}
     return properties
 
 
@@ -225,9 +267,11 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     except ImportError:
         return  # the file is kept, unchecked
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    probs = torch.from_numpy(session.run(["probabilities"], {"x": what.example.numpy()})[0])
+    probs = torch.from_numpy(
+        session.run(["probabilities"], {name: values.numpy() for name, values in what.inputs.items()})[0]
+    )
     with torch.no_grad():
-        difference = float((probs - decision(what.example)[0]).abs().max())
+        difference = float((probs - decision(*what.inputs.values())[0]).abs().max())
     if not difference < TOLERANCE:
         path.unlink()
         raise InputError(
@@ -238,7 +282,7 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
 def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
     try:
         with _quiet_torch():
-            program = torch.export.export(decision, (what.example,), dynamic_shapes=(_dynamic(what.example),))
+            program = torch.export.export(decision, tuple(what.inputs.values()), dynamic_shapes=_dynamic(what.inputs))
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise InputError(f"this model cannot be written by torch.export: {reason}") from error
@@ -267,6 +311,8 @@ def model_card(what: Exportable, file: str, to: str) -> str:
         f"(N, {len(what.class_names)}) and `label` (N,)",
         f"- classes, in order: {', '.join(map(quote, what.class_names))}",
     ]
+    if isinstance(what.rule, GroupedRule):
+        lines.append(f"- input `group` int64 (N,): the index of {what.rule.column} in {quote(list(what.rule.names))}")
     if card.get("columns"):
         lines.append(f"- columns in this order: {quote(list(card['columns']))}")
     lines += [

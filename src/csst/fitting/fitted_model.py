@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
-from csst.rules import DecisionRule, fit_point
+from csst.rules import GroupedRule, Rule, fit_point
 from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.training.evaluation import compute_logits
@@ -63,7 +63,7 @@ class FittedModel:
     """
 
     model: nn.Module
-    rule: DecisionRule | None
+    rule: Rule | None
     objective: Objective
     class_names: tuple[str, ...]
     inputs: InputSpec
@@ -101,31 +101,48 @@ class FittedModel:
         """
         return torch.softmax(self.logits(inputs).double(), 1)
 
-    def predict_proba(self, inputs: Any) -> Tensor:
+    def predict_proba(self, inputs: Any, groups: Any = None) -> Tensor:
         """Calibrated probabilities under the deployment prior where there is a rule, else those of the model.
 
         Their argmax is not `predict`, which follows the rule.
 
         Args:
             inputs: N examples, see `logits`.
+            groups: the group of every example, (N,), if each group has a rule of its own.
 
         Returns:
             Probabilities, (N, K), float64.
         """
         probs = self.probs(inputs)
-        return probs if self.rule is None else self.rule.posterior(probs)
+        return probs if self.rule is None else self.apply_rule("posterior", probs, groups)
 
-    def predict(self, inputs: Any) -> Tensor:
+    def predict(self, inputs: Any, groups: Any = None) -> Tensor:
         """The class of every example.
 
         Args:
             inputs: N examples, see `logits`.
+            groups: the group of every example, (N,), if each group has a rule of its own.
 
         Returns:
             Class indices, (N,); K for no answer, if the rule may abstain.
         """
         probs = self.probs(inputs)
-        return probs.argmax(1) if self.rule is None else self.rule.predict(probs)
+        return probs.argmax(1) if self.rule is None else self.apply_rule("predict", probs, groups)
+
+    def apply_rule(self, what: Literal["predict", "posterior", "scores"], probs: Tensor, groups: Any = None) -> Tensor:
+        """Apply the rule, that of each row's group if there are several.
+
+        Args:
+            what: name of a method of the rule.
+            probs: probabilities of the model, (N, K).
+            groups: the group of every row, (N,); rules for all groups ignore it.
+
+        Returns:
+            What the method gives: classes (N,), probabilities or scores (N, K).
+        """
+        if isinstance(self.rule, GroupedRule):
+            return getattr(self.rule, what)(probs, groups)
+        return getattr(self.rule, what)(probs)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
         """Recalls, coverages, confusion and the objective's value on labeled examples, with intervals.
@@ -170,6 +187,14 @@ class FittedModel:
         prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
         predictions = self.predict(inputs).cpu().numpy()
         return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names)
+
+    @property
+    def groups(self) -> dict[str, Any] | None:
+        """What to expect in each group of rows, for a sentence about groups, as in metrics.json; else None."""
+        if self.details is None:
+            return self.metrics.get("adjusted", {}).get("groups")
+        rule = self.details.adjusted
+        return None if rule is None or rule.groups is None else rule.groups.as_dict()
 
     @property
     def expected(self) -> RateEstimate:

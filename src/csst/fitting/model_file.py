@@ -29,7 +29,7 @@ from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
-from csst.rules import DecisionRule, rule_from_dict
+from csst.rules import Rule, rule_from_dict
 
 #: the model, in a run's folder
 MODEL = "model.safetensors"
@@ -84,7 +84,7 @@ class ModelFile:
         counts = torch.tensor(self.metrics["labeled_counts"]).double()
         return objective.bind_prior(counts / counts.sum())
 
-    def read_rule(self) -> DecisionRule | None:
+    def read_rule(self) -> Rule | None:
         """Return the decision rule; None if the run fitted none."""
         return rule_from_dict(self.metrics["adjusted"]["rule"]) if "adjusted" in self.metrics else None
 

@@ -24,6 +24,7 @@ from csst.fitting.model_file import MODEL, ROWS
 from csst.fitting.reference import REFERENCE
 from csst.rules.fit import FittedRule
 from csst.rules.monitor import Deployed, Monitoring, adapt_rule, refuse_few, sample_rows, watch
+from csst.rules.rule import DecisionRule
 
 NO_RULE = "a model without a decision rule has none to watch: train it with a rule (--rule fit)"
 #: files that an adapted run shares with the one it comes from
@@ -36,13 +37,15 @@ def refuse_unwatched(model: FittedModel) -> None:
         raise InputError(NO_RULE)
     if model.objective.abstains:
         raise InputError("a rule that abstains cannot be watched yet: fit one for the sentence without abstaining")
+    if model.groups is not None:
+        raise InputError("a rule for groups of rows cannot be watched yet: fit one for a sentence without 'by'")
 
 
 def read_fit(model: FittedModel) -> Deployed:
     """Return the rule of a model as it was just fitted."""
     refuse_unwatched(model)
     details = model.full_details
-    assert model.rule is not None
+    assert isinstance(model.rule, DecisionRule)
     assert details.adjusted is not None
     assert details.adjusted_outputs is not None
     fitted = details.adjusted
@@ -61,7 +64,7 @@ def read_fit(model: FittedModel) -> Deployed:
 def read_run(folder: str | Path, model: FittedModel) -> Deployed:
     """Return the rule of a model as its run's folder keeps it."""
     refuse_unwatched(model)
-    assert model.rule is not None
+    assert isinstance(model.rule, DecisionRule)
     kept = KeptEvidence.read(folder)
     stored = model.metrics["adjusted"]
     counts = np.array(stored["validation"]["confusion"], dtype=float)

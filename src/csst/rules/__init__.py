@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from csst.rules.fit import FittedRule, fit_evidence, fit_rule
 from csst.rules.frontier import Frontier, Point, fit_point, trace_frontier
-from csst.rules.rule import DecisionRule, rule_from_dict
+from csst.rules.rule import DecisionRule, GroupedRule, Rule, rule_from_dict
 
 __all__ = [
     "DecisionRule",
     "FittedRule",
     "Frontier",
+    "GroupedRule",
     "Point",
+    "Rule",
     "fit_evidence",
     "fit_point",
     "fit_rule",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import minimize
 
-from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.held_out_scores import Blocks, HeldOutScores
 from csst.rules.soft_objective import MOST_PENALTY, Prices, SoftObjective, Value
 
 #: how many labels the unlabeled rows are worth for a class in the search
@@ -36,6 +36,7 @@ class WeightedRows:
 
     scores: np.ndarray
     fractions: np.ndarray
+    blocks: Blocks = field(default_factory=Blocks)
     _pulls: dict[bytes, np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     def weigh_coverage(self, prior: np.ndarray) -> np.ndarray:
@@ -58,7 +59,11 @@ class WeightedRows:
         weights[np.arange(labeled), evidence.labels] = 1
         weights[labeled:] = posterior * (np.minimum(worth, mass) / np.maximum(mass, 1e-300))
         weights /= np.maximum(weights.sum(0), 1e-300)
-        return cls(np.vstack([evidence.scores, evidence.soft_scores]), weights)
+        return cls(np.vstack([evidence.scores, evidence.soft_scores]), weights, evidence.blocks)
+
+    def decide(self, bias: np.ndarray) -> np.ndarray:
+        """Return argmax_j z_j + b_j of every row, (N,)."""
+        return (self.scores + self.blocks.spread(bias)).argmax(1)
 
 
 def soft_bias_margins(
@@ -155,7 +160,7 @@ def search_bias(
         most: steps of L-BFGS at given prices.
     """
     # In place: with 1,000 classes every copy is a hundred megabytes.
-    likelihood = rows.scores + start
+    likelihood = rows.scores + rows.blocks.spread(start)
     likelihood /= t
     likelihood -= likelihood.max(1, keepdims=True)
     np.exp(likelihood, out=likelihood)
@@ -164,16 +169,17 @@ def search_bias(
 
     def measure(b: np.ndarray, prices: Prices) -> tuple[Value, np.ndarray]:
         move = (b - start) / t
-        factor = np.exp(np.clip(move - move.max(), -600, 0))
+        factor = rows.blocks.spread(np.exp(np.clip(move - move.max(), -600, 0)))
         if objective.by_margins:
             recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
             value = objective.from_margins(recall, coverage, prices)
-            return value, pull_back(value.by_recall, value.by_coverage) / t
+            return value, rows.blocks.gather(pull_back(value.by_recall, value.by_coverage)) / t
         decisions = likelihood * factor
         decisions /= decisions.sum(1, keepdims=True)
         value = objective.from_rates(rows.fractions.T @ decisions, prices)
         assert value.by_rates is not None
-        return value, _through_softmax(decisions, rows.fractions @ value.by_rates).sum(0) / t
+        slopes = _through_softmax(decisions, rows.fractions @ value.by_rates).sum(0)
+        return value, rows.blocks.gather(slopes) / t
 
     return maximize(objective, measure, start, anchor, prices or objective.first_prices, most)
 

@@ -186,7 +186,7 @@ def fit_pooled(
     if margins is None and goal.has_constraints and margin > 0:
         search, margins = keep_distance(goal, evidence, rows, search, margin)
         goal = goal.with_margins(margins)
-    bias = search.bias - search.bias.mean()
+    bias = rows.blocks.spread(search.bias - search.bias.mean())
     candidate = Candidate("pooled", calibration, prior, bias=bias, margins=goal.margins, prices=search.prices)
     if not goal.reads_entries:
         return candidate
@@ -201,9 +201,10 @@ def find_bias(
 ) -> Search:
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
-        anchor = weigh_classes(objective, calibration)
+        anchor = rows.blocks.merge(weigh_classes(objective, calibration))
         return search_bias(objective, rows, anchor, anchor, t)
-    return solve(objective, rows, list_starts(objective, calibration), t, prices)
+    starts = [rows.blocks.merge(start) for start in list_starts(objective, calibration)]
+    return solve(objective, rows, starts, t, prices)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
@@ -243,7 +244,7 @@ def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.n
     """Return the same for an objective that reads all rates, by soft search alone."""
 
     def rank(search: Search) -> tuple[float, float]:
-        rates = torch.from_numpy(hard_rates(rows, (rows.scores + search.bias).argmax(1)))
+        rates = torch.from_numpy(hard_rates(rows, rows.decide(search.bias)))
         value, slack = objective.judge(make_unchecked(rates, objective.prior))
         return min(0.0, slack), value
 
@@ -263,7 +264,7 @@ def keep_distance(
 
     def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the slack of every constraint, and standard errors (m,)."""
-        rates = hard_rates(rows, (rows.scores + bias).argmax(1))
+        rates = hard_rates(rows, rows.decide(bias))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
         return payoff[places], objective.measure_errors(rates, worth, places)
@@ -321,6 +322,8 @@ def fit_candidates(
         margins: see `fit_pooled`.
         prices: see `fit_pooled`.
     """
+    if evidence.blocks.are_tied:  # a closed form has weights of its own for every group
+        return [plain_argmax(evidence.train_prior, undo), fit_pooled(objective, evidence, margin, margins, prices)]
     return [
         plain_argmax(evidence.train_prior, undo),
         fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),

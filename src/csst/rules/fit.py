@@ -31,11 +31,13 @@ from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
+from csst.rules.cells import RowGroups
 from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
+from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
-from csst.rules.rule import DecisionRule, undo_gain
+from csst.rules.rule import Rule, undo_gain
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -59,9 +61,12 @@ class FittedRule:
         evidence: the scores it was fitted on.
         notes: what to be wary of, in sentences.
         certificate: whether the bounds are promised; None where no confidence is stated.
+        groups: what to expect in each group of rows, for a sentence about groups; then `objective` is the sentence as
+            if all rows were one group.
+        unadjusted_groups: what to expect of the plain argmax there, rates of cells.
     """
 
-    rule: DecisionRule
+    rule: Rule
     chosen: str
     objective: Objective
     estimate: RateEstimate
@@ -70,11 +75,23 @@ class FittedRule:
     evidence: HeldOutScores
     notes: tuple[str, ...] = ()
     certificate: Certificate | None = None
+    groups: GroupEstimate | None = None
+    unadjusted_groups: RateEstimate | None = None
+
+    @property
+    def goal(self) -> Objective:
+        """The objective as stated, with groups of rows if it is about them; read from the rates of `judged`."""
+        return self.objective if self.groups is None else self.groups.objective
+
+    @property
+    def judged(self) -> RateEstimate:
+        """The rates that the goal is read from."""
+        return self.estimate if self.groups is None else self.groups.estimate
 
     @cached_property
     def expected(self) -> ValidationScore:
         """The value of the objective that is expected, and the constraints' slack."""
-        return expect(self.objective, self.estimate)
+        return expect(self.goal, self.judged)
 
     @property
     def value(self) -> float:
@@ -84,13 +101,16 @@ class FittedRule:
     @cached_property
     def intervals(self) -> dict[str, Any]:
         """95 % intervals of recall, precision, coverage, the minima and the constraints."""
-        return estimate_intervals(self.objective, self.estimate)
+        intervals = estimate_intervals(self.objective, self.estimate)
+        if self.groups is None:
+            return intervals
+        return {**intervals, **{name: self.groups.intervals[name] for name in ("value", "constraints")}}
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint, by how much it is expected to be met, and whether that is safe to say."""
-        goal = SoftObjective(self.objective, self.estimate.confusion.prior.numpy(), 1.0)
-        return measure_bounds(goal, self.estimate)
+        goal = SoftObjective(self.goal, self.judged.confusion.prior.numpy(), 1.0)
+        return measure_bounds(goal, self.judged)
 
     @property
     def is_met(self) -> bool | None:
@@ -100,7 +120,7 @@ class FittedRule:
     @property
     def sentence(self) -> str:
         """What the rule changes, what it is expected to give, and with how many labels that is known."""
-        unadjusted_score = expect(self.objective, self.unadjusted)
+        unadjusted_score = expect(self.goal, self.unadjusted_groups or self.unadjusted)
         changes = {
             "argmax": "is the plain argmax, which nothing beat",
             "closed form": "weighs classes by the closed form for the objective",
@@ -111,8 +131,8 @@ class FittedRule:
         if self.chosen == "pooled" and not self.estimate.unlabeled:
             changes = "adds class biases fitted on the labeled rows"
         return (
-            f"{self.objective}: the rule {changes}; expected {describe(self.objective, self.expected)} instead of "
-            f"{describe(self.objective, unadjusted_score)}, {self.estimate.basis}.{describe_bounds(self.bounds)}"
+            f"{self.goal}: the rule {changes}; expected {describe(self.goal, self.expected)} instead of "
+            f"{describe(self.goal, unadjusted_score)}, {self.estimate.basis}.{describe_bounds(self.bounds)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -129,6 +149,7 @@ class FittedRule:
             "sentence": self.sentence,
             "notes": list(self.notes),
             **({} if self.certificate is None else {"certificate": self.certificate.as_dict()}),
+            **({} if self.groups is None else {"groups": self.groups.as_dict()}),
         }
 
 
@@ -159,6 +180,8 @@ def fit_rule(
     confidence: float | None = None,
     seed: int = 0,
     margin: float = MARGIN,
+    groups: RowGroups | None = None,
+    per_group: bool = False,
 ) -> FittedRule:
     """The rule for an objective on these probabilities (n, K) and labels (n,).
 
@@ -180,6 +203,8 @@ def fit_rule(
             of fold.
         seed: of that choice, of the folds and of the deal.
         margin: estimated standard errors by which constraints are to be met, as far as they can be; 0 for none.
+        groups: the groups of the rows, for a sentence such as "max min(recall by region)".
+        per_group: whether each group gets a rule of its own, which needs the group of every new row.
 
     Returns:
         The rule, and what it is expected to give.
@@ -221,7 +246,12 @@ def fit_rule(
         seed=seed,
     )
     prior = read_deployment_prior(deployment_prior, evidence)
-    bound = bind(objective, evidence, class_names)
+    bound = bind(goal, evidence, class_names)
+    if groups is not None or getattr(bound, "column", None) is not None:
+        sentence = bind_groups(bound, groups)
+        assert groups is not None
+        groups = groups.sample(most_unlabeled, seed)
+        return fit_groups(evidence, sentence, groups, prior, undo, seed, margin, per_group)
     return fit_evidence(evidence, bound, prior, undo, seed, margin)
 
 

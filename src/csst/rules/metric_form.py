@@ -21,6 +21,7 @@ from torch import Tensor
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate
 from csst.maths.language.tree import Call, name_calls, walk
+from csst.rules.cell_objective import CELL_METRICS, CellObjective
 
 #: a coverage below this counts as this: a class that is never predicted has precision 0
 SMALLEST_COVERAGE = 1e-12
@@ -239,6 +240,8 @@ class MetricForm:
 
 def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
     """Return a bound sentence as a form of class metrics under a prior (K,); None for anything that is not one."""
+    if isinstance(sentence, CellObjective):
+        return read_linear(sentence.measure, prior, CELL_METRICS)
     if not isinstance(sentence, Sentence) or not sentence.reads_margins:
         return None
     # Every curved mean becomes a metric of its own, so that the rest may be linear.

@@ -8,10 +8,11 @@ that were taken out and put in. The scale m and offset c carry the objective. Th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -176,8 +177,138 @@ class DecisionRule:
         }
 
 
-def rule_from_dict(stored: Mapping[str, Any]) -> DecisionRule:
+@dataclass(frozen=True, eq=False)
+class GroupedRule:
+    """One decision rule for each group of rows, over the same classes and the same undone gain.
+
+    Args:
+        column: the column that the groups are of.
+        names: its values, A of them.
+        rules: their rules.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    rules: tuple[DecisionRule, ...]
+
+    @property
+    def classes(self) -> int:
+        """K, how many classes there are."""
+        return self.rules[0].classes
+
+    @property
+    def abstains(self) -> bool:
+        """Whether the rule may give no answer: never, for groups."""
+        return False
+
+    @property
+    def undo(self) -> Tensor | None:
+        """The inverse of the gain that a network was trained under."""
+        return self.rules[0].undo
+
+    def read_groups(self, groups: Any, rows: int) -> np.ndarray:
+        """Return the indices of groups given by their values, (N,); raise an error for a value without a rule."""
+        if groups is None:
+            raise InputError(
+                f"there is one rule for each {self.column}, so that every row needs its group: pass group=..., or on "
+                "the command line a file with that column"
+            )
+        return read_group_values(groups, self.names, self.column, rows)
+
+    def posterior(self, probs: Any, groups: Any = None) -> Tensor:
+        """The calibrated probabilities in the group of every row.
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Probabilities, (N, K), float64.
+        """
+        return self._by_group("posterior", probs, groups)
+
+    def scores(self, probs: Any, groups: Any = None) -> Tensor:
+        """What is maximized, for every row.
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Scores of the rule of the row's group, (N, K), float64.
+        """
+        return self._by_group("scores", probs, groups)
+
+    def predict(self, probs: Any, groups: Any = None) -> Tensor:
+        """The class of every row.
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Class indices, (N,).
+        """
+        return self.scores(probs, groups).argmax(1)
+
+    def counts(self, probs: Any, labels: Any, groups: Any = None) -> Tensor:
+        """Confusion counts of the rules' predictions.
+
+        Args:
+            probs: of the model, (N, K).
+            labels: true class indices, (N,).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            int64 counts, (K, K), row = truth.
+        """
+        return confusion_counts(labels, self.predict(probs, groups), self.classes)
+
+    def _by_group(self, what: str, probs: Any, groups: Any) -> Tensor:
+        values = torch.from_numpy(check_probs(probs, self.classes))
+        index = self.read_groups(groups, len(values))
+        results = torch.zeros_like(values)
+        for a, rule in enumerate(self.rules):
+            rows = np.flatnonzero(index == a)
+            if len(rows):
+                results[rows] = getattr(rule, what)(values[rows])
+        return results
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `rule_from_dict` reads it back."""
+        return {"column": self.column, "groups": list(self.names), "rules": [rule.as_dict() for rule in self.rules]}
+
+
+#: what may decide
+Rule = DecisionRule | GroupedRule
+
+
+def read_group_values(groups: Any, names: Sequence[str], column: str, rows: int) -> np.ndarray:
+    """Return the indices of values of a column of groups, (N,); raise an error for a value that is none of the names.
+
+    Args:
+        groups: the values, (N,).
+        names: the known values, as text.
+        column: their column, for errors.
+        rows: N.
+    """
+    values = [str(value) for value in np.asarray(groups, dtype=object).ravel().tolist()]
+    if len(values) != rows:
+        raise InputError(f"each row needs one {column}; found {len(values)} for {rows} rows")
+    places = {name: index for index, name in enumerate(names)}
+    strangers = sorted({value for value in values if value not in places})
+    if strangers:
+        raise InputError(f"{column} has values that were not in the fit: {strangers[:5]}; known are {list(names)[:20]}")
+    return np.array([places[value] for value in values], dtype=np.int64)
+
+
+def rule_from_dict(stored: Mapping[str, Any]) -> DecisionRule | GroupedRule:
     """A rule from what `as_dict` gave."""
+    if "rules" in stored:
+        rules = [rule_from_dict(part) for part in stored["rules"]]
+        return GroupedRule(
+            stored["column"], tuple(stored["groups"]), tuple(r for r in rules if isinstance(r, DecisionRule))
+        )
     keys = {"scale", "offset", "shift", "temperature"}
     if not keys <= set(stored):
         raise InputError(f"a stored rule has {', '.join(sorted(keys))}; found the keys {sorted(map(str, stored))}")

@@ -53,6 +53,7 @@ class Sweep:
         recall: of all classes while the class is never predicted, (K,).
         coverage: likewise, (K,).
         class_index: j.
+        cells: the column that wins each row, (N,), if classes are cells of groups that share a bias; else None.
     """
 
     thresholds: np.ndarray
@@ -63,6 +64,7 @@ class Sweep:
     recall: np.ndarray
     coverage: np.ndarray
     class_index: int
+    cells: np.ndarray | None = None
 
     @classmethod
     def of_class(
@@ -81,6 +83,8 @@ class Sweep:
             The sweep.
         """
         classes = shifted.shape[1]
+        if rows.blocks.number > 1:
+            return cls.of_cells(rows, shifted, decisions, pulls, class_index)
         # Only rows of the class itself have another rival than the class that is decided for.
         rivals = decisions.copy()
         own_rows = np.flatnonzero(decisions == class_index)
@@ -98,23 +102,55 @@ class Sweep:
         columns = [values.take(order) for values in (thresholds, rivals, losses, pulls)]
         return cls(columns[0], columns[1], won, columns[2], columns[3], recall, coverage, class_index)
 
+    @classmethod
+    def of_cells(
+        cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
+    ) -> Sweep:
+        """Sort the rows by the bias at which a class wins them, where a row has scores in one block only.
+
+        Biases are tied, and the class wins a row for the cell of the row's group; or each cell has its own, and wins
+        rows of its group alone. Arguments: see `of_class`.
+        """
+        columns = shifted.shape[1]
+        size = columns // rows.blocks.number
+        index = np.arange(len(shifted))
+        groups = decisions // size
+        cells = groups * size + class_index % size
+        is_open = np.ones(len(shifted), dtype=bool) if rows.blocks.are_tied else groups == class_index // size
+        rival_scores = shifted.copy()
+        rival_scores[index[is_open], cells[is_open]] = -np.inf
+        rivals = rival_scores.argmax(1)
+        thresholds = rival_scores[index, rivals] - rows.scores[index, cells]
+        recall = np.bincount(rivals, rows.fractions[index, rivals], minlength=columns)
+        coverage = np.bincount(rivals, pulls, minlength=columns)
+        order = np.flatnonzero(is_open)
+        order = order[np.argsort(thresholds[order], kind="stable")]
+        won = rows.fractions[order, cells[order]]
+        lost = rows.fractions[order, rivals[order]]
+        sorted_rows = (thresholds[order], rivals[order], won, lost, pulls[order])
+        return cls(*sorted_rows, recall, coverage, class_index, cells[order])
+
     def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return recall and coverage, both (B, K), after the class has won so many rows, ascending ranks (B,)."""
         classes = len(self.recall)
         row_count = int(ranks[-1])
         # Row i belongs to the first rank that includes it; rows beyond the last rank stay where they are.
         segments = np.repeat(np.arange(len(ranks)), np.diff(ranks, prepend=0))
-        cells = segments * classes + self.rivals[:row_count]
 
-        def add_up(weights: np.ndarray) -> np.ndarray:
+        def add_up(weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
+            cells = segments * classes + columns[:row_count]
             sums = np.bincount(cells, weights[:row_count], minlength=len(ranks) * classes)
             return sums.reshape(-1, classes).cumsum(0)
 
-        recall = self.recall - add_up(self.lost)
-        recall[:, self.class_index] = np.bincount(segments, self.won[:row_count], minlength=len(ranks)).cumsum()
-        won_coverage = add_up(self.pulls)
+        recall = self.recall - add_up(self.lost, self.rivals)
+        won_coverage = add_up(self.pulls, self.rivals)
         coverage = self.coverage - won_coverage
-        coverage[:, self.class_index] = won_coverage.sum(1)
+        if self.cells is None:
+            recall[:, self.class_index] = np.bincount(segments, self.won[:row_count], minlength=len(ranks)).cumsum()
+            coverage[:, self.class_index] = won_coverage.sum(1)
+        else:
+            recall += add_up(self.won, self.cells)
+            coverage += add_up(self.pulls, self.cells)
         # What rounding leaves of a class that has lost all its rows would be divided by itself.
         recall[recall < ROUNDING] = 0.0
         coverage[coverage < ROUNDING] = 0.0
@@ -177,7 +213,7 @@ def sweep_at_cost(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
     """Return the bias (K,) that sweeps lead to when a miss costs so much."""
     pulls = rows.weigh_coverage(objective.prior.numpy())
     bias = bias.copy()
-    biased_scores = rows.scores + bias
+    biased_scores = rows.scores + rows.blocks.spread(bias)
     decisions = biased_scores.argmax(1)
     score = score_bias(objective, rows, bias, cost)
     moves = 0
@@ -192,7 +228,8 @@ def sweep_at_cost(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
             rank, rank_score = find_rank(objective, sweep, cost)
             if rank_score > score + ROUNDING:
                 bias[class_index] = sweep.bias_at(rank)
-                biased_scores[:, class_index] = rows.scores[:, class_index] + bias[class_index]
+                columns = slice(class_index, None, len(bias))  # one, unless groups share a bias
+                biased_scores[:, columns] = rows.scores[:, columns] + bias[class_index]
                 decisions = biased_scores.argmax(1)
                 score = rank_score
                 moves += 1
@@ -236,10 +273,11 @@ def score_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray, c
 
 def measure_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return recall and coverage, both (K,), of argmax_j z_j + b_j on the rows."""
-    decisions = (rows.scores + bias).argmax(1)
-    hits = rows.fractions.take(np.arange(0, rows.scores.size, len(bias)) + decisions)
-    recall = np.bincount(decisions, hits, minlength=len(bias))
-    coverage = np.bincount(decisions, rows.weigh_coverage(objective.prior.numpy()), minlength=len(bias))
+    decisions = rows.decide(bias)
+    columns = rows.scores.shape[1]
+    hits = rows.fractions.take(np.arange(0, rows.scores.size, columns) + decisions)
+    recall = np.bincount(decisions, hits, minlength=columns)
+    coverage = np.bincount(decisions, rows.weigh_coverage(objective.prior.numpy()), minlength=columns)
     return recall, coverage
 
 
@@ -251,10 +289,10 @@ def measure_miss(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray)
 
 def order_classes(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
     """Return the classes to sweep: all of them, or those on whose recall and coverage the score depends most."""
-    classes = len(bias)
-    if classes <= MOST_CLASSES:
-        return np.arange(classes)
+    if len(bias) <= MOST_CLASSES:
+        return np.arange(len(bias))
     recall, coverage = measure_bias(objective, rows, bias)
+    classes = len(recall)
     step = 1e-4
     points_recall = recall + step * np.eye(classes)
     points_coverage = coverage + step * np.eye(classes)
@@ -262,4 +300,5 @@ def order_classes(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
     base = score_margins(objective, recall[None], coverage[None])
     by_recall = score_margins(objective, points_recall, constant) - base
     by_coverage = score_margins(objective, np.broadcast_to(recall, (classes, classes)), points_coverage) - base
-    return np.argsort(-(np.abs(by_recall) + np.abs(by_coverage)), kind="stable")[:MOST_CLASSES]
+    weights = rows.blocks.gather(np.abs(by_recall) + np.abs(by_coverage))
+    return np.argsort(-weights, kind="stable")[:MOST_CLASSES]

@@ -7,6 +7,7 @@ from typing import Any
 
 from csst.maths.language.meaning import has_groups, is_constant
 from csst.maths.language.tree import (
+    By,
     Call,
     Constraint,
     EveryOther,
@@ -15,6 +16,7 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
+    children,
     drop_double_minus,
     rebuild,
     walk,
@@ -46,6 +48,19 @@ def compare_groups(constraint: Any, is_negative: Callable[[Node], bool]) -> Any:
         other = EveryOther(vector, start=node.start, end=node.end) if has_groups(constraint) else vector
         constraint = exchange(constraint, node, other)
     return constraint
+
+
+def drop_groups(tree: Any) -> Any:
+    """Return a tree without "by": recall by region → recall."""
+    return tree.of if isinstance(tree, By) else rebuild(tree, drop_groups)
+
+
+def is_about_groups(tree: Node) -> bool:
+    """Return whether each metric of a tree has a "by"."""
+    if isinstance(tree, By):
+        return True
+    parts = children(tree)
+    return is_constant(tree) or (bool(parts) and all(map(is_about_groups, parts)))
 
 
 def is_whole_side(constraint: Constraint) -> bool:

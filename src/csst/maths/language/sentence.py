@@ -14,12 +14,13 @@ from csst.errors import InputError, ObjectiveError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
-from csst.maths.language.comparing import addends, compare_groups
+from csst.maths.language.comparing import addends, compare_groups, drop_groups, is_about_groups
 from csst.maths.language.meaning import (
     entries,
     evaluate,
     flatten,
     has_groups,
+    has_pairs,
     is_constant,
     list_entries,
     members,
@@ -111,6 +112,25 @@ class Sentence(Objective):
         """The column whose groups of rows the sentence names with "by"; None if it names none."""
         nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
         return next((node.column for node in nodes if isinstance(node, By)), None)
+
+    @cached_property
+    def ungrouped(self) -> Sentence:
+        """The sentence as if all rows were one group: without "by", and without bounds that compare groups."""
+        if self.column is None:
+            return self
+        constraints = tuple(drop_groups(c) for c in self.constraints if not has_pairs(c) and not _names_group(c))
+        return replace(
+            self,
+            expression=drop_groups(self.expression),
+            constraints=constraints,
+            binding=replace(self.binding, row_groups=()),
+        )
+
+    @cached_property
+    def of_one_group(self) -> Sentence:
+        """What the sentence asks of each group by itself: its goal, and the bounds in which each metric has a "by"."""
+        bounds = [c for c in self.constraints if not has_pairs(c) and not _names_group(c) and is_about_groups(c)]
+        return replace(self, constraints=tuple(bounds)).ungrouped if self.column is not None else self
 
     def bind_row_groups(self, row_groups: Sequence[str]) -> Sentence:
         """Return the sentence for the groups of rows of its column.
@@ -327,6 +347,11 @@ class Sentence(Objective):
 
     def _error(self, sentence: str, node: Node) -> ObjectiveError:
         return ObjectiveError(sentence, self.text, node.start, node.end)
+
+
+def _names_group(constraint: Constraint) -> bool:
+    """Return whether a bound is about a single group of rows."""
+    return any(isinstance(node, By) and node.group is not None for node in walk(constraint))
 
 
 def _without_min(constraint: Constraint, worst: Call) -> str:

@@ -1,0 +1,118 @@
+"""Groups of rows as users give them: `fit(X, y, group=...)`, `predict(X, group=...)`, `score(X, y, group=...)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from csst.errors import InputError
+from csst.estimators.inputs import numbers_of, read_labels
+from csst.fitting.evaluation import align
+from csst.maths.grouped_confusion import GroupedConfusion, count_groups
+from csst.maths.language import Sentence
+from csst.maths.objectives import Objective
+from csst.maths.ranking import score_on
+from csst.rules.cells import RowGroups
+from csst.rules.feasibility import TOLERANCE
+from csst.rules.groups import GroupEstimate
+from csst.rules.rule import read_group_values
+
+
+def find_column(objective: Objective) -> str | None:
+    """Return the column whose groups a sentence names; None for any other objective."""
+    return objective.column if isinstance(objective, Sentence) else None
+
+
+def read_groups(group: Any, rows: int, what: str) -> np.ndarray:
+    """Return groups as texts, None where one is missing, (N,).
+
+    Args:
+        group: the value of the column for each row, (N,); None or NaN where it is not known; None for all unknown.
+        rows: N.
+        what: the name of the rows, for errors.
+    """
+    if group is None:
+        return np.full(rows, None, dtype=object)
+    values = np.asarray(group, dtype=object)
+    if values.shape != (rows,):
+        raise InputError(f"group holds one value for each row of {what}; found shape {values.shape} for {rows} rows")
+    return np.array([None if value is None or value != value else str(value) for value in values], dtype=object)
+
+
+def make_row_groups(column: str, labeled: np.ndarray, unlabeled: np.ndarray) -> RowGroups:
+    """Return the groups of labeled and unlabeled rows from their values, texts or None, (n,) and (m,)."""
+    names = tuple(sorted({value for value in (*labeled, *unlabeled) if value is not None}))
+    places = {name: index for index, name in enumerate(names)} | {None: -1}
+    indices = [np.array([places[value] for value in values], dtype=np.int64) for values in (labeled, unlabeled)]
+    return RowGroups(column, names, *indices)
+
+
+def require_group(objective: Objective, group: Any) -> None:
+    """Raise an error unless a sentence about groups comes with groups, and any other objective without."""
+    column = find_column(objective)
+    if column is not None and group is None:
+        raise InputError(f"'{objective}' needs the {column} of every row: pass group=...")
+    if column is None and group is not None:
+        raise InputError(f"group is given, but '{objective}' names none: write for instance max min(recall by region)")
+
+
+def measure_groups(sentence: Sentence, truth: np.ndarray, answers: np.ndarray, group: Any) -> GroupedConfusion:
+    """Return what predictions do in each group.
+
+    Args:
+        sentence: bound to its classes and groups.
+        truth: class indices, (N,).
+        answers: predicted class indices, (N,).
+        group: the value of the column for every row, (N,).
+    """
+    require_group(sentence, group)
+    names = sentence.binding.row_groups
+    classes = sentence.binding.class_names or ()
+    places = read_group_values(group, names, str(sentence.column), len(truth))
+    counts = count_groups(truth, answers, torch.from_numpy(places), len(classes), len(names))
+    return GroupedConfusion.from_counts(counts, classes, names)
+
+
+def score_groups(
+    sentence: Sentence, y: Any, predictions: np.ndarray, classes: np.ndarray, group: Any, sample_weight: Any = None
+) -> float:
+    """Return the value of a sentence about groups less 10 times the largest miss of a constraint.
+
+    Args:
+        sentence: bound to its classes and groups.
+        y: the true classes, (N,); -1, NaN or None where it is not known.
+        predictions: the predicted classes, (N,).
+        classes: the classes in order, (K,).
+        group: the value of the column for every row, (N,).
+        sample_weight: must be None: rows of groups have no weights.
+    """
+    if sample_weight is not None:
+        raise InputError("a sentence about groups counts rows and takes no sample_weight: leave it out")
+    require_group(sentence, group)
+    values, is_known = read_labels(y)
+    truth = numbers_of(values[is_known], classes, "the labels y")
+    answers = numbers_of(predictions[is_known], classes, "the predictions")
+    confusion = measure_groups(sentence, truth, answers, np.asarray(group, dtype=object)[is_known])
+    return score_on(sentence, confusion, TOLERANCE).score
+
+
+def summarize_groups(groups: GroupEstimate) -> list[str]:
+    """Return the lines of a table with the expected recall of every group and class."""
+    values = groups.as_dict()
+    lowest = values["lowest_recall"]
+    head = [values["column"], *groups.class_names]
+    cells = [
+        [
+            name,
+            *(f"{recall[0]:.2f} ({recall[1]:.2f}–{recall[2]:.2f}, {n})" for recall, n in zip(row, counts, strict=True)),
+        ]
+        for name, row, counts in zip(values["names"], values["recall"], values["labels"], strict=True)
+    ]
+    kind = "one rule for each group" if groups.is_per_group else "one rule for all groups"
+    return [
+        f"recall by {values['column']}, {kind} (95 % interval, labels); the lowest is expected to be "
+        f"{lowest['estimate']:.2f} ({lowest['low']:.2f}–{lowest['high']:.2f})",
+        align([head, *cells]),
+    ]

@@ -1,0 +1,277 @@
+"""Scores of rows as scores of cells, one for every group of rows and class: see `csst.rules.cell_objective`.
+
+A row has scores in the block of its group and `NEVER` elsewhere, so that rules for classes become rules for groups:
+with one bias per cell, one rule for each group; with tied biases, one rule for all.
+
+    one rule for all       s_ak = T z_k + a_k                                       the group is not looked at
+    one rule per group     s_ak = log q_ak - log P(k | a),     q_a = softmax(tau_a (T z + a + log pi) + delta_a)
+
+q_a are the class probabilities in group a: tau_a and delta_a correct them as far as the labels of the group say, and a
+ridge draws them to 1 and 0, for a model that has seen the group already, or few labels. An unlabeled row without a
+group counts for each group as often as rows of its class are in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from csst.errors import InputError
+from csst.estimation.calibration import RIDGE, Calibration, calibration_loss
+from csst.estimation.held_out_scores import Blocks, HeldOutScores
+
+#: the score of a row in the block of another group
+NEVER = -1e4
+#: unlabeled rows at most, after each row without a group was taken once for every group
+MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroups:
+    """The groups of the rows that a rule is fitted on.
+
+    Args:
+        column: the column that the groups are of.
+        names: its values, A of them.
+        labeled: the group of every labeled row, (n,).
+        unlabeled: the group of every unlabeled row, (m,); -1 where it is not known.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    labeled: np.ndarray
+    unlabeled: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.names) < 2:
+            raise InputError(
+                f"groups need a column with at least 2 values; {self.column!r} has {list(self.names)}: leave "
+                f"'by {self.column}' out"
+            )
+        if (self.labeled < 0).any():
+            count = int((self.labeled < 0).sum())
+            raise InputError(f"each labeled row needs its {self.column}; {count} of {len(self.labeled)} have none")
+        counts = np.bincount(self.labeled, minlength=len(self.names))
+        if not counts.all():
+            name = self.names[int(counts.argmin())]
+            raise InputError(f"{self.column} {name!r} has no labeled row: label some, or merge it with another group")
+
+    def sample(self, most: int, seed: int) -> RowGroups:
+        """Return the groups of the unlabeled rows that `HeldOutScores.from_probs` samples with this seed.
+
+        Args:
+            most: unlabeled rows that are used.
+            seed: seed of the choice.
+        """
+        if len(self.unlabeled) <= most:
+            return self
+        order = np.random.default_rng(seed).permutation(len(self.unlabeled))
+        return replace(self, unlabeled=self.unlabeled[np.sort(order[:most])])
+
+    def require_rows(self, evidence: HeldOutScores) -> None:
+        """Raise an error unless there is one group for each row of the evidence."""
+        sizes = (len(self.labeled), len(self.unlabeled))
+        if sizes != (len(evidence.labels), len(evidence.unlabeled_scores)):
+            raise InputError(
+                f"each row needs one {self.column}; found {sizes[0]} for {len(evidence.labels)} labeled rows and "
+                f"{sizes[1]} for {len(evidence.unlabeled_scores)} unlabeled rows"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class CellScores(HeldOutScores):
+    """Scores of cells, calibrated; labels are cells, too.
+
+    Args:
+        layout: how cells fall into groups.
+        labeled_weights: how far each labeled row is in each cell, as if unlabeled, (n, A K).
+        unlabeled_weights: the same of unlabeled rows, (m, A K).
+        plain: the scores of classes behind them.
+    """
+
+    layout: Blocks = field(default_factory=Blocks)
+    labeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    unlabeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    plain: HeldOutScores | None = None
+
+    @property
+    def blocks(self) -> Blocks:
+        return self.layout
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        return Calibration.identity(self.classes)
+
+    @cached_property
+    def unlabeled_prior(self) -> np.ndarray:
+        weights = self.soft_posterior.sum(0)
+        return weights / weights.sum()
+
+    @cached_property
+    def posterior(self) -> np.ndarray:
+        return self.unlabeled_weights
+
+    @cached_property
+    def labeled_posterior(self) -> np.ndarray:
+        return self.labeled_weights
+
+    @property
+    def information(self) -> float:
+        assert self.plain is not None
+        return self.plain.information
+
+    @property
+    def information_error(self) -> float:
+        assert self.plain is not None
+        return self.plain.information_error
+
+    @property
+    def is_constant(self) -> bool:
+        assert self.plain is not None
+        return self.plain.is_constant
+
+    def part(self, rows: np.ndarray) -> CellScores:
+        return replace(
+            self, scores=self.scores[rows], labels=self.labels[rows], labeled_weights=self.labeled_weights[rows]
+        )
+
+    def thin(self, most: int) -> CellScores:
+        step = -(-len(self.unlabeled_scores) // most)
+        if step <= 1:
+            return self
+        return replace(
+            self, unlabeled_scores=self.unlabeled_scores[::step], unlabeled_weights=self.unlabeled_weights[::step]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Rows as cells, and what takes scores of classes there.
+
+    Args:
+        scores: of cells.
+        prior: P_ak, (A, K), sums to 1.
+        temperature: by which z is multiplied in each group, (A,).
+        shift: what is added to it, (A, K).
+    """
+
+    scores: CellScores
+    prior: np.ndarray
+    temperature: np.ndarray
+    shift: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCalibration:
+    """tau_a, (A,), and delta_a, (A, K), by which the class probabilities of groups differ from those of all rows."""
+
+    factor: np.ndarray
+    bias: np.ndarray
+
+    @classmethod
+    def fit(cls, logits: np.ndarray, labels: np.ndarray, groups: RowGroups) -> GroupCalibration:
+        """Fit labels (n,) with logits of all rows (n, K), each group for itself."""
+        start = np.zeros(logits.shape[1] + 1)
+        solutions = []
+        for group in range(len(groups.names)):
+            rows = groups.labeled == group
+            data = (logits[rows], labels[rows], np.ones(rows.sum()), RIDGE)
+            solutions.append(minimize(calibration_loss, start, args=data, jac=True, method="L-BFGS-B").x)
+        parameters = np.stack(solutions)
+        return cls(np.exp(parameters[:, -1]), parameters[:, :-1])
+
+    def apply(self, logits: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return class probabilities of rows in their groups, (N, K), from logits of all rows."""
+        return softmax(self.factor[groups][:, None] * logits + self.bias[groups], axis=1)
+
+
+def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, are_tied: bool) -> Cells:
+    """Return the rows of the evidence as rows of cells.
+
+    Args:
+        evidence: scores of classes.
+        groups: the groups of its rows.
+        prior: the deployment prior, (K,).
+        are_tied: whether one rule serves all groups.
+    """
+    number = len(groups.names)
+    counts = count_cells(evidence, groups)
+    shares = counts.sum(1) / counts.sum()
+    # One more row of each class, spread as all rows are: no cell has a prior of 0.
+    group_of_class = (counts + shares[:, None]) / (counts.sum(0) + 1)
+    cell_prior = prior * group_of_class
+    calibration = evidence.calibration
+    logits = calibration.apply(evidence.scores) + np.log(np.maximum(evidence.fractions, 1e-12))
+    of_groups = GroupCalibration.fit(logits, evidence.labels, groups)
+    temperature = np.full(number, calibration.temperature)
+    shift = np.tile(calibration.bias, (number, 1))
+    if not are_tied:
+        temperature = of_groups.factor * temperature
+        shift = of_groups.factor[:, None] * (calibration.bias + np.log(np.maximum(evidence.fractions, 1e-12)))
+        shift = shift + of_groups.bias - np.log(cell_prior / cell_prior.sum(1, keepdims=True))
+    maps = (temperature, shift)
+    labeled = place_scores(evidence.scores, groups.labeled, *maps)
+    labeled_weights = place_weights(of_groups.apply(logits, groups.labeled), groups.labeled, number)
+    unlabeled, unlabeled_weights = place_unlabeled(evidence, groups, maps, of_groups, group_of_class)
+    argmax_bias = temperature[:, None] * np.log(evidence.train_prior) - shift
+    argmax_bias = argmax_bias - argmax_bias.max()
+    scores = CellScores(
+        labeled,
+        groups.labeled * evidence.classes + evidence.labels,
+        unlabeled,
+        np.exp(argmax_bias).ravel(),
+        cell_prior.ravel(),
+        is_cross_fitted=evidence.is_cross_fitted,
+        layout=Blocks(number, are_tied),
+        labeled_weights=labeled_weights,
+        unlabeled_weights=unlabeled_weights,
+        plain=evidence,
+    )
+    return Cells(scores, cell_prior, temperature, shift)
+
+
+def count_cells(evidence: HeldOutScores, groups: RowGroups) -> np.ndarray:
+    """Return labeled rows of every group and class, (A, K)."""
+    shape = (len(groups.names), evidence.classes)
+    cells = groups.labeled * evidence.classes + evidence.labels
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def place_unlabeled(
+    evidence: HeldOutScores,
+    groups: RowGroups,
+    maps: tuple[np.ndarray, np.ndarray],
+    of_groups: GroupCalibration,
+    group_of_class: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and weights of unlabeled rows in cells, both (m', A K)."""
+    number = len(groups.names)
+    is_known = groups.unlabeled >= 0
+    strangers = np.flatnonzero(~is_known)[: MOST_ROWS // number]
+    index = np.concatenate([np.flatnonzero(is_known), np.tile(strangers, number)]).astype(np.int64)
+    blocks = np.concatenate([groups.unlabeled[is_known], np.repeat(np.arange(number), len(strangers))]).astype(np.int64)
+    scores = evidence.unlabeled_scores[index]
+    logits = evidence.calibration.apply(scores) + np.log(np.maximum(evidence.unlabeled_prior, 1e-12))
+    count = int(is_known.sum())
+    weights = softmax(logits, axis=1)
+    weights[:count] = of_groups.apply(logits[:count], blocks[:count])
+    weights[count:] *= group_of_class[blocks[count:]]
+    return place_scores(scores, blocks, *maps), place_weights(weights, blocks, number)
+
+
+def place_scores(scores: np.ndarray, groups: np.ndarray, temperature: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Return T_a z + shift_a in the block of every row, (N, A K), for z (N, K) and groups a (N,)."""
+    cells = np.full((len(scores), *shift.shape), NEVER)
+    cells[np.arange(len(scores)), groups] = temperature[groups][:, None] * scores + shift[groups]
+    return cells.reshape(len(scores), shift.size)
+
+
+def place_weights(weights: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
+    """Return weights (N, K) in the block of every row, (N, A K)."""
+    cells = np.zeros((len(weights), number, weights.shape[1]))
+    cells[np.arange(len(weights)), groups] = weights
+    return cells.reshape(len(weights), number * weights.shape[1])
