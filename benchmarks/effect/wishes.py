@@ -15,7 +15,7 @@ pair of classes, drawn anew for every draw; `min cost` beside the argmax of expe
 probabilities, and on those of a random forest with scikit-learn's calibration (sigmoid, 3 folds).
 
 Every measured cell is a line of benchmarks/results/wishes.jsonl with the commit and a hash of its rows, and is never
-computed again. Writes results/wishes.md (--report: only this).
+computed again. Writes results/wishes.md (--report: only this); --figures FOLDER adds human.svg and costs.svg.
 """
 
 from __future__ import annotations
@@ -275,6 +275,48 @@ def write_report(lines: Iterable[Line]) -> str:
     )
 
 
+def draw_rows(path: Path, by_set: dict[str, list[Line]], keys: dict[str, tuple[str, ...]], axis: str) -> None:
+    """Draw one row per set with a point for every method: the mean over draws."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = path.stem
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 0.8 + 0.3 * len(by_set)))
+    heights = range(len(by_set), 0, -1)
+    colors = dict(zip(keys, ("#1b4b82", "#9a9a9a", "#c98a2b"), strict=True))
+    for label, path_of_key in keys.items():
+        means = [gather(lines, *path_of_key).mean() for lines in by_set.values()]
+        axes.plot(means, list(heights), "o", color=colors[label], label=label, ms=7)
+    axes.set_yticks(list(heights), list(by_set))
+    axes.set_xlabel(axis)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.15), ncols=3)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def draw_figures(folder: Path, lines: Iterable[Line]) -> None:
+    """Draw what a human and costs are worth, set by set."""
+    measured = list(lines)
+    by_set = {name: [line for line in measured if line["set"] == name] for name in SETS}
+    by_set = {name: group for name, group in by_set.items() if group}
+    human = {
+        "a tenth left to a human": ("abstention", "csst", "lowest"),
+        "always answers": ("abstention", "always", "lowest"),
+        "a tenth by largest probability": ("abstention", "cut", "lowest"),
+    }
+    draw_rows(folder / "human.svg", by_set, human, "lowest recall of what is answered")
+    costs = {
+        "min cost": ("cost", "csst"),
+        "argmin of expected cost": ("cost", "expected"),
+        "calibrated forest": ("cost", "forest"),
+    }
+    draw_rows(folder / "costs.svg", by_set, costs, "mean cost of a row")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
@@ -283,6 +325,7 @@ def main() -> None:
     parser.add_argument("--sets", default=";".join(SETS), help="names with ; between them")
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--figures", type=Path, help="folder of the pictures")
     parser.add_argument("--report", action="store_true", help="write the page from what is measured")
     options = parser.parse_args()
     log = Log(options.results / "wishes.jsonl", KEYS)
@@ -299,6 +342,8 @@ def main() -> None:
         log.measure(({"set": name, "draw": draw} for draw in draws for name in options.sets.split(";")), measure)
     page = write_report(log.lines.values())
     write_results(options.results / "wishes.md", page, MODULES, not options.report)
+    if options.figures is not None:
+        draw_figures(options.figures, log.lines.values())
 
 
 if __name__ == "__main__":
