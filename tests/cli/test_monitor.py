@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from csst import InputError
 from csst.cli import main
 from csst.fitting.fitted_model import FittedModel
+from csst.report import report_page
 
 CENTERS = np.array([[0.0, 0.0], [3.0, 0.0]])
 
@@ -65,6 +67,25 @@ def test_a_shift_is_said_and_refused(run: Path, capsys: pytest.CaptureFixture[st
     assert main(["monitor", str(run), str(new_rows), "--adapt", str(run.parent / "never")]) == 2
     assert "the rule is not adapted" in capsys.readouterr().err
     assert not (run.parent / "never").exists()
+    # The page of the run has it, the latest first, with hostile names as text.
+    hostile = run.parent / "<b>moved.csv"
+    hostile.write_bytes(new_rows.read_bytes())
+    assert main(["monitor", str(run), str(hostile)]) == 0
+    page = report_page([run])
+    assert "New rows since" in page
+    assert page.index("&lt;b&gt;moved.csv") < page.rindex("moved.csv")
+    assert "no balance of the labeled classes explains the rows" in page
+
+
+def test_a_damaged_record_of_new_rows_is_one_sentence(run: Path) -> None:
+    path = run / "monitor.jsonl"
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    path.write_text("[1]\n", encoding="utf-8")
+    with pytest.raises(InputError, match="the page has nothing about new rows"):
+        report_page([run])
+    path.unlink()
+    if before is not None:
+        path.write_text(before, encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from csst.cli.examples import ExampleReader
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.monitoring import adapt, monitor, read_run, write_adapted
+from csst.report.run_view import WATCHED
+from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
     else:
         seen = monitor(model, deployed, inputs)
         print(seen)
+        keep(args.run, args.input, seen.sentences)
+        print(f"kept in the run: csst report {args.run} has it on its page")
     if args.json:
         try:
             with open(args.json, "w", encoding="utf-8") as file:
@@ -45,3 +49,14 @@ def main(argv: Sequence[str]) -> int:
         except OSError as error:
             raise InputError(f"{args.json} cannot be written: {error}") from None
     return 0
+
+
+def keep(folder: str, names: Sequence[str], sentences: Sequence[str]) -> None:
+    """Add what new rows say to the run, whose page shows it."""
+    line = json.dumps({"input": list(names), "sentences": list(sentences)})
+    path = Run(folder).path(WATCHED)
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from None

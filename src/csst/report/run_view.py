@@ -30,6 +30,10 @@ CHARACTERS = 16_000_000
 LISTS = ("recall", "coverage", "multipliers")
 #: the file of examples that the model gets wrong
 MISTAKES = "mistakes.json"
+#: what new rows said, a line for every `csst monitor`
+WATCHED = "monitor.jsonl"
+#: lines of it that a page shows
+MOST_WATCHED = 20
 #: the beginning of the warning about an uncertain lowest recall
 MINIMUM_NOTE = "the lowest class recall is expected to be "
 T = TypeVar("T")
@@ -54,6 +58,7 @@ class RunView:
         columns: cells about the columns of a table, the first row being the head; empty for other data.
         learners: cells about the learners that are averaged.
         mistakes: examples that the deployed model gets wrong, by cell of the confusion.
+        watched: cells about new rows that were looked at since, the first row being the head; the latest first.
     """
 
     name: str
@@ -81,6 +86,7 @@ class RunView:
     columns: list[list[str]] = field(default_factory=list)
     learners: list[list[str]] = field(default_factory=list)
     mistakes: list[MistakenCell] = field(default_factory=list)
+    watched: list[list[str]] = field(default_factory=list)
 
     @property
     def part(self) -> str:
@@ -182,7 +188,9 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     )
     columns = run.columns()
     cells = [] if columns is None else tabulate_columns(columns)
-    return replace(view, columns=cells, mistakes=_read_mistakes(run.path(MISTAKES)))
+    return replace(
+        view, columns=cells, mistakes=_read_mistakes(run.path(MISTAKES)), watched=_read_watched(run.path(WATCHED))
+    )
 
 
 def view_run(
@@ -292,6 +300,19 @@ def _read_mistakes(path: Path) -> list[MistakenCell]:
         return [MistakenCell.from_dict(cell) for cell in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise InputError(f"{path} cannot be read: delete it, and the page has no mistakes to look at") from None
+
+
+def _read_watched(path: Path) -> list[list[str]]:
+    """Return what new rows said as cells, the latest first; none if nobody looked."""
+    if not path.is_file():
+        return []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()[-MOST_WATCHED:]
+        values = [json.loads(line) for line in reversed(lines)]
+        rows = [[", ".join(map(str, value["input"])), ". ".join(map(str, value["sentences"]))] for value in values]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise InputError(f"{path} cannot be read: delete it, and the page has nothing about new rows") from None
+    return [["new rows", "what they say"], *rows]
 
 
 def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:
