@@ -203,3 +203,8 @@ def test_ten_thousand_columns(tmp_path):
 def test_chunks_are_small(tmp_path):
     path = write(tmp_path / "a.csv", "a,b\n" + "1,2\n" * 10)
     assert [len(chunk["a"]) for chunk in read_chunks(path, rows=4)] == [4, 4, 2]
+    assert len(list(read_chunks(path))) == 1
+    wide = write(
+        tmp_path / "wide.csv", "\n".join([",".join(f"c{n}" for n in range(60_000)), *[",".join(["1"] * 60_000)] * 7])
+    )
+    assert [len(chunk["c9"]) for chunk in read_chunks(wide)] == [3, 3, 1], "a chunk has no more than 200,000 cells"

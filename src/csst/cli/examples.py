@@ -63,7 +63,7 @@ class ExampleReader:
         text_column: the column of texts; "" for the one of training.
         keep: names of columns to keep, or `ALL`.
         label: the column of labels; "" for the one of training, None if labels are not needed.
-        rows: rows in a batch.
+        rows: examples in a batch; None for few.
     """
 
     model: FittedModel
@@ -72,7 +72,7 @@ class ExampleReader:
     text_column: str = ""
     keep: tuple[str, ...] = ()
     label: str | None = None
-    rows: int = CHUNK_ROWS
+    rows: int | None = None
 
     @classmethod
     def open(cls, folder: str, model: FittedModel, **options: Any) -> ExampleReader:
@@ -158,8 +158,9 @@ class ExampleReader:
                 raise InputError(f"labeled rows are an .npz file with x and y, or a table; found {path}")
             names = self.model.class_names
             labels = [names[n] if 0 <= n < len(names) else None for n in arrays["y"].tolist()]
-        for start in range(0, len(inputs), self.rows):
-            stop = start + self.rows
+        count = self.rows or CHUNK_ROWS
+        for start in range(0, len(inputs), count):
+            stop = start + count
             yield Batch(inputs[start:stop], {}, labels[start:stop])
 
     def _read_images(self, places: Sequence[str]) -> Iterator[Batch]:
@@ -187,7 +188,7 @@ class ExampleReader:
         size = data.size if isinstance(data, ImageFolder) else self.model.inputs.shape[-1]
         workers = data.workers if isinstance(data, ImageFolder) else 0
         labels = [] if self.label is None else [Path(name).parent.name or None for name in names]
-        count = CHUNK_IMAGES if self.rows <= CHUNK_ROWS else self.rows
+        count = self.rows or CHUNK_IMAGES
         for start in range(0, len(paths), count):
             part = slice(start, start + count)
             yield Batch(ImageFiles(paths[part], size, workers), {"file": names[part]}, labels[part])

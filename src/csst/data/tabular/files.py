@@ -17,8 +17,9 @@ from csst.data.delimiters import DELIMITERS, find_delimiter
 from csst.errors import InputError
 from csst.hub import first_line, import_extra
 
-#: rows that are read at a time
-CHUNK_ROWS = 20_000
+#: rows that are read at a time, at most, and their cells: the cells of a chunk stay in the processor's cache
+CHUNK_ROWS = 4_000
+CHUNK_CELLS = 200_000
 #: characters at the beginning of a file by which its delimiter is found
 HEAD = 65_536
 #: cells that mean a missing value, as in pandas.read_csv
@@ -46,12 +47,12 @@ def is_table(path: str | Path) -> bool:
     return find_ending(path) in READERS
 
 
-def read_chunks(path: str | Path, rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
+def read_chunks(path: str | Path, rows: int | None = None) -> Iterator[Chunk]:
     """Read a table file chunk by chunk, in bounded memory.
 
     Args:
         path: a .csv, .tsv, .jsonl or .parquet file; the first three may be gzipped.
-        rows: the number of rows in a chunk.
+        rows: the number of rows in a chunk; None for a small chunk.
 
     Yields:
         Cells by column name. Every chunk of a .jsonl file has only the names that occur in it.
@@ -72,6 +73,11 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
         raise InputError(f"{path} cannot be read: {first_line(error)}") from None
 
 
+def choose_size(rows: int | None, columns: int) -> int:
+    """Return the number of rows in a chunk: as asked, or few if there are many columns."""
+    return rows or max(1, min(CHUNK_ROWS, CHUNK_CELLS // max(1, columns)))
+
+
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIO]:
     if path.suffix.lower() == ".gz":
@@ -82,7 +88,7 @@ def _open_text(path: Path) -> Iterator[TextIO]:
             yield file
 
 
-def _read_csv(path: Path, size: int) -> Iterator[Chunk]:
+def _read_csv(path: Path, rows: int | None) -> Iterator[Chunk]:
     csv.field_size_limit(2**31 - 1)
     with _open_text(path) as file:
         delimiter = find_delimiter(file.read(HEAD), find_ending(path))
@@ -93,13 +99,14 @@ def _read_csv(path: Path, size: int) -> Iterator[Chunk]:
             duplicates = sorted({name for name in head if head.count(name) > 1}) if len(set(head)) < len(head) else []
             if duplicates:
                 raise InputError(f"{path} has two columns named {duplicates[0]!r}")
+            size = choose_size(rows, len(head))
             while True:
-                rows = list(islice(filter(None, reader), size))
-                if set(map(len, rows)) - {len(head)}:
+                records = list(islice(filter(None, reader), size))
+                if set(map(len, records)) - {len(head)}:
                     _refuse_ragged(path, delimiter, head)
-                if not rows:
+                if not records:
                     return
-                yield dict(zip(head, map(list, zip(*rows, strict=True)), strict=True))
+                yield dict(zip(head, map(list, zip(*records, strict=True)), strict=True))
         except csv.Error as error:
             raise InputError(
                 f"line {reader.line_num} of {path} is not CSV ({error}): a quote inside quotes is written twice"
@@ -118,11 +125,11 @@ def _refuse_ragged(path: Path, delimiter: str, head: Sequence[str]) -> None:
                 )
 
 
-def _read_jsonl(path: Path, size: int) -> Iterator[Chunk]:
+def _read_jsonl(path: Path, rows: int | None) -> Iterator[Chunk]:
     with _open_text(path) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while True:
-            records = [_read_record(path, *numbered) for numbered in islice(lines, size)]
+            records = [_read_record(path, *numbered) for numbered in islice(lines, rows or CHUNK_ROWS)]
             if not records:
                 return
             names = dict.fromkeys(name for record in records for name in record)
@@ -139,13 +146,13 @@ def _read_record(path: Path, number: int, line: str) -> dict[str, Any]:
     return record
 
 
-def _read_parquet(path: Path, size: int) -> Iterator[Chunk]:
+def _read_parquet(path: Path, rows: int | None) -> Iterator[Chunk]:
     file = import_extra("pyarrow.parquet", str(path)).ParquetFile(path)
     names = file.schema_arrow.names
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         raise InputError(f"{path} cannot be read: two columns are named {duplicates[0]!r}")
-    for batch in file.iter_batches(size):
+    for batch in file.iter_batches(choose_size(rows, len(names))):
         yield {name: _read_arrow(column) for name, column in zip(names, batch.columns, strict=True)}
 
 
@@ -157,7 +164,7 @@ def _read_arrow(column: Any) -> Any:
 
 
 #: readers by the ending of the file's name
-READERS: dict[str, Callable[[Path, int], Iterator[Chunk]]] = {
+READERS: dict[str, Callable[[Path, int | None], Iterator[Chunk]]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".jsonl": _read_jsonl,
