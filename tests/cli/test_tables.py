@@ -63,11 +63,12 @@ def test_the_command_line_predicts_what_the_estimator_predicts(folder, monkeypat
     assert [column["kind"] for column in columns] == ["number", "category", "date", "category"]
 
 
-def test_other_order_new_category_and_more_columns_just_work(folder, monkeypatch):
+def test_other_order_new_category_and_more_columns_just_work(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     (folder / "one.csv").write_text("more,old,day,color,size\n1,True,2024-05-01,violet,\n")
     assert main(["predict", "run", "one.csv", "-o", "one-out.csv"]) == 0
     assert len(read_predictions("one-out.csv")) == 1
+    assert "values of 'color' that training did not have, in 1 of 1 rows, count as none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_other_order_new_category_and_more_columns_just_work(folder, monkeypatch
         ("size,color,day,old\nbig,red,2024-01-01,True\n", "'size' of new2.csv held numbers in training, and now row 0"),
         ("size,color,day,old\n1,red,tomorrow,True\n", "'day' of new2.csv held dates (year-month-day) in training"),
         ("", "new2.csv holds no rows"),
-        ("size color day old\n1 red 2024-01-01 True\n", "new2.csv has no column 'size'"),
+        ("size color day old\n1 red 2024-01-01 True\n", "new2.csv has one column only, 'size color day old'"),
     ],
 )
 def test_new_rows_that_differ_get_a_sentence(folder, monkeypatch, capsys, text, sentence):

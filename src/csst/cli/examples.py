@@ -16,6 +16,7 @@ from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
+from csst.data.tabular.labeled_tables import refuse_single_column
 from csst.data.task import as_inputs
 from csst.data.text.files import column as find_column
 from csst.data.text.files import labels_of, texts_of
@@ -130,6 +131,8 @@ class ExampleReader:
         start = 0
         for chunk in read_chunks(path, self.rows):
             count = len(next(iter(chunk.values())))
+            if not start and len(self.columns.inputs) > 1:
+                refuse_single_column(chunk, path)
             if not start:
                 self.columns.refuse_missing(chunk, path)
             table = {

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from csst.cli.examples import ExampleReader
 from csst.cli.prediction_files import Cells, open_writer
+from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.report.comparison_tables import quote_formula
@@ -49,11 +52,19 @@ def main(argv: Sequence[str]) -> int:
     reader = ExampleReader.open(args.run, model, text_column=args.column, keep=keep)
     count = 0
     progress = RowProgress()
+    strangers: Counter[str] = Counter()
     with open_writer(args.output) as writer:
         for batch in reader.read(args.input):
             writer.write(add_predictions(model, batch.inputs, batch.cells, args.probabilities))
             count += len(batch.inputs)
+            strangers.update(count_strangers(batch.inputs, reader.columns))
             progress.show(count)
+    for name, rows in strangers.items():
+        print(
+            f"csst: values of {name!r} that training did not have, in {rows} of {count} rows, count as none of its "
+            "categories",
+            file=sys.stderr,
+        )
     if args.output:
         print(f"{count} predictions in {args.output}")
     return 0
@@ -91,6 +102,14 @@ def add_predictions(model: FittedModel, inputs: object, cells: Cells, has_all: b
             f"the input has a column {clashes[0]!r}, too, which predictions are written to: leave it out of --keep"
         )
     return {**cells, **columns}
+
+
+def count_strangers(rows: Any, columns: Columns | None) -> dict[str, int]:
+    """Return in how many rows a column has a category that training did not have, without columns that have none."""
+    if columns is None:
+        return {}
+    counts = {columns.inputs[place].name: int((rows[:, place] < 0).sum()) for place in columns.categories}
+    return {name: count for name, count in counts.items() if count}
 
 
 class RowProgress:

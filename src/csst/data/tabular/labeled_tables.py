@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,17 @@ def read_names(path: str) -> list[str]:
     chunk = next(read_chunks(path, rows=100), None)
     if chunk is None:
         raise InputError(f"{path} holds no rows")
-    names = list(chunk)
+    refuse_single_column(chunk, path)
+    return list(chunk)
+
+
+def refuse_single_column(names: Collection[str], path: str) -> None:
+    """Raise an error if a text file has only one column: its delimiter is likely none that is known."""
     if len(names) == 1 and find_ending(path) in (".csv", ".tsv"):
         raise InputError(
-            f"{path} has one column only, {names[0]!r}: columns are separated by commas, semicolons, tabs or bars"
+            f"{path} has one column only, {next(iter(names))[:60]!r}: columns are separated by commas, semicolons, "
+            "tabs or bars"
         )
-    return names
 
 
 def require_column(name: str, names: Sequence[str], path: str, label: str) -> None:
