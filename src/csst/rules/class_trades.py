@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,9 @@ from csst.rules.candidates import (
     sharpness,
     weigh_argmax,
 )
+from csst.rules.metric_form import MetricForm
 from csst.rules.soft_objective import SoftObjective
+from csst.rules.standard_errors import FormPayoffs, measure_standard_errors
 from csst.rules.sweeps import Sweep
 
 #: precisions that are asked for
@@ -82,6 +85,7 @@ def trace_class(
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
     worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    form, bound_places = read_bound(evidence, prior, class_index)
 
     def find_bias(least: float) -> np.ndarray | None:
         """The bias with the highest recall at this precision."""
@@ -94,14 +98,13 @@ def trace_class(
 
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
         """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
-        sentence = read_objective(write_sentence(bound, class_index)).bind(evidence.classes)
-        goal = SoftObjective(sentence, prior, sharpness(evidence))
+        form_at_bound = replace(form, constant=form.constant - bound)
 
         def measure(bias: np.ndarray) -> tuple[float, float]:
             """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = goal.measure_errors(rates, worth, goal.constraints)[goal.constraints][0]
+            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth, 1)[0]
             return float(precision - bound), float(error)
 
         _, error = measure(bias)
@@ -134,6 +137,14 @@ def trace_class(
             break
         points.append(point)
     return keep_falling(points)
+
+
+def read_bound(evidence: HeldOutScores, prior: np.ndarray, class_index: int) -> tuple[MetricForm, np.ndarray]:
+    """Return the sentence of a class with a bound of 0 as a form, and where the bound is: others differ by a number."""
+    sentence = read_objective(write_sentence(0, class_index)).bind(evidence.classes)
+    goal = SoftObjective(sentence, prior, sharpness(evidence))
+    assert goal.form is not None  # precision and recall of a class are metrics of it
+    return goal.form, np.asarray(goal.constraints)
 
 
 def keep_falling(points: Sequence[ClassPoint]) -> tuple[ClassPoint, ...]:
