@@ -12,7 +12,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -34,23 +34,25 @@ ELSEWHERE = {"benchmarks/results/effectiveness.md": "explanation/effectiveness.m
 
 def write_settings() -> str:
     """Every setting with its type, default and meaning, from the dataclasses."""
-    from csst.data.embeddings import Embedding
-    from csst.models import Model
-    from csst.recipes import Recipe, recipe
+    from csst.estimators.settings import EstimatorSettings
+    from csst.fitting.plan import Plan
+    from csst.recipes import recipe
     from csst.settings import Settings
 
+    hints = get_type_hints(EstimatorSettings)
+    groups = {field.name: hints[field.name] for field in fields(EstimatorSettings) if is_dataclass(hints[field.name])}
     parts = [
         "# Settings",
         "From the dataclasses. Each is an argument of `csst train` (`--training.steps 500`), a line of a YAML "
         "file (`--config`, written by `--print_config`) and a field in Python. Defaults of a recipe may differ: "
         "`csst train RECIPE --help` shows them.",
         "## The recipe itself",
-        tabulate(Recipe, "", skip=("name", "data", "embedding", "model", *(f.name for f in fields(Settings)))),
+        tabulate(Plan, "", skip=tuple(field.name for field in fields(Settings))),
+        tabulate(Settings, "", skip=tuple(groups)),
+        "## Only of CSSTClassifier",
+        tabulate(EstimatorSettings, "", skip=("inputs", *(field.name for field in fields(Settings)))),
     ]
-    for group in fields(Settings):
-        kind = get_type_hints(Settings)[group.name]
-        parts += [f"## {group.name}", summarize(kind), tabulate(kind, f"{group.name}.")]
-    for name, kind in (("model", Model), ("embedding", Embedding)):
+    for name, kind in groups.items():
         parts += [f"## {name}", summarize(kind), tabulate(kind, f"{name}.")]
     for name in ("array", "text", "folder", "cifar10-lt", "imdb-lt-10", "digits"):
         kind = type(recipe(name).data)

@@ -169,13 +169,13 @@ def fit_estimators() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         return lambda: describe(model.fit(rows, labels), rows)
 
     network: dict[str, Any] = {"learner": "network", "settings": short}
-    ruled: dict[str, Any] = {"learner": "network", "settings": {**short, "fitting": {"rule": "fit"}}}
+    ruled: dict[str, Any] = {"learner": "network", "settings": {**short, "rule": "fit"}}
     yield "auto", fit(x, y)
     yield "auto of another seed", fit(x, y, seed=1)
     yield "validation", fit(x, y, learner="linear", validation=0.3)
     yield "pair", fit(x, y, learner="linear", validation=(x[::4], truth[::4]))
     yield "several", fit(x, y, learner=["linear", "lda", LogisticRegression(max_iter=500)])
-    yield "rounds", fit(x, y, learner="linear", settings={"fitting": {"rounds": 2}})
+    yield "rounds", fit(x, y, learner="linear", settings={"rounds": 2})
     yield "unlabeled prior", fit(x, y, learner="forest", deployment_prior="unlabeled")
     yield "frame", fit(frame, kinds, "max mean(recall) s.t. precision['2'] >= 0.8", learner="linear")
     yield "sparse", fit(counts, y, learner=["linear", "kernel"])

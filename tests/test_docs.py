@@ -10,6 +10,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import pytest
@@ -163,15 +164,20 @@ def test_commands_have_arguments_that_exist(page, monkeypatch):
 def test_generated_pages_have_every_setting_command_and_name():
     import csst
     from csst.cli import VERBS
-    from csst.settings import Settings
+    from csst.estimators.settings import EstimatorSettings
 
     settings, commands, names = (
         site_hooks.GENERATED[f"reference/{page}.md"]() for page in ("settings", "command-line", "api")
     )
-    for group in Settings.__dataclass_fields__:
-        for name in getattr(Settings(), group).__dataclass_fields__:
-            default = getattr(getattr(Settings(), group), name)
-            assert f"| `{group}.{name}` | {'–' if default == '' else f'`{default}`'} |" in settings
+    for group in EstimatorSettings.__dataclass_fields__:
+        value = getattr(EstimatorSettings(), group)
+        values = (
+            {f"{group}.{name}": default for name, default in vars(value).items()}
+            if is_dataclass(value)
+            else {group: value}
+        )
+        for name, default in values.items():
+            assert f"| `{name}` | {'–' if default == '' else f'`{default}`'} |" in settings
     assert "optimizer steps in all" in settings
     for verb in VERBS:
         assert f"usage: csst {verb}" in commands or verb == "recipes"

@@ -78,7 +78,7 @@ def fit_estimator(folder):
 
 def fit_network_estimator(folder):
     data = np.load(folder / "iris.npz")
-    settings = {"training": {"steps": 6}, "fitting": {"rule": "fit", "folds": 2}}
+    settings = {"training": {"steps": 6}, "rule": "fit", "folds": 2}
     CSSTClassifier("max min(recall)", learner="network", settings=settings).fit(data["x"], data["y"]).predict(data["x"])
 
 

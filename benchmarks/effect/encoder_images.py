@@ -165,9 +165,7 @@ def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) 
 def train(chosen: Recipe, task: Task) -> dict[str, Any]:
     """One head, judged on test raw and by every candidate rule."""
     begun, cpu = time.perf_counter(), time.process_time()
-    learner = Network(
-        lambda: build_network(chosen.network, task, chosen.seed), chosen.method, chosen.settings, chosen.folds
-    )
+    learner = Network(lambda: build_network(chosen.network, task, chosen.seed), chosen.method, chosen, chosen.folds)
     fitted = fit(task, learner, chosen.objective, seed=chosen.seed)
     details = fitted.full_details
     outputs = details.adjusted_outputs

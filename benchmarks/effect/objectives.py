@@ -106,7 +106,7 @@ def train(name: str, seed: int, method: str, sentence: str, data_dir: Path | Non
     """Logits of the averaged model at the end on validation, unlabeled and test rows, and what is known of it."""
     task, model, training = make_network_task(name, seed, data_dir)
     dual = Dual(steps_per_update=20, step_size=0.25, schedule="linear")
-    settings = Settings(training, dual=dual, selection=Selection("last"), hardware=Hardware(threads=1))
+    settings = Settings(training=training, dual=dual, selection=Selection("last"), hardware=Hardware(threads=1))
     start = time.process_time()
     trainer = Trainer(task, model, sentence, method, settings, seed)
     for _ in trainer.run():

@@ -153,7 +153,7 @@ def fit_ours(method: str, split: Split, seed: int) -> Any:
         model: Any = CSSTClassifier(OBJECTIVE, random_state=seed)
     elif method == NETWORK:
         held_out = 0.2 if np.bincount(split.y_labeled).min() >= HELD_OUT else None
-        rule = {"fitting": {"rule": "fit"}}
+        rule = {"rule": "fit"}
         model = CSSTClassifier(OBJECTIVE, learner="network", validation=held_out, settings=rule, random_state=seed)
     elif method == WITH_RULE[0]:
         model = PostHocClassifier(scale(LogisticRegression(C=0.1, max_iter=2000)), OBJECTIVE, random_state=seed)

@@ -129,7 +129,7 @@ def fit_learner(learner: str, rows: Rows, sentences: list[str], seed: int) -> It
     from csst import CSSTClassifier
     from csst.rules.fit import bind, fit_evidence
 
-    settings = {"fitting": {"rule": "fit"}} if learner == "network" else None
+    settings = {"rule": "fit"} if learner == "network" else None
     name = "auto" if learner == "default" else learner
     model = CSSTClassifier(sentences[0], learner=name, settings=settings, random_state=seed)
     model.fit(rows.x, rows.y, X_unlabeled=rows.unlabeled)

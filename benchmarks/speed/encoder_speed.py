@@ -24,11 +24,12 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.results_check import write_results
-from csst.data.embeddings import Embedder, Embedding
+from csst.data.embeddings import Embedder
 from csst.data.images.views import Strong
 from csst.models.encoders import encoder
 from csst.recipes import recipe
 from csst.runs.begin import assemble
+from csst.settings import Embedding
 
 #: modules of csst that are measured
 MEASURED = ("data/embeddings.py", "training")

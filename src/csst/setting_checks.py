@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from csst.errors import InputError, nearest
 
 #: groups of `csst.settings.Settings` whose name is not that of their class
-GROUPS = {"SelfTrainingSettings": "selftraining", "TableNetwork": "network", "ImageNetwork": "image"}
+GROUPS = {"SelfTrainingSettings": "selftraining"}
 
 
 def override(old: Any, values: dict[str, Any], where: str = "") -> Any:

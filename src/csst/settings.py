@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from csst.errors import InputError
 from csst.setting_checks import check_choices, check_positive, check_within
 
-#: of cross-fitting, at most
+#: of cross-fitting, and of self-training, at most
 MOST_FOLDS = 20
+MOST_ROUNDS = 20
 #: the part of the steps that an averaged model remembers unless told otherwise, and the most steps
 MEMORY, LONGEST_MEMORY = 0.1, 1000
 #: an average that remembers a larger part of the run measures a model of the past
@@ -19,8 +21,6 @@ UPDATES = 50
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 5, 500
 #: the part of the steps before a solved gain first moves
 WARMUP = 0.05
-#: pixels that a network of images sees on the shorter side, at least, of images that are larger
-SMALLEST_SIDE = 14
 
 
 @dataclass(frozen=True)
@@ -212,101 +212,76 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class TableNetwork:
-    """The network of a table's rows, and how they are varied.
+class Model:
+    """Which network.
 
     Args:
-        hidden: width of the hidden layers.
-        depth: how many there are; 0 is linear.
-        views: auto (those of embeddings where there is an encoder or one common scale, else those of tables), table,
-            embedding, or a weak and a strong view, functions (batch, generator) -> batch.
-        scale: how columns of numbers are standardized: each by its own deviation (column), all by a common one
-            (common: for embeddings and pixels, whose small columns are noise), or as suits the labels better (auto).
+        name: mlp, linear, wrn-DEPTH-WIDTH (wrn-28-2), hf:NAME_OR_FOLDER (a Hugging Face classifier of the task's texts
+            or images), hf-config:TYPE (one of images, from its default configuration), or package.module:name of a
+            function (input_shape, classes) -> nn.Module.
+        hidden: width of an mlp's hidden layers.
+        depth: number of an mlp's hidden layers.
+        batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 keeps the network's own (FixMatch's
+            0.001 for a wrn, right for a million steps and too slow for a thousand).
+        max_length: tokens of a text that are read; longer ones are cut.
+        reduce: a wrn sees images this many times smaller, averaged; 2 makes a step on a CPU about four times faster;
+            None for a shorter side of 14 to 27 pixels.
     """
 
+    name: str = "mlp"
     hidden: int = 128
     depth: int = 2
-    views: Any = "auto"
-    scale: Literal["auto", "column", "common"] = "auto"
+    batchnorm_momentum: float = 0.0
+    max_length: int = 256
+    reduce: int | None = 1
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_positive(self, "hidden")
+        check_positive(self, "hidden", "max_length", "reduce")
         check_within(self, 0, float("inf"), "depth")
+        check_within(self, 0, 1, "batchnorm_momentum")
+        if self.reduce != 1 and not self.name.startswith("wrn-"):
+            raise InputError(f"model.reduce is for wide residual networks (wrn-DEPTH-WIDTH); found it with {self.name}")
+
+    @property
+    def layers(self) -> int:
+        """Number of hidden layers of a network for vectors."""
+        return 0 if self.name == "linear" else self.depth
 
 
 @dataclass(frozen=True)
-class ImageNetwork:
-    """The network of an array of images, and how they are varied; what is left open follows from their size.
+class Embedding:
+    """Settings of frozen embeddings (with --encoder ... --frozen).
 
     Args:
-        model: a wide residual network, wrn-DEPTH-WIDTH.
-        reduce: the network sees images this many times smaller, averaged; None for a shorter side of 14 to 27 pixels.
-        views: symbols (shifts, RandAugment and Cutout: digits, letters, signs), photos (also mirrored), or a weak and a
-            strong view, functions (batch, generator) -> batch of uint8 (B, C, H, W).
-        padding: how far, in pixels, views shift an image; None for an eighth of the shorter side.
-        cutout: side of the gray square in strong views, as a fraction of the shorter side; None for a half, and a
-            quarter of images below 16 pixels, of which a half would leave nothing to recognize.
-        batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 for the network's own, for long runs.
+        max_length: tokens read of a text; longer texts are cut.
+        draws: strong views embedded per unlabeled example; training samples from them.
+        views: weak views embedded per training image; training samples from them and the image itself.
+        components: principal components to which the vectors of images are reduced, fitted on the training images; 0
+            keeps the vectors unchanged.
+        noise: noise added to the strong view, in standard deviations of each feature.
+        batch: examples per forward pass of the encoder.
+        cache: folder of the embeddings; default $CSST_CACHE or the user's cache folder.
     """
 
-    model: str = "wrn-10-1"
-    reduce: int | None = None
-    views: Any = "symbols"
-    padding: int | None = None
-    cutout: float | None = None
-    batchnorm_momentum: float = 0.05
-
-    def __post_init__(self) -> None:
-        check_positive(self, "reduce")
-        check_within(self, 0, float("inf"), "padding")
-        check_within(self, 0, 1, "cutout", "batchnorm_momentum")
-
-    def reduce_of(self, side: int) -> int:
-        """How many times smaller the network sees images of this shorter side."""
-        return max(1, side // SMALLEST_SIDE) if self.reduce is None else self.reduce
-
-    def padding_of(self, side: int) -> int:
-        """How far views shift images of this shorter side, in pixels."""
-        return max(1, side // 8) if self.padding is None else self.padding
-
-    def cutout_of(self, side: int) -> float:
-        """The side of the gray square in images of this shorter side, as a fraction of it."""
-        if self.cutout is not None:
-            return self.cutout
-        return 0.5 if side >= 16 else 0.25
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """What is done around learning.
-
-    Args:
-        rule: fit fits the decision rule after a network's training; the other learners always have it.
-        folds: of a network's cross-fitting, where no validation rows are given.
-        rounds: of self-training for learners other than a network, which uses `selftraining.tau`.
-        warm_start: fitting a network again goes on from where the last fit ended, for `training.steps` more steps.
-        cache: folder of embeddings; empty for the user's cache folder.
-        certifying: share of the labels that certify bounds with a stated confidence, where no validation rows do.
-    """
-
-    rule: Literal["none", "fit"] = "none"
-    folds: int = 3
-    rounds: int = 0
-    warm_start: bool = False
+    max_length: int = 256
+    draws: int = 2
+    views: int = 2
+    components: int = 0
+    noise: float = 0.0
+    batch: int = 64
     cache: str = ""
-    certifying: float = 0.5
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_positive(self, "folds", "certifying")
-        check_within(self, 0, 0.99, "certifying")
-        check_within(self, 0, 20, "rounds")
+        for name in ("max_length", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"embedding.{name} must be at least 1; found {getattr(self, name)}")
+        if min(self.draws, self.views, self.noise) < 0:
+            raise InputError(f"embedding.draws, embedding.views and embedding.noise must not be negative; found {self}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of a training, in groups; what is left open (None) follows from the length of the run.
+    """Every setting of a fit, in groups; what is left open (None) follows from the length of the run.
 
     Args:
         training: how long and with which optimizer a network learns.
@@ -314,9 +289,16 @@ class Settings:
         dual: how the multipliers start and move.
         selection: which model is kept, and when to stop early.
         hardware: device, precision, processes.
-        network: the network of a table.
-        fitting: folds, the decision rule and self-training of learners other than a network.
-        image: the network of an array of images.
+        model: which network.
+        embedding: how a frozen encoder is used.
+        rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; predictions then
+            follow it. Learners other than a network always have one.
+        folds: 0 keeps the validation examples for judging, as the paper does; 2 or more learn from them, too, and judge
+            every label by a model that has not seen it. A network is then trained folds + 1 times; other learners
+            always have folds of their own.
+        rounds: rounds of self-training of learners other than a network, which use `selftraining.tau`.
+        certifying: share of the labels that certify bounds with a stated confidence and that nothing is fitted to: of
+            a network's those for validation; validation examples of other learners certify all.
     """
 
     training: Training = field(default_factory=Training)
@@ -324,9 +306,23 @@ class Settings:
     dual: Dual = field(default_factory=Dual)
     selection: Selection = field(default_factory=Selection)
     hardware: Hardware = field(default_factory=Hardware)
-    network: TableNetwork = field(default_factory=TableNetwork)
-    fitting: Fitting = field(default_factory=Fitting)
-    image: ImageNetwork = field(default_factory=ImageNetwork)
+    model: Model = field(default_factory=Model)
+    embedding: Embedding = field(default_factory=Embedding)
+    rule: Literal["none", "fit"] = "none"
+    folds: int = 0
+    rounds: int = 0
+    certifying: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_choices(self, "")
+        if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
+            raise InputError(
+                f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"
+            )
+        if not 0 <= self.rounds <= MOST_ROUNDS:
+            raise InputError(f"rounds of self-training are 0 to {MOST_ROUNDS}; found {self.rounds}")
+        if not 0 < self.certifying < 1:
+            raise InputError(f"certifying is a share of the labels, between 0 and 1; found {self.certifying}")
 
     @property
     def ema(self) -> float:
@@ -366,13 +362,8 @@ class Settings:
 
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
+    folds=3,
     dual=Dual(step_size=0.5, schedule="linear", rates="pooled"),
     selection=Selection("last"),
-    hardware=Hardware(threads=1),
-)
-#: of a network on small images, as `CSSTClassifier` has it
-IMAGES = Settings(
-    training=Training(600, 32, 96),
-    dual=Dual(update="solve", step_size=0.5, schedule="linear", rates="pooled"),
     hardware=Hardware(threads=1),
 )

@@ -16,7 +16,8 @@ from rich.table import Table
 import csst
 from csst.cli import main
 from csst.cli.terminal import metrics_table, show
-from csst.data.embeddings import Embedder, Embedding
+from csst.data.embeddings import Embedder
+from csst.settings import Embedding
 from csst.training.progress import Progress, plain_console
 
 SOURCE = Path(csst.__file__).parent

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from csst.data.content_store import ContentStore
-from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents, locate_cache
+from csst.data.embeddings import Embedder, embedded, hash_contents, locate_cache
 from csst.data.prepared_views import Prepared
 from csst.data.task import Labeled, Task, identity_view, make_task
 from csst.data.text.texts import Texts, add_views
 from csst.data.text.views import TextViews
 from csst.errors import InputError
+from csst.settings import Embedding
 from tests.helpers.tiny_models import reviews
 
 

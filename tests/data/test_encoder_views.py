@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from csst.data.embeddings import Embedder, Embedding, embedded, hash_contents
+from csst.data.embeddings import Embedder, embedded, hash_contents
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.views import OPERATIONS, SeededDraws, Strong, Weak
 from csst.data.prepared_views import WeakViews, mark_rows, view_keys
@@ -21,6 +21,7 @@ from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
 from csst.runs.execute import execute
 from csst.runs.folder import CHECKPOINT, Run
+from csst.settings import Embedding
 from csst.training.generations import expand_labeled
 from csst.training.interruption import Interrupted
 from tests.helpers.short_runs import SHORT_RUN

@@ -205,7 +205,7 @@ def test_the_strong_view_knows_training_texts_only(file):
 
 
 def fast(task, method):
-    settings = Settings(Training(4, 4, 4), dual=Dual(steps_per_update=2), hardware=Hardware(threads=1))
+    settings = Settings(training=Training(4, 4, 4), dual=Dual(steps_per_update=2), hardware=Hardware(threads=1))
     numbers = replace(
         task,
         labeled=replace(task.labeled, inputs=torch.randn(len(task.labeled), 4)),

@@ -63,7 +63,7 @@ def test_nothing_is_learned_from_labels_that_certify(learner: str) -> None:
     rows, labels = draw(0, 90)
     fresh, truth = draw(2, 90)
     spoiled = np.roll(truth, 1)
-    settings = {"training": {"steps": 5}, "fitting": {"folds": 2}} if learner == "network" else None
+    settings = {"training": {"steps": 5}, "folds": 2} if learner == "network" else None
     fits = []
     for y in (truth, spoiled):
         classifier = CSSTClassifier(SENTENCE, confidence=0.8, learner=learner, validation=(fresh, y), settings=settings)
@@ -81,7 +81,7 @@ def test_nothing_is_learned_from_labels_that_certify(learner: str) -> None:
 def test_a_fraction_for_validation_is_the_share_that_certifies() -> None:
     classifier = CSSTClassifier(SENTENCE, confidence=0.9, learner="linear", validation=0.3).fit(*draw(0, 200))
     assert sum(classifier.certificate_.labels) == pytest.approx(60, abs=2)
-    other = CSSTClassifier(SENTENCE, confidence=0.9, learner="linear", settings={"fitting": {"certifying": 0.3}})
+    other = CSSTClassifier(SENTENCE, confidence=0.9, learner="linear", settings={"certifying": 0.3})
     assert other.fit(*draw(0, 200)).certificate_.labels == classifier.certificate_.labels
 
 

@@ -172,7 +172,7 @@ def test_warm_start_refuses_what_would_leak_or_not_fit():
     with pytest.raises(csst.InputError, match="same method; the last fit was csst-fixmatch, this one is fixmatch"):
         clone_with(fitted, method="fixmatch").fit(X, hidden(y))
     with pytest.raises(csst.InputError, match="same network"):
-        clone_with(fitted, settings__network__hidden=8).fit(X, hidden(y))
+        clone_with(fitted, settings__model__hidden=8).fit(X, hidden(y))
     with pytest.raises(csst.InputError, match=r'trains no network.*set learner="network"'):
         clone_with(fitted, learner="auto").fit(X, hidden(y))
 

@@ -11,9 +11,10 @@ from sklearn.datasets import load_digits
 
 from csst import CSSTClassifier
 from csst.errors import InputError
-from csst.estimators.images import build_image_network, read_image_rows, read_image_views
+from csst.estimators.images import read_image_rows, read_image_views
+from csst.estimators.settings import IMAGES, Inputs
 from csst.fitting.fitted_model import FittedModel
-from csst.settings import ImageNetwork
+from csst.models import build
 from tests.helpers.exports import onnx, run_onnx
 
 #: enough to learn something within a second or two
@@ -32,7 +33,7 @@ def fitted():
     images, truth = draw_digits()
     labels = truth[:240].copy()
     labels[60:] = -1
-    settings = {**QUICK, "fitting": {"rule": "fit"}}
+    settings = {**QUICK, "rule": "fit"}
     clf = CSSTClassifier(learner="network", validation=0.3, settings=settings).fit(images[:240], labels)
     return clf, images[240:440], truth[240:440]
 
@@ -62,7 +63,7 @@ def test_a_fitted_model_is_kept_by_pickle_and_in_a_folder(fitted, tmp_path):
     again = pickle.loads(pickle.dumps(clf))
     np.testing.assert_array_equal(again.predict(images), clf.predict(images))
     clf.fit_.save(tmp_path / "model")
-    loaded = FittedModel.load(tmp_path / "model", make=lambda: build_image_network(ImageNetwork(), (1, 8, 8), 3, 0))
+    loaded = FittedModel.load(tmp_path / "model", make=lambda: build(IMAGES.model, (1, 8, 8), 3, 0))
     pixels = torch.from_numpy(np.round(images * 255).astype(np.uint8))[:, None]
     assert loaded.predict(pixels).tolist() == clf.predict(images).tolist()
 
@@ -116,15 +117,15 @@ def test_images_of_another_size_and_rows_are_refused_after_the_fit(fitted):
 
 def test_network_and_views_follow_the_size_of_the_images():
     sizes = {8: (1, 1, 0.25), 14: (1, 1, 0.25), 24: (1, 3, 0.5), 28: (2, 3, 0.5), 32: (2, 4, 0.5), 96: (6, 12, 0.5)}
-    settings = ImageNetwork()
+    settings = Inputs()
     for side, numbers in sizes.items():
-        assert (settings.reduce_of(side), settings.padding_of(side), settings.cutout_of(side)) == numbers
-        network = build_image_network(settings, (3, side, side), 4, 0)
+        assert (settings.padding_of(side), settings.cutout_of(side)) == numbers[1:]
+        network = build(IMAGES.model, (3, side, side), 4, 0)
         assert network(torch.zeros(2, 3, side, side, dtype=torch.uint8)).shape == (2, 4)
         assert network.reduce == numbers[0]
     weak, strong = read_image_views(settings, (1, 28, 28))
     assert (weak.padding, weak.flip, strong.cutout, strong.flip) == (3, False, 0.5, False)
-    weak, strong = read_image_views(ImageNetwork(views="photos", padding=2, cutout=0.0), (1, 28, 28))
+    weak, strong = read_image_views(Inputs(views="photos", padding=2, cutout=0.0), (1, 28, 28))
     assert (weak.padding, weak.flip, strong.cutout, strong.flip) == (2, True, 0.0, True)
     with pytest.raises(InputError, match="symbols, photos or a pair"):
-        read_image_views(ImageNetwork(views="letters"), (1, 28, 28))
+        read_image_views(Inputs(views="letters"), (1, 28, 28))

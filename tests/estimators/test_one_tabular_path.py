@@ -28,7 +28,7 @@ def test_a_network_of_arrays_is_the_estimators(tmp_path, monkeypatch, rule, nois
     words = ["--data.path", "mine.npz", "--learner", "network", "--training.steps", "40", "--out", "run"]
     assert main(["train", "array", *words, "--objective", "max min(recall)", "--rule", rule]) == 0
     assert main(["predict", "run", "new.npz", "-o", "out.csv", "--probabilities"]) == 0
-    settings = {"training": {"steps": 40}, "fitting": {"rule": rule}}
+    settings = {"training": {"steps": 40}, "rule": rule}
     model = CSSTClassifier("max min(recall)", learner="network", validation=0.2, settings=settings).fit(x, labels)
     with open("out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

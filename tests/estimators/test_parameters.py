@@ -52,7 +52,7 @@ def test_single_settings_are_parameters():
 
 def test_settings_as_a_dictionary_or_whole():
     X, y = blobs(60)
-    some = {"training": {"steps": 4}, "network": {"hidden": 8}}
+    some = {"training": {"steps": 4}, "model": {"hidden": 8}}
     fitted = CSSTClassifier(learner="network", validation=0.4, settings=some).fit(X, hidden(y))
     assert fitted.history_[-1]["step"] == 4
     assert fitted.fit_.model[1].weight.shape == (8, 6)
@@ -72,10 +72,10 @@ def test_settings_as_a_dictionary_or_whole():
 
 def test_a_networks_settings_are_refused_where_none_is_trained():
     X, y = blobs(60)
-    for settings in ({"training": {"steps": 4}}, {"fitting": {"rule": "fit"}}, {"selftraining": {"tau": 0.3}}):
+    for settings in ({"training": {"steps": 4}}, {"rule": "fit"}, {"selftraining": {"tau": 0.3}}):
         with pytest.raises(InputError, match=r"learner 'linear' trains no network.*set learner"):
             CSSTClassifier(learner="linear", settings=settings).fit(X, hidden(y))
-    for settings in (Settings(), {"fitting": {"cache": "somewhere"}}):
+    for settings in (Settings(), {"embedding": {"cache": "somewhere"}}):
         CSSTClassifier(learner="linear", settings=settings).fit(X, hidden(y))
 
 

@@ -27,7 +27,7 @@ def make():
 @pytest.mark.parametrize("fits_rule", [True, False])
 def test_a_network_fitted_in_python_is_loaded_with_the_function_that_makes_it(tmp_path, fits_rule):
     task = Digits(test=5).load(0)
-    learner = Network(make, "csl", Settings(Training(steps=40, labeled_batch=16)))
+    learner = Network(make, "csl", Settings(training=Training(steps=40, labeled_batch=16)))
     fitted = csst.fit(task, learner, "max min(recall)", fits_rule=fits_rule)
     fitted.save(tmp_path / "new" / "mine")
     again = FittedModel.load(tmp_path / "new" / "mine", make=make)

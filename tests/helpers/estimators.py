@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
 from csst import CSSTClassifier
-from csst.settings import Settings
+from csst.estimators.settings import EstimatorSettings
 
 QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.8}
-TABLE_GROUPS = [group.name for group in fields(Settings) if group.name != "image"]
-GROUPS = {field.name: group for group in TABLE_GROUPS for field in fields(getattr(Settings(), group))}
+GROUPS = {
+    setting.name: group.name
+    for group in fields(EstimatorSettings)
+    if group.name != "embedding" and is_dataclass(getattr(EstimatorSettings(), group.name))
+    for setting in fields(getattr(EstimatorSettings(), group.name))
+}
+SINGLE = [each.name for each in fields(EstimatorSettings) if each.name not in GROUPS.values()]
 
 
 def nest(**single) -> dict:
     """Single settings in their groups: steps=40 becomes {"training": {"steps": 40}}."""
-    nested: dict = {}
-    for name, value in single.items():
-        nested.setdefault(GROUPS[name], {})[name] = value
+    nested: dict = {name: value for name, value in single.items() if name in SINGLE}
+    for name in single.keys() - nested.keys():
+        nested.setdefault(GROUPS[name], {})[name] = single[name]
     return nested
 
 
 def quick(objective="max min(recall)", method="csst", **more) -> CSSTClassifier:
     """The network, trained for a moment; single settings may be named as such."""
-    single = {**QUICK, **{name: value for name, value in more.items() if name in GROUPS}}
-    others = {name: value for name, value in more.items() if name not in GROUPS}
+    single = {**QUICK, **{name: value for name, value in more.items() if name in GROUPS or name in SINGLE}}
+    others = {name: value for name, value in more.items() if name not in GROUPS and name not in SINGLE}
     return CSSTClassifier(
         objective, method=method, settings=nest(**single), **{"learner": "network", "validation": 0.2, **others}
     )

@@ -11,8 +11,8 @@ import csst
 from csst.data.examples import as_examples
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
+from csst.estimators.settings import Inputs
 from csst.learners.scale import choose_scale
-from csst.settings import TableNetwork
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
@@ -72,11 +72,11 @@ def test_a_network_on_embeddings_is_as_good_as_a_linear_model():
         predicted = model.fit(X[:300], known[:300]).predict(X[300:])
         return min((predicted[y[300:] == k] == k).mean() for k in range(3))
 
-    auto, column = (lowest(network={"scale": scale}) for scale in ("auto", "column"))
+    auto, column = (lowest(inputs={"scale": scale}) for scale in ("auto", "column"))
     assert auto > 0.8
     assert auto > column + 0.1
 
 
 def test_an_unknown_scale_is_refused():
-    with pytest.raises(InputError, match=r"network\.scale must be one of auto, column, common; found 'row'"):
-        TableNetwork(scale="row")
+    with pytest.raises(InputError, match=r"inputs\.scale must be one of auto, column, common; found 'row'"):
+        Inputs(scale="row")

@@ -99,7 +99,7 @@ def test_rounds_are_a_setting(rounds):
     X, y = gaussians(240, apart=2.5)
     labels = np.where(np.arange(240) < 40, y, -1)
     clf = CSSTClassifier(
-        learner="linear", settings={"fitting": {"rounds": rounds}, "selftraining": {"tau": 0.3}} if rounds else None
+        learner="linear", settings={"rounds": rounds, "selftraining": {"tau": 0.3}} if rounds else None
     )
     clf.fit(X, labels)
     assert (clf.predict(X) == y).mean() > 0.7

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.embeddings import Embedder, Embedding
+from csst.data.embeddings import Embedder
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.models.encoders import WORDS_WIDTH, encoder
+from csst.settings import Embedding
 from tests.helpers.tiny_models import KINDS, reviews, save_image_model, save_text_model
 
 TEXTS = ["a lovely film", "", "the story of two people and their dog was dull", "🙂", "the dog " * 100, "a lovely film"]

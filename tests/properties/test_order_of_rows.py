@@ -30,7 +30,7 @@ CLASSIFIERS = {
     "cross-fitted network": quick(steps=20, validation=None),
     "a tree": CSSTClassifier(learner=DecisionTreeClassifier()),
     "held out": CSSTClassifier(learner="linear", validation=0.3),
-    "self-trained": CSSTClassifier(learner="linear", settings={"fitting": {"rounds": 1}}),
+    "self-trained": CSSTClassifier(learner="linear", settings={"rounds": 1}),
     "validation set": CSSTClassifier(learner="linear", validation=(MORE, np.arange(60) % 3)),
 }
 

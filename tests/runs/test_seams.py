@@ -113,7 +113,7 @@ def leave_behind(method, lr, step_size):
     task = QUICK.data.load(0)
     # Without an average of the weights, large steps end where the worst recall is lower than it was.
     settings = replace(
-        QUICK.settings, training=replace(QUICK.training, lr=lr, ema=0.0), dual=replace(QUICK.dual, step_size=step_size)
+        QUICK, training=replace(QUICK.training, lr=lr, ema=0.0), dual=replace(QUICK.dual, step_size=step_size)
     )
 
     def make():
@@ -147,7 +147,7 @@ def test_the_rule_is_fitted_to_the_scores_of_the_last_weights(method, lr, step_s
 
 def test_a_fit_in_python_says_early_that_constraints_are_out_of_reach():
     task = QUICK.data.load(0)
-    settings = replace(QUICK.settings, training=replace(QUICK.training, steps=20))
+    settings = replace(QUICK, training=replace(QUICK.training, steps=20))
     learner = Network(lambda: mlp(task.input_shape, task.classes, hidden=8, depth=1), "csl", settings)
     with pytest.warns(UserWarning, match="at step 10 no decision rule on the network so far meets all constraints"):
         csst.fit(task, learner, "max mean(recall) s.t. recall >= 0.97", fits_rule=False)

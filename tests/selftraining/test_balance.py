@@ -270,7 +270,9 @@ def test_an_untilted_teacher_labels_by_the_class_probabilities_behind_the_softma
 
 
 def test_an_untilted_teacher_estimates_no_balance():
-    settings = Settings(Training(20, 16, 32), SelfTrainingSettings(teacher="untilted"), Dual(10))
+    settings = Settings(
+        training=Training(20, 16, 32), selftraining=SelfTrainingSettings(teacher="untilted"), dual=Dual(10)
+    )
     training = Trainer(reversed_task(), build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", "csst", settings)
     assert training.balance_rows is None
     assert [record.unlabeled_prior for record in training.run()] == [None] * 3

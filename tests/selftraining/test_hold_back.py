@@ -110,7 +110,9 @@ def begin(hold_back, shift=0):
     task = make_task("blobs", (X[:60], y[:60]), X[120:], (X[60:120], (y[60:120] + shift) % 3))
     torch.manual_seed(0)
     settings = Settings(
-        Training(60, 16, 32, lr=0.1, ema=0.8), SelfTrainingSettings(hold_back=hold_back), Dual(10, update="fixed")
+        training=Training(60, 16, 32, lr=0.1, ema=0.8),
+        selftraining=SelfTrainingSettings(hold_back=hold_back),
+        dual=Dual(10, update="fixed"),
     )
     return Trainer(task, mlp((6,), 3, hidden=8, depth=1), "min-recall", "csst-balanced", settings)
 
@@ -175,7 +177,7 @@ def test_folds_share_what_their_out_of_fold_rows_say_of_the_teacher():
     X, y = blobs(150)
     X = X + 2 * np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
     task = make_task("blobs", (X[:90], y[:90]), X[90:], (X[:3], y[:3]))
-    settings = Settings(Training(60, ema=0.8, lr=0.1), LOOSE, Dual(10))
+    settings = Settings(training=Training(60, ema=0.8, lr=0.1), selftraining=LOOSE, dual=Dual(10))
     run = CrossFit(task, model, "min-recall", "csst-balanced", settings, seed=0, folds=3)
     records = list(run.run())
     for made in run.trainers:

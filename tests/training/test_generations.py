@@ -32,7 +32,7 @@ def recipe_of(method: str, **settings):
 
 def generations(recipe) -> Generations:
     first = assemble(recipe)
-    return Generations(first, recipe.settings, lambda: build_network(recipe.network, first.task, recipe.seed))
+    return Generations(first, recipe, lambda: build_network(recipe.network, first.task, recipe.seed))
 
 
 def test_one_generation_that_keeps_everything_is_fixmatch_to_the_bit(tmp_path):
@@ -163,8 +163,8 @@ def test_generations_with_any_objective_and_early_stopping():
     )
     base = replace(QUICK, selection=replace(QUICK.selection, patience=1))
     with pytest.warns(UserWarning, match="one generation of csst-crest"):
-        first = trainer(row, settings=base.settings)
-    training = Generations(first, base.settings, lambda: first.model)
+        first = trainer(row, settings=base)
+    training = Generations(first, base, lambda: first.model)
     steps = [record.step for record in training.run()]
     assert training.number == 1
     assert steps == sorted(set(steps))

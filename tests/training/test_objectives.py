@@ -44,7 +44,7 @@ def train_digits(objective, steps=200):
     # Views that a perceptron can learn from within these steps: pixels of noise, and no turned images.
     task = replace(task, views=(add_noise(12), add_noise(25)))
     settings = Settings(
-        Training(steps, labeled_batch=32, unlabeled_batch=128, ema=0.98),
+        training=Training(steps, labeled_batch=32, unlabeled_batch=128, ema=0.98),
         dual=Dual(steps_per_update=20, step_size=0.25, schedule="linear"),
         selection=Selection("last"),
         hardware=Hardware(threads=1),
@@ -106,7 +106,7 @@ def test_a_worst_case_over_groups_of_unequal_size_does_not_collapse():
     task = make_grouped_task()
     training = Training(steps=200, labeled_batch=64, unlabeled_batch=128, lr=0.03, ema=0.98)
     settings = Settings(
-        training, dual=Dual(20, schedule="linear"), selection=Selection("last"), hardware=Hardware(threads=1)
+        training=training, dual=Dual(20, schedule="linear"), selection=Selection("last"), hardware=Hardware(threads=1)
     )
     trainer = Trainer(task, mlp(task.input_shape, 10), "max min(recall[head], recall[tail])", "csst", settings)
     records = list(trainer.run())
@@ -156,7 +156,7 @@ def test_the_sentences_of_the_documentation_are_trained_and_met(sentence):
     task = make_easy_task()
     training = Training(steps=60, labeled_batch=32, unlabeled_batch=32, lr=0.05, ema=0.9)
     dual = Dual(steps_per_update=5, schedule="linear")
-    settings = Settings(training, dual=dual, selection=Selection("last"), hardware=Hardware(threads=1))
+    settings = Settings(training=training, dual=dual, selection=Selection("last"), hardware=Hardware(threads=1))
     objective = csst.objective(sentence, costs=1 - torch.eye(3))
     trainer = Trainer(task, mlp(task.input_shape, 3), objective, "csst", settings)
     list(trainer.run())

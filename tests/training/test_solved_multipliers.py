@@ -414,7 +414,9 @@ def test_folds_solve_once_and_follow_the_same_gain():
     X, y = blobs(150)
     X = X + 2 * np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
     task = make_task("blobs", (X[:90], y[:90]), X[90:], (X[:3], y[:3]))
-    settings = Settings(Training(steps=60, ema=0.8, lr=0.1), dual=Dual(10, update="solve"), selection=Selection("last"))
+    settings = Settings(
+        training=Training(steps=60, ema=0.8, lr=0.1), dual=Dual(10, update="solve"), selection=Selection("last")
+    )
     run = CrossFit(task, model, "max min(recall)", "csst", settings, seed=0, folds=3)
     moved = False
     for record in run.run():
@@ -435,7 +437,7 @@ def test_every_method_objective_and_update_trains_five_steps(name):
         pairs = [(update, SENTENCES[(first + n) % len(SENTENCES)]) for n, update in enumerate(UPDATES)]
     task = DIGITS.load(0)
     for update, sentence in pairs:
-        settings = Settings(Training(5, 16, 32, lr=0.05), dual=Dual(2, update=update, warmup=0))
+        settings = Settings(training=Training(5, 16, 32, lr=0.05), dual=Dual(2, update=update, warmup=0))
         training = Trainer(task, mlp(task.input_shape, task.classes, 16, 1), sentence, name, settings)
         records = list(training.run())
         assert [record.step for record in records] == [0, 2, 4, 5]

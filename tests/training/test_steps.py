@@ -182,16 +182,18 @@ def test_unlabeled_rows_drive_the_multipliers_only_where_rates_are_pooled():
 
 def test_a_run_of_any_length_has_a_clock_of_its_own():
     """Average, interval and warm-up follow from the steps unless given."""
-    clocks = {steps: Settings(Training(steps=steps)) for steps in (3, 500, 1000, 50_000)}
+    clocks = {steps: Settings(training=Training(steps=steps)) for steps in (3, 500, 1000, 50_000)}
     assert [clock.ema for clock in clocks.values()] == pytest.approx([0, 0.98, 0.99, 0.999])
     assert [clock.steps_per_update for clock in clocks.values()] == [5, 10, 20, 500]
     assert [clock.dual_warmup for clock in clocks.values()] == [0] * 4
     assert not any(clock.keeps_last or clock.remembers_too_much for clock in clocks.values())
     solved = replace(clocks[1000], dual=Dual(update="solve"))
     assert (solved.dual_warmup, solved.keeps_last) == (50, True)
-    own = Settings(Training(steps=1000, ema=0.5), dual=Dual(7, update="solve", warmup=3), selection=Selection("best"))
+    own = Settings(
+        training=Training(steps=1000, ema=0.5), dual=Dual(7, update="solve", warmup=3), selection=Selection("best")
+    )
     assert (own.ema, own.steps_per_update, own.dual_warmup, own.keeps_last) == (0.5, 7, 3, False)
-    training = trainer("erm", "accuracy", Settings(Training(steps=40, labeled_batch=16)))
+    training = trainer("erm", "accuracy", Settings(training=Training(steps=40, labeled_batch=16)))
     assert [record.step for record in training.run()] == list(range(0, 41, 5))
 
 
@@ -199,9 +201,9 @@ def test_an_average_that_remembers_more_than_a_fifth_of_the_run_is_warned_of():
     long = replace(SMALL, training=replace(SMALL.training, ema=0.9))
     with pytest.warns(UserWarning, match=r"remembers about 10 of the run's 30 steps.* lower it to 0.6667"):
         trainer("erm", "accuracy", long)
-    assert Settings(Training(steps=1500, ema=0.999)).remembers_too_much
-    assert not Settings(Training(steps=1500, ema=0.99)).remembers_too_much
-    assert Settings(Training(steps=10, ema=1.0)).remembers_too_much
+    assert Settings(training=Training(steps=1500, ema=0.999)).remembers_too_much
+    assert not Settings(training=Training(steps=1500, ema=0.99)).remembers_too_much
+    assert Settings(training=Training(steps=10, ema=1.0)).remembers_too_much
 
 
 def test_a_share_at_its_bound_meets_it():

@@ -23,7 +23,7 @@ def train(sentence, folds=0, steps=40):
     task = Toy().load(0)
     training = Training(steps=steps, labeled_batch=32, unlabeled_batch=32, lr=0.05, ema=0.8)
     settings = Settings(
-        training, dual=Dual(5, schedule="linear"), selection=Selection("last"), hardware=Hardware(threads=1)
+        training=training, dual=Dual(5, schedule="linear"), selection=Selection("last"), hardware=Hardware(threads=1)
     )
     learner = Network(lambda: mlp(task.input_shape, task.classes), "csst", settings, folds)
     with warnings.catch_warnings(record=True) as caught:
@@ -61,7 +61,7 @@ def test_asking_changes_nothing(monkeypatch):
 
 def start(folds=0):
     task = Toy().load(0)
-    settings = Settings(Training(steps=40, ema=0.8), hardware=Hardware(threads=1))
+    settings = Settings(training=Training(steps=40, ema=0.8), hardware=Hardware(threads=1))
     return Network(lambda: mlp(task.input_shape, task.classes), "csst", settings, folds).start(task, OUT_OF_REACH, 0)
 
 

@@ -29,6 +29,7 @@ HELP = {
     "confidence": "confidence that all bounds of the objective hold, e.g. 0.95; default as the objective says",
     "certifying": "with a confidence, the fraction of the labels that certify; nothing is fitted to them",
     "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
+    "rounds": "rounds of self-training of learners other than a network, which use selftraining.tau",
     "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
     "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
 }
@@ -86,7 +87,8 @@ def add_recipe(parser: Parser, base: Recipe, hidden_names: Sequence[str] = ()) -
     """Add every setting of a recipe to a parser, its value in the recipe being the default."""
     texts = {**HELP, **dict.fromkeys(hidden_names, argparse.SUPPRESS)}
     parser.add_argument("--config", action="config", help="a YAML file of settings, e.g. a run's recipe.yaml")
-    for setting in fields(base):
+    # Single settings first, then those in groups.
+    for setting in sorted(fields(base), key=lambda setting: is_dataclass(getattr(base, setting.name))):
         name = setting.name
         value: Any = getattr(base, name)
         if is_dataclass(value) and not isinstance(value, type):

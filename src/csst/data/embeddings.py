@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from csst.data.prepared_views import Prepared, StorableView, WeakViews, project,
 from csst.data.sampling import stream
 from csst.data.task import Task, View, identity_view
 from csst.errors import InputError
+from csst.settings import Embedding
 
 CHUNK = 2048  # examples in memory at once
 VIEW_TYPE = "<f2"  # views of images are stored in half precision
@@ -47,37 +48,6 @@ class Encoder(Protocol):
     fingerprint: str
 
     def __call__(self, batch: Any) -> Tensor | np.ndarray: ...
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """Settings of frozen embeddings (with --encoder ... --frozen).
-
-    Args:
-        max_length: tokens read of a text; longer texts are cut.
-        draws: strong views embedded per unlabeled example; training samples from them.
-        views: weak views embedded per training image; training samples from them and the image itself.
-        components: principal components to which the vectors of images are reduced, fitted on the training images; 0
-            keeps the vectors unchanged.
-        noise: noise added to the strong view, in standard deviations of each feature.
-        batch: examples per forward pass of the encoder.
-        cache: folder of the embeddings; default $CSST_CACHE or the user's cache folder.
-    """
-
-    max_length: int = 256
-    draws: int = 2
-    views: int = 2
-    components: int = 0
-    noise: float = 0.0
-    batch: int = 64
-    cache: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("max_length", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"embedding.{name} must be at least 1; found {getattr(self, name)}")
-        if min(self.draws, self.views, self.noise) < 0:
-            raise InputError(f"embedding.draws, embedding.views and embedding.noise must not be negative; found {self}")
 
 
 class Embedder:

@@ -35,6 +35,7 @@ from csst.estimators.parameters import (
 )
 from csst.estimators.reading import ReadingMixin
 from csst.estimators.scoring import score_predictions
+from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
 from csst.estimators.suggesting import suggest_rows
 from csst.estimators.summary import show_progress, summary
 from csst.fitting.export import Format
@@ -46,7 +47,7 @@ from csst.learners.network import Network
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.selftraining import method as read_method
-from csst.settings import IMAGES, TABULAR, Settings
+from csst.settings import Settings
 
 
 class CSSTClassifier(
@@ -162,11 +163,11 @@ class CSSTClassifier(
         """
         is_network = isinstance(self.learner, str) and self.learner == "network"
         are_images = is_network and self.encoder is None and is_image_array(X)
-        settings = read_settings(self.settings, IMAGES if are_images else TABULAR)
+        settings = read_settings(self.settings, IMAGES if are_images else ROWS)
         objective = read_objective(self.objective, confidence=self.confidence, costs=self.costs)
         if not is_network:
             refuse_network_settings(settings, self.learner)
-        before = getattr(self, "fit_", None) if settings.fitting.warm_start else None
+        before = getattr(self, "fit_", None) if settings.warm_start else None
         values, known = read_labels(y)
         rows = self._rows(X, reset=before is None)
         if len(values) != rows.shape[0]:
@@ -183,7 +184,7 @@ class CSSTClassifier(
         seed = self._seed() if before is None else self.seed_
         read = partial(self._rows, reset=False)
         held: Any = self.validation
-        share = settings.fitting.certifying
+        share = settings.certifying
         if objective.confidence is not None and isinstance(held, Real) and not isinstance(held, bool):
             share = float(held)
             held = None
@@ -210,7 +211,7 @@ class CSSTClassifier(
                 deployment_prior=self.deployment_prior,
                 inputs=inputs,
                 seed=seed,
-                rounds=settings.fitting.rounds,
+                rounds=settings.rounds,
                 tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
             )
@@ -232,12 +233,12 @@ class CSSTClassifier(
         return self
 
     def _fit_network(
-        self, rows: Task, objective: Objective, settings: Settings, seed: int, before: FittedModel | None
+        self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
     ) -> FittedModel:
         """The paper's method on these rows; it goes on from `before`, if there is one."""
         plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         task = plan.task
-        method, fitting = str(self.method), settings.fitting
+        method = str(self.method)
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
             warnings.warn(self.notes_[-1], stacklevel=3)
@@ -252,12 +253,12 @@ class CSSTClassifier(
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
             )
-        learner = Network(plan.make, method, settings, fitting.folds if rows.validation is None else 0)
+        learner = Network(plan.make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
         return fit(
             task,
             learner,
             objective,
-            fits_rule=fitting.rule == "fit",
+            fits_rule=settings.rule == "fit",
             deployment_prior=self.deployment_prior,
             inputs=plan.inputs,
             seed=seed,

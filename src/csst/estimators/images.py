@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.data.images.arrays import as_images
 from csst.data.images.views import make_views
 from csst.data.task import Task, View
 from csst.errors import InputError
-from csst.models import Model, build
-from csst.settings import ImageNetwork
+from csst.estimators.settings import Inputs
 
 #: what becomes of images before the exported graph, in words
 PREPROCESSING = (
@@ -83,26 +82,19 @@ class PixelRows:
         return pixels.view(len(pixels), *self.shape)
 
 
-def make_image_task(task: Task, as_pictures: PixelRows, settings: ImageNetwork) -> Task:
+def make_image_task(task: Task, as_pictures: PixelRows, inputs: Inputs) -> Task:
     """Return the task of a network on images, with the views that the settings name."""
     task = replace(task, row_hashes=task.hash_rows(), columns=None, kind="image")
     task = task.with_inputs(lambda rows, _: as_pictures(rows))
-    return replace(task, views=read_image_views(settings, as_pictures.shape))
+    return replace(task, views=read_image_views(inputs, as_pictures.shape))
 
 
-def read_image_views(settings: ImageNetwork, shape: tuple[int, int, int]) -> tuple[View, View]:
+def read_image_views(inputs: Inputs, shape: tuple[int, int, int]) -> tuple[View, View]:
     """The weak and the strong view of images of this shape."""
-    if not isinstance(settings.views, str):
-        weak, strong = settings.views
+    if not isinstance(inputs.views, str):
+        weak, strong = inputs.views
         return weak, strong
-    if settings.views not in ("symbols", "photos"):
-        raise InputError(f"views of images are symbols, photos or a pair of functions; found {settings.views!r}")
+    if inputs.views not in ("auto", "symbols", "photos"):
+        raise InputError(f"views of images are symbols, photos or a pair of functions; found {inputs.views!r}")
     side = min(shape[1:])
-    return make_views(settings.padding_of(side), settings.cutout_of(side), settings.views == "photos")
-
-
-def build_image_network(settings: ImageNetwork, shape: tuple[int, int, int], classes: int, seed: int) -> nn.Module:
-    """The untrained network for images of this shape."""
-    reduce = settings.reduce_of(min(shape[1:]))
-    model = Model(settings.model, batchnorm_momentum=settings.batchnorm_momentum, reduce=reduce)
-    return build(model, shape, classes, seed)
+    return make_views(inputs.padding_of(side), inputs.cutout_of(side), inputs.views == "photos")

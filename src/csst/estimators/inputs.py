@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.embeddings import Embedder, Embedding
+from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, as_examples
 from csst.data.row_order import order_by_content
 from csst.data.splits import hold_out
@@ -23,23 +23,24 @@ from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.estimators.images import PREPROCESSING
 from csst.models.encoders import Function, encoder
+from csst.settings import Embedding
 
 #: texts that most often stand for a label that is not known
 MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
 
 
-def embed(values: Any, name_or_function: Any, cache: str) -> np.ndarray:
+def embed(values: Any, name_or_function: Any, embedding: Embedding) -> np.ndarray:
     """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
     kind = "text" if _are_texts(values) else "image"
     if callable(name_or_function):
         embedder: Any = Function(name_or_function, fingerprint="")
     elif isinstance(name_or_function, str):
         is_complete = name_or_function == "words" or ":" in name_or_function
-        embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind)  # type: ignore[arg-type]
+        embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind, embedding.max_length)  # type: ignore[arg-type]
     else:
         raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {name_or_function!r}")
     inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
-    return Embedder(embedder, Embedding(cache=cache))(inputs, f"{kind}s").numpy()
+    return Embedder(embedder, embedding)(inputs, f"{kind}s").numpy()
 
 
 def _are_texts(values: Any) -> bool:

@@ -10,11 +10,14 @@ from torch import nn
 
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
-from csst.estimators.images import PixelRows, build_image_network, make_image_task
+from csst.errors import InputError
+from csst.estimators.images import PixelRows, make_image_task
 from csst.estimators.parameters import read_views
+from csst.estimators.settings import IMAGES, EstimatorSettings
 from csst.learners.scale import choose_scale
+from csst.models import build
 from csst.models.table import table_network
-from csst.settings import Settings
+from csst.settings import Model
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class NetworkPlan:
 
 
 def plan_network(
-    rows: Task, settings: Settings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
+    rows: Task, settings: EstimatorSettings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
 ) -> NetworkPlan:
     """Return the task and the network of these rows.
 
@@ -46,12 +49,16 @@ def plan_network(
     """
     if image_shape is not None:
         as_images = PixelRows(image_shape)
-        task = make_image_task(rows, as_images, settings.image)
-        make = partial(build_image_network, settings.image, image_shape, rows.classes, seed)
+        task = make_image_task(rows, as_images, settings.inputs)
+        model = IMAGES.model if settings.model == Model() else settings.model
+        make = partial(build, model, image_shape, rows.classes, seed)
         return NetworkPlan(task, make, InputSpec("image", image_shape, embed=as_images))
-    network = settings.network
-    table, is_common = choose_scale(rows, network.scale, seed)
-    task = rows.with_views(read_views(network.views, is_embedded or is_common))
+    if settings.model.name not in ("mlp", "linear"):
+        raise InputError(f"the network of a table is mlp or linear; found model.name {settings.model.name!r}")
+    table, is_common = choose_scale(rows, settings.inputs.scale, seed)
+    task = rows.with_views(read_views(settings.inputs.views, is_embedded or is_common))
     moments = table.mean, table.std
     sizes = list(rows.column_sizes)
-    return NetworkPlan(task, partial(table_network, sizes, moments, network.hidden, network.depth, rows.classes, seed))
+    return NetworkPlan(
+        task, partial(table_network, sizes, moments, settings.model.hidden, settings.model.layers, rows.classes, seed)
+    )

@@ -7,31 +7,31 @@ from typing import Any, Literal
 
 from csst.data.task import View
 from csst.errors import InputError
+from csst.estimators.settings import ROWS, EstimatorSettings
 from csst.setting_checks import override
-from csst.settings import TABULAR, Settings
+from csst.settings import Settings
 
 #: how the names of single settings begin
 SETTINGS = "settings__"
 #: groups that only a network heeds
-NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "network", "image")
-NETWORK_SETTINGS = tuple(f"{SETTINGS}fitting__{name}" for name in ("rule", "folds", "warm_start"))
+NETWORK_GROUPS = ("training", "selftraining", "dual", "selection", "model", "inputs")
+NETWORK_SETTINGS = tuple(f"{SETTINGS}{name}" for name in ("rule", "folds", "warm_start"))
 #: this one also says which pseudo-labels rounds of self-training use
 TAU = f"{SETTINGS}selftraining__tau"
 
 
-def read_settings(settings: Any, default: Settings = TABULAR) -> Settings:
+def read_settings(settings: Any, default: EstimatorSettings = ROWS) -> EstimatorSettings:
     """The settings that an estimator was given: all of them, or a dictionary of what differs from the default."""
     if settings is None:
         return default
     if isinstance(settings, Settings):
-        return settings
+        return EstimatorSettings.of(settings)
     if not isinstance(settings, dict):
         raise InputError(
             'settings are csst.Settings or a dictionary such as {"training": {"steps": 500}}; found '
             f"{type(settings).__name__}"
         )
-    changed = override(default, settings)
-    assert isinstance(changed, Settings)
+    changed: EstimatorSettings = override(default, settings)
     return changed
 
 
@@ -52,7 +52,7 @@ def list_parameters(settings: Any) -> dict[str, Any]:
         return {}
 
 
-def change_settings(settings: Settings, params: dict[str, Any]) -> Settings:
+def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> EstimatorSettings:
     """The settings with single ones changed, each by its name as a parameter."""
     nested: dict[str, Any] = {}
     for name, value in params.items():
@@ -61,19 +61,18 @@ def change_settings(settings: Settings, params: dict[str, Any]) -> Settings:
             nested.setdefault(group, {})[single] = value
         else:
             nested[group] = value
-    changed = override(settings, nested)
-    assert isinstance(changed, Settings)
+    changed: EstimatorSettings = override(settings, nested)
     return changed
 
 
-def refuse_network_settings(settings: Settings, learner: Any) -> None:
+def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
     """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
-    known, current = [list_settings(default) for default in (TABULAR, Settings())], list_settings(settings)
+    known, current = [list_settings(default) for default in (ROWS, EstimatorSettings())], list_settings(settings)
     names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
     changed = [
         name for name, value in current.items() if name.startswith(names) and all(value != d[name] for d in known)
     ]
-    if settings.fitting.rounds:
+    if settings.rounds:
         changed = [name for name in changed if name != TAU]
     shown = [name[len(SETTINGS) :].replace("__", ".") for name in changed]
     if changed:

@@ -40,7 +40,7 @@ class ReadingMixin:
             return pixels
         refuse_other_shape(None, self.image_shape_)
         if self.encoder is not None:
-            vectors = embed(X, self.encoder, read_settings(self.settings).fitting.cache)
+            vectors = embed(X, self.encoder, read_settings(self.settings).embedding)
             if reset:
                 self.n_features_in_ = vectors.shape[1]
                 self.columns_ = Columns(array_width=vectors.shape[1])

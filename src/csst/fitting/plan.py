@@ -6,34 +6,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from csst.data.costs import read_costs
-from csst.data.embeddings import Embedding
 from csst.errors import InputError
 from csst.fitting.folder import Folder
 from csst.learners import LEARNERS
 from csst.maths.costs import CostTable
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.models import Model
-from csst.setting_checks import check_choices, override
-from csst.settings import (
-    MOST_FOLDS,
-    Dual,
-    Hardware,
-    Selection,
-    SelfTrainingSettings,
-    Settings,
-    Training,
-)
+from csst.setting_checks import override
+from csst.settings import Model, Settings
 
 #: entries of recipe.yaml that say where the data comes from
 OF_DATA = ("name", "data")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Settings):
     """Everything that defines a fit, except its data.
 
     Args:
@@ -46,19 +36,12 @@ class Plan:
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
             `model` is a head on those; else it is fine-tuned and is the model.
         frozen: whether the encoder stays as it is.
-        rule: fit also fits the decision rule for the objective, on validation and unlabeled examples; the run's
-            predictions then follow it.
-        folds: 0 keeps the validation examples for judging, as the paper does; 2 or more learn from them, too, and judge
-            every label by a model that has not seen it. A network is then trained folds + 1 times; other learners
-            always have folds of their own.
         groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
             paper's, by frequency, unless they are named here.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
         costs: CSV file with the cost of every prediction, for an objective with `cost`: a row per true class.
         confidence: how sure one must be that all bounds of the objective hold; None for what its sentence says.
-        certifying: share of the labels that then certify and that nothing is fitted to: of a network's those for
-            validation; validation examples of other learners certify all.
     """
 
     method: str = "csst"
@@ -67,36 +50,22 @@ class Plan:
     seed: int = 0
     encoder: str = ""
     frozen: bool = False
-    rule: Literal["none", "fit"] = "none"
     deployment_prior: str = "validation"
-    folds: int = 0
     costs: str = ""
     confidence: float | None = None
-    certifying: float = 0.5
     groups: dict[str, Any] = field(default_factory=dict)
-    embedding: Embedding = field(default_factory=Embedding)
-    model: Model = field(default_factory=Model)
-    training: Training = field(default_factory=Training)
-    selftraining: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
-    dual: Dual = field(default_factory=Dual)
-    selection: Selection = field(default_factory=Selection)
-    hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        check_choices(self, "")
+        super().__post_init__()
         if any(name not in LEARNERS and ":" not in name for name in self.learner.split(",")):
             raise InputError(
                 f"learner is {', '.join(LEARNERS)} or package.module:name, or several such as linear,kernel; "
                 f"found {self.learner!r}"
             )
-        if self.folds != 0 and not 2 <= self.folds <= MOST_FOLDS:
-            raise InputError(
-                f"folds is 0, which keeps the validation examples apart, or 2 to {MOST_FOLDS}; found {self.folds}"
-            )
         if self.folds and self.uses_network and self.hardware.strategy == "fsdp":
             raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
-        if not 0 < self.certifying < 1:
-            raise InputError(f"certifying is a share of the labels, between 0 and 1; found {self.certifying}")
+        if self.rounds and self.uses_network:
+            raise InputError("rounds of self-training are for learners other than a network: leave out --rounds")
         words = ("validation", "labeled", "unlabeled", "uniform")
         if self.deployment_prior not in words and "," not in self.deployment_prior:
             raise InputError(
@@ -128,10 +97,6 @@ class Plan:
     def network(self) -> Model:
         """The model that is trained: the encoder itself where it is fine-tuned."""
         return replace(self.model, name=self.encoder) if self.encoder and not self.frozen else self.model
-
-    @property
-    def settings(self) -> Settings:
-        return Settings(self.training, self.selftraining, self.dual, self.selection, self.hardware)
 
     def bind_objective(self, class_names: Sequence[str], text: str = "", costs: CostTable | None = None) -> Objective:
         """Return the objective for these classes and the named groups of them.

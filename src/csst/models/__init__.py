@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,40 +16,10 @@ from csst.models.mlp import Projected, Standardize, mlp
 from csst.models.table import table_network
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
+from csst.settings import Model
 
-
-@dataclass(frozen=True)
-class Model:
-    """Which network.
-
-    Args:
-        name: mlp, linear, wrn-DEPTH-WIDTH (wrn-28-2), hf:NAME_OR_FOLDER (a Hugging Face classifier of the task's texts
-            or images), hf-config:TYPE (one of images, from its default configuration), or package.module:name of a
-            function (input_shape, classes) -> nn.Module.
-        hidden: width of an mlp's hidden layers.
-        depth: number of an mlp's hidden layers.
-        batchnorm_momentum: how fast BatchNorm's running statistics follow; 0 keeps the network's own (FixMatch's
-            0.001 for a wrn, right for a million steps and too slow for a thousand).
-        max_length: tokens of a text that are read; longer ones are cut.
-        reduce: a wrn sees images this many times smaller, averaged; 2 makes a step on a CPU about four times faster.
-    """
-
-    name: str = "mlp"
-    hidden: int = 128
-    depth: int = 2
-    batchnorm_momentum: float = 0.0
-    max_length: int = 256
-    reduce: int = 1
-
-    def __post_init__(self) -> None:
-        if self.reduce != 1 and not self.name.startswith("wrn-"):
-            raise InputError(f"model.reduce is for wide residual networks (wrn-DEPTH-WIDTH); found it with {self.name}")
-
-    @property
-    def layers(self) -> int:
-        """Number of hidden layers of a network for vectors."""
-        return 0 if self.name == "linear" else self.depth
-
+#: pixels that a network of images sees on the shorter side, at least, of images that are larger
+SMALLEST_SIDE = 14
 
 Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
 
@@ -58,7 +27,8 @@ Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
 def _wide_resnet(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3:
         raise InputError(f"{model.name} takes images (channels, height, width); this task's inputs have shape {shape}")
-    return WideResNet(*parse(model.name), classes, channels=shape[0], reduce=model.reduce)
+    reduce = max(1, min(shape[1:]) // SMALLEST_SIDE) if model.reduce is None else model.reduce
+    return WideResNet(*parse(model.name), classes, channels=shape[0], reduce=reduce)
 
 
 def _hugging_face(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from csst.data.embeddings import Embedding
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.files import ImageFolder
 from csst.data.images.tracks import TrackedImages
 from csst.models import Model
 from csst.recipes.recipe import Recipe
-from csst.settings import Dual, Hardware, Selection, Training
+from csst.settings import Dual, Embedding, Hardware, Selection, Training
 
 # BatchNorm's running statistics and the average must catch up within a thousand steps, not a million.
 _MOMENTUM = 0.05

@@ -100,7 +100,10 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
     """Stop if settings of a network were changed and no network is trained, which would ignore them."""
     if recipe.uses_network:
         return
-    unused = [change for change in differences(base.as_dict(), recipe.as_dict()) if change.startswith(NETWORK_SETTINGS)]
+    changes = differences(base.as_dict(), recipe.as_dict())
+    if recipe.rounds:  # whose pseudo-labels this selects
+        changes = [change for change in changes if not change.startswith("selftraining.tau:")]
+    unused = [change for change in changes if change.startswith(NETWORK_SETTINGS)]
     if unused:
         raise InputError(
             f"learner {recipe.learner} trains no network, which these settings are for ({'; '.join(unused[:5])}): add "

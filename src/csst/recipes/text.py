@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from csst.data.embeddings import Embedding
 from csst.data.text.texts import LongTailTexts, TextFile
 from csst.data.text.views import TextViews
 from csst.models import Model
 from csst.recipes.recipe import Recipe
-from csst.settings import Dual, Hardware, SelfTrainingSettings, Training
+from csst.settings import Dual, Embedding, Hardware, SelfTrainingSettings, Training
 
 _PAPER = Recipe(
     "",

@@ -28,7 +28,7 @@ def begin_recipe(recipe: Recipe) -> Fit:
     prior = recipe.deployment_prior
     if recipe.uses_network:
         make = partial(build_network, recipe.network, task, recipe.seed)
-        network = Network(make, recipe.method, recipe.settings, recipe.folds)
+        network = Network(make, recipe.method, recipe, recipe.folds)
         return begin(
             task, network, objective, fits_rule=recipe.rule != "none", deployment_prior=prior, seed=recipe.seed
         )
@@ -44,13 +44,15 @@ def begin_recipe(recipe: Recipe) -> Fit:
         deployment_prior=None if prior == "validation" else prior,
         inputs=inputs,
         seed=recipe.seed,
+        rounds=recipe.rounds,
+        tau=recipe.selftraining.tau,
         certifying=recipe.certifying,
     )
 
 
 def assemble(recipe: Recipe) -> Trainer:
-    """Return the trainer of a recipe before its first step; of the first generation if there are several."""
-    trainer: Trainer = begin_recipe(recipe).runner.trainer
+    """Return the trainer of a recipe's network before its first step; of the first generation if there are several."""
+    trainer: Trainer = begin_recipe(replace(recipe, learner="network")).runner.trainer
     return trainer
 
 
