@@ -14,27 +14,27 @@ GROUPS = {"SelfTrainingSettings": "selftraining"}
 
 def override(old: Any, values: dict[str, Any], where: str = "") -> Any:
     """Settings with these nested values, {"training": {"steps": 100}}; an unknown name or another type is an error."""
-    known, new = {f.name: getattr(old, f.name) for f in fields(old)}, {}
+    old_values, new_values = {f.name: getattr(old, f.name) for f in fields(old)}, {}
     kinds = get_type_hints(type(old))
     for name, value in values.items():
-        if name not in known:
-            raise InputError(f"there is no setting {where}{name}{nearest(str(name), known)}")
-        nested = is_dataclass(known[name])
-        if nested and not isinstance(value, dict):
+        if name not in old_values:
+            raise InputError(f"there is no setting {where}{name}{nearest(str(name), old_values)}")
+        is_group = is_dataclass(old_values[name])
+        if is_group and not isinstance(value, dict):
             raise InputError(f"{where}{name} is a group of settings; found {value!r}")
-        if not nested and not _fits(value, kinds[name]):
-            wanted = getattr(kinds[name], "__name__", str(kinds[name]))
-            raise InputError(f"{where}{name} must be of type {wanted}; found {value!r}")
-        new[name] = override(known[name], value, f"{where}{name}.") if nested else value
-    return replace(old, **new)
+        if not is_group and not _fits(value, kinds[name]):
+            type_name = getattr(kinds[name], "__name__", str(kinds[name]))
+            raise InputError(f"{where}{name} must be of type {type_name}; found {value!r}")
+        new_values[name] = override(old_values[name], value, f"{where}{name}.") if is_group else value
+    return replace(old, **new_values)
 
 
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value from a file has a setting's type; whole numbers are numbers, and True and False are not."""
     if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
+        return any(_fits(value, option) for option in get_args(kind))
     if get_origin(kind) is Literal:  # which word it is, the settings themselves check
-        return any(isinstance(value, type(each)) for each in get_args(kind))
+        return any(isinstance(value, type(option)) for option in get_args(kind))
     if kind in (int, float):
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     is_plain = isinstance(kind, type) and kind is not Any and get_origin(kind) is None

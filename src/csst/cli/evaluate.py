@@ -104,7 +104,7 @@ def measure_again(folder: str) -> int:
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0
-    is_equal = all(new["confusion"] == former["confusion"] for new, former in pairs)
+    is_equal = all(measured_numbers["confusion"] == former["confusion"] for measured_numbers, former in pairs)
     print("equal to metrics.json" if is_equal else "differs from metrics.json: another machine or library version?")
     return 0 if is_equal else 1
 

@@ -62,13 +62,13 @@ def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
         return labeled.inputs, labeled.labels.numpy()
     if recipe.folds:
         task = replace(task.join_validation(), validation=None)
-    judged = task.labeled if task.validation is None else task.validation
+    judged_part = task.labeled if task.validation is None else task.validation
     # Learners see the rows, or their embeddings, in the order of their content.
-    encoded = task
+    encoded_task = task
     if recipe.frozen:
         model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        encoded = embed_parts(task, Embedder(model, recipe.embedding))
-    seen_part = encoded.labeled if encoded.validation is None else encoded.validation
-    labels = judged.labels.numpy()
+        encoded_task = embed_parts(task, Embedder(model, recipe.embedding))
+    seen_part = encoded_task.labeled if encoded_task.validation is None else encoded_task.validation
+    labels = judged_part.labels.numpy()
     order = np.asarray(order_by_content(as_rows(seen_part.inputs), labels))
-    return Reordered(judged.inputs, torch.from_numpy(order)), labels[order]
+    return Reordered(judged_part.inputs, torch.from_numpy(order)), labels[order]

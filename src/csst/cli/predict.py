@@ -87,10 +87,10 @@ def add_predictions(model: FittedModel, inputs: object, cells: Cells, has_all: b
         probs = model.rule.posterior(probs)
     names = [quote_formula(name) for name in model.class_names]
     # No answer is a blank without a probability.
-    padded = torch.cat([probs, torch.full((len(probs), 1), torch.nan, dtype=probs.dtype)], 1)
+    all_columns = torch.cat([probs, torch.full((len(probs), 1), torch.nan, dtype=probs.dtype)], 1)
     columns: Cells = {
         "prediction": [[*names, None][label] for label in labels.tolist()],
-        "probability": padded[torch.arange(len(labels)), labels].numpy(),
+        "probability": all_columns[torch.arange(len(labels)), labels].numpy(),
     }
     if has_all:
         columns |= {f"p({name})": probs[:, k].numpy() for k, name in enumerate(names)}
@@ -121,7 +121,7 @@ class RowProgress:
 
     def show(self, count: int) -> None:
         """Print a line if the last one is some seconds old."""
-        now = time.monotonic()
-        if now - self.last >= PROGRESS_SECONDS:
-            self.last = now
-            print(f"{count:,} rows, {count / (now - self.start):,.0f} a second", file=sys.stderr, flush=True)
+        moment = time.monotonic()
+        if moment - self.last >= PROGRESS_SECONDS:
+            self.last = moment
+            print(f"{count:,} rows, {count / (moment - self.start):,.0f} a second", file=sys.stderr, flush=True)

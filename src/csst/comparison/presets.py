@@ -132,12 +132,12 @@ def _update(methods: Sequence[str], objective: str, updates: Sequence[str] = UPD
 def _scratch(base: Recipe) -> list[Row]:
     objective = _worst(base)
     # CSST's classes weigh alike at first, and a fixed gain stays so; without the KL threshold that is FixMatch.
-    weighted = Row("fixmatch 1/pi", "csst-no-kl", objective, {"dual": {"update": "fixed", "initial": "zero"}})
+    weighted_row = Row("fixmatch 1/pi", "csst-no-kl", objective, {"dual": {"update": "fixed", "initial": "zero"}})
     return [
         *make_rows(["erm", "la"], [objective]),
         *_update(["csl"], objective, ["gradient"]),
         *make_rows(["fixmatch", "uda", "flexmatch", "darp", "crest+"], [objective]),
-        weighted,
+        weighted_row,
         *_update(["csst-fixmatch", "csst-uda"], objective),
         *_update(["csst-no-kl"], objective, ["gradient", "solve"]),
         *_update(["csst-balanced"], objective),
@@ -158,11 +158,11 @@ def _few_rows(objective: str) -> list[Row]:
 
 def _require(base: Recipe, name: str, *settings: str) -> list[int]:
     """The values of these settings of the recipe's data, which the preset changes."""
-    missing = [setting for setting in settings if not hasattr(base.data, setting)]
-    if missing:
+    missing_settings = [setting for setting in settings if not hasattr(base.data, setting)]
+    if missing_settings:
         raise InputError(
-            f"the preset {name} needs data cut by counts; recipe {base.name} has no data.{missing[0]}: use a recipe "
-            "that has, such as digits"
+            f"the preset {name} needs data cut by counts; recipe {base.name} has no data.{missing_settings[0]}: use a "
+            "recipe that has, such as digits"
         )
     return [getattr(base.data, setting) for setting in settings]
 

@@ -224,10 +224,10 @@ def _make_row(outcome: Outcome, rule: str, parts: list[dict[str, Any]]) -> Compa
 
 
 def _read_last_used(folder: Path) -> float | None:
-    used = None
+    used_fraction = None
     for record, _ in Run(folder).records():
-        used = record.get("used")
-    return used
+        used_fraction = record.get("used")
+    return used_fraction
 
 
 def read_hardware(folder: Path, uses_gpu: bool = True) -> str:

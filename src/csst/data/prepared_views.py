@@ -113,8 +113,8 @@ def project(task: Task, components: int) -> Task:
     def apply(vectors: Tensor) -> Tensor:
         return ((vectors.float() - center) @ basis).to(vectors.dtype)
 
-    projected = task.with_inputs(lambda vectors, _: apply(vectors))  # type: ignore[arg-type]
-    vectors = torch.cat([projected.labeled.inputs, projected.unlabeled])  # type: ignore[list-item]
+    projected_task = task.with_inputs(lambda vectors, _: apply(vectors))  # type: ignore[arg-type]
+    vectors = torch.cat([projected_task.labeled.inputs, projected_task.unlabeled])  # type: ignore[list-item]
     deviation = float(vectors.double().square().mean().sqrt())
     strong = task.strong
     weak = task.weak
@@ -123,7 +123,7 @@ def project(task: Task, components: int) -> Task:
         weak = WeakViews(vectors, apply(weak.views))
     scale = vectors[len(task.labeled) :].std(0, correction=0)
     return replace(
-        projected,
+        projected_task,
         views=(weak, Prepared(apply(strong.vectors), scale, strong.noise)),
         moments=(np.zeros(components), np.full(components, deviation)),
         projection=(center, basis),

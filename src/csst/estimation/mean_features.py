@@ -43,7 +43,7 @@ class Comparison:
         groups: Sequence[slice],
     ) -> Comparison:
         """Compare features of labeled rows by class, of unlabeled rows and of new rows, each (N, M)."""
-        means = np.stack([each.mean(0) for each in labeled])
+        means = np.stack([class_features.mean(0) for class_features in labeled])
         center = means.mean(0)
         pool = np.concatenate(labeled) if unlabeled is None else unlabeled
         total = (len(rows) * measure_spread(rows) + PSEUDO_NEW_ROWS * measure_spread(pool)) / (
@@ -60,15 +60,15 @@ class Comparison:
             balance = balance - balance.mean()
         if balance_change is not None:
             balance = np.where(np.abs(balance_change) > np.abs(balance), balance_change, balance)
-        for fraction, each in zip(balance, labeled, strict=True):
-            other_rows = len(each) - 1
-            spread = PSEUDO_ROWS * total + other_rows * measure_spread(each)
-            covariance = covariance + fraction**2 * spread / ((other_rows + PSEUDO_ROWS) * len(each))
-        whitening = make_whitening(covariance, groups)
-        _, sizes, directions = np.linalg.svd((means - center) @ whitening, full_matrices=False)
+        for fraction, class_features in zip(balance, labeled, strict=True):
+            other_rows = len(class_features) - 1
+            spread = PSEUDO_ROWS * total + other_rows * measure_spread(class_features)
+            covariance = covariance + fraction**2 * spread / ((other_rows + PSEUDO_ROWS) * len(class_features))
+        whitening_matrix = make_whitening(covariance, groups)
+        _, sizes, directions = np.linalg.svd((means - center) @ whitening_matrix, full_matrices=False)
         is_direction = sizes > 1e-8 * max(float(sizes[0]), 1e-12)
-        noise = whitening @ covariance @ whitening
-        return cls(target @ whitening, directions[is_direction], noise, whitening, balance)
+        noise = whitening_matrix @ covariance @ whitening_matrix
+        return cls(target @ whitening_matrix, directions[is_direction], noise, whitening_matrix, balance)
 
     def take_out_balance(self, differences: np.ndarray) -> np.ndarray:
         """Return the part of differences (B, M) that no change of the balance explains, (B, M)."""
@@ -90,26 +90,26 @@ def make_whitening(covariance: np.ndarray, groups: Sequence[slice]) -> np.ndarra
 
     (C + ridge)^(-1/2) for the kernel; one number for every column, so that all columns together count as one group.
     """
-    whitening = np.zeros_like(covariance)
+    matrix = np.zeros_like(covariance)
     kernel = groups[0]
     values, vectors = eigh(covariance[kernel, kernel])
     values = values.clip(min=0)
-    whitening[kernel, kernel] = (vectors / np.sqrt(values + RIDGE * values.mean() + 1e-15)) @ vectors.T
+    matrix[kernel, kernel] = (vectors / np.sqrt(values + RIDGE * values.mean() + 1e-15)) @ vectors.T
     for group in groups[1:]:
         variance = np.trace(covariance[group, group]) / (group.stop - group.start)
         places = np.arange(group.start, group.stop)
-        whitening[places, places] = (variance * len(groups) + 1e-12) ** -0.5
-    return whitening
+        matrix[places, places] = (variance * len(groups) + 1e-12) ** -0.5
+    return matrix
 
 
 def measure_spread(features: np.ndarray) -> np.ndarray:
     """The covariance of features (N, M), (M, M)."""
-    centered = features - features.mean(0)
-    return centered.T @ centered / max(1, len(features) - 1)
+    deviations = features - features.mean(0)
+    return deviations.T @ deviations / max(1, len(features) - 1)
 
 
 def fit_simplex(means: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
-    large = 1e3 * max(float(np.abs(means).max()), 1e-9)
-    fractions, _ = nnls(np.vstack([means.T, np.full(len(means), large)]), np.append(target, large))
+    penalty = 1e3 * max(float(np.abs(means).max()), 1e-9)
+    fractions, _ = nnls(np.vstack([means.T, np.full(len(means), penalty)]), np.append(target, penalty))
     return fractions / fractions.sum()

@@ -103,12 +103,12 @@ def measure_posteriors(
     evidence: HeldOutScores, seen: np.ndarray, unseen: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return m_k, (K, K), and C, (K, K), from posteriors of labeled rows (n, K) and of new rows (N, K)."""
-    expected = unseen.T @ unseen / np.maximum(unseen.sum(0), 1e-300)[:, None]
+    expected_means = unseen.T @ unseen / np.maximum(unseen.sum(0), 1e-300)[:, None]
     sums = np.eye(evidence.classes)[evidence.labels].T @ seen
-    means = (sums + PSEUDO_ROWS * expected) / (evidence.counts + PSEUDO_ROWS)[:, None]
+    means = (sums + PSEUDO_ROWS * expected_means) / (evidence.counts + PSEUDO_ROWS)[:, None]
     noise = np.cov(unseen.T, bias=True) / len(unseen)
     for k, count in enumerate(evidence.counts):
-        centered = seen[evidence.labels == k] - means[k]
-        spread = (centered.T @ centered + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
+        deviations = seen[evidence.labels == k] - means[k]
+        spread = (deviations.T @ deviations + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
         noise = noise + prior[k] ** 2 * spread / (count + PSEUDO_ROWS - 1)
     return means, noise

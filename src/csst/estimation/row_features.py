@@ -119,7 +119,9 @@ class RowFeatures:
                 columns.append(Column(np.sort(values), False))
         rng = np.random.default_rng(0)
         sample = rows[rng.permutation(len(rows))[:PAIRED_ROWS]]
-        inputs = np.concatenate([each.inputs(values) for each, values in zip(columns, sample.T, strict=True)], axis=1)
+        inputs = np.concatenate(
+            [column.inputs(values) for column, values in zip(columns, sample.T, strict=True)], axis=1
+        )
         squares = (inputs**2).sum(1)
         distances = squares[:, None] + squares - 2 * inputs @ inputs.T
         typical = np.median(distances[np.triu_indices(len(inputs), 1)]) if len(inputs) > 1 else 1.0

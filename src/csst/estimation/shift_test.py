@@ -90,9 +90,9 @@ class Reference:
         rng = np.random.default_rng(seed)
         part = np.sort(rng.permutation(len(labels))[:MOST_LABELED])
         other_part = np.sort(rng.permutation(unlabeled.shape[0])[:MOST_UNLABELED])
-        measured = unlabeled[other_part] if len(other_part) else labeled[part]
-        projection = Projection.learn(measured)
-        plain_sizes = tuple(sizes) if projection.is_identity else (0,) * projection.apply(measured[:1]).shape[1]
+        measured_rows = unlabeled[other_part] if len(other_part) else labeled[part]
+        projection = Projection.learn(measured_rows)
+        plain_sizes = tuple(sizes) if projection.is_identity else (0,) * projection.apply(measured_rows[:1]).shape[1]
         return cls(
             projection.apply(labeled[part]),
             labels[part],
@@ -260,7 +260,7 @@ def compare_lengths(residual: np.ndarray, noise: np.ndarray, groups: Sequence[sl
     Cube roots of squared lengths, which are almost normal (Wilson and Hilferty, 1931), standardized.
     """
     roots, noise_roots = (
-        np.cbrt(np.stack([(each[:, group] ** 2).sum(1) for group in groups], axis=1)) for each in (residual, noise)
+        np.cbrt(np.stack([(rows[:, group] ** 2).sum(1) for group in groups], axis=1)) for rows in (residual, noise)
     )
     center, spread = noise_roots.mean(0), np.maximum(noise_roots.std(0), 1e-12)
     return ((roots - center) / spread)[0], (noise_roots - center) / spread
@@ -290,13 +290,13 @@ def count_above(draws: np.ndarray, value: float) -> float:
 def measure_changes(balance: np.ndarray, reference: Reference, rows: np.ndarray) -> np.ndarray:
     """Return by how much the mean of every column differs from what the balance explains, in deviations, (D,)."""
     classes = np.unique(reference.labels)
-    expected = sum(
+    expected_mean = sum(
         fraction * reference.labeled[reference.labels == k].mean(0, dtype=np.float64)
         for fraction, k in zip(balance, classes, strict=True)
     )
     pool = reference.labeled
     if len(reference.unlabeled):
-        expected = expected + reference.unlabeled.mean(0, dtype=np.float64)
+        expected_mean = expected_mean + reference.unlabeled.mean(0, dtype=np.float64)
         pool = reference.unlabeled
     deviation = pool.std(0, dtype=np.float64)
-    return (rows.mean(0, dtype=np.float64) - expected) / np.where(deviation > 0, deviation, 1.0)
+    return (rows.mean(0, dtype=np.float64) - expected_mean) / np.where(deviation > 0, deviation, 1.0)

@@ -60,26 +60,26 @@ class CertifyingMixin:
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        values, known = read_labels(y)
+        values, is_known = read_labels(y)
         if len(values) != rows.shape[0]:
             raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
-        if not known.all() or not len(values):
+        if not is_known.all() or not len(values):
             raise InputError(
                 "every row that certifies needs a label; leave the others out, or pass them as X_unlabeled"
             )
         truth = numbers_of(values, self.classes_, "the labels y")
         names = self.fit_.class_names
         objective = self.fit_.objective if sentence is None else sentence
-        wanted = read_certified(objective, confidence, self.fit_.objective, names)
-        seen = self.fit_.row_hashes
-        refuse_seen(hash_rows(rows), seen, self.suggested_)
+        goal = read_certified(objective, confidence, self.fit_.objective, names)
+        seen_hashes = self.fit_.row_hashes
+        refuse_seen(hash_rows(rows), seen_hashes, self.suggested_)
         expectation = None
         if X_unlabeled is not None:
             pool = self._rows(X_unlabeled, reset=False)
-            refuse_seen(hash_rows(pool), seen, self.suggested_)
+            refuse_seen(hash_rows(pool), seen_hashes, self.suggested_)
             expectation = self._expect(rows, pool)
         predictions = self.fit_.predict(rows).numpy()
-        return certify_labels(wanted, truth, predictions, self.deployment_prior, names, expectation)
+        return certify_labels(goal, truth, predictions, self.deployment_prior, names, expectation)
 
     def _expect(self, rows: Any, pool: Any) -> Expectation | None:
         """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""
@@ -88,12 +88,12 @@ class CertifyingMixin:
             return None
         evidence = details.adjusted.evidence
         scores = torch.from_numpy(evidence.scores + np.log(evidence.train_prior))
-        judged = torch.softmax(scores, 1)
+        probs = torch.softmax(scores, 1)
         return Expectation(
             self.fit_.predict_proba(rows).numpy(),
             self.fit_.predict_proba(pool).numpy(),
             self.fit_.predict(pool).numpy(),
-            self.fit_.rule.posterior(judged).numpy(),
+            self.fit_.rule.posterior(probs).numpy(),
             evidence.labels,
-            self.fit_.rule.predict(judged).numpy(),
+            self.fit_.rule.predict(probs).numpy(),
         )

@@ -142,11 +142,11 @@ class CSSTClassifier(
         Returns:
             The classifier itself.
         """
-        plain = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
-        super().set_params(**plain)
-        single = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
-        if single:
-            self.settings = change_settings(read_settings(self.settings), single)
+        parameters = {name: value for name, value in params.items() if not name.startswith(SETTINGS)}
+        super().set_params(**parameters)
+        single_settings = {name: value for name, value in params.items() if name.startswith(SETTINGS)}
+        if single_settings:
+            self.settings = change_settings(read_settings(self.settings), single_settings)
         return self
 
     def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
@@ -167,41 +167,43 @@ class CSSTClassifier(
         objective = read_objective(self.objective, confidence=self.confidence, costs=self.costs)
         if not is_network:
             refuse_network_settings(settings, self.learner)
-        before = getattr(self, "fit_", None) if settings.warm_start else None
-        values, known = read_labels(y)
-        rows = self._rows(X, reset=before is None)
+        former_fit = getattr(self, "fit_", None) if settings.warm_start else None
+        values, is_known = read_labels(y)
+        rows = self._rows(X, reset=former_fit is None)
         if len(values) != rows.shape[0]:
             raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
-        if not known.any():
+        if not is_known.any():
             raise InputError("y holds no label at all: some rows of every class must be labeled")
-        values = np.asarray(values[known].tolist())
+        values = np.asarray(values[is_known].tolist())
         check_classification_targets(values)
         classes, labels = np.unique(values, return_inverse=True)
         choose_abstain_value(self.abstain_value, classes)
         if len(classes) < 2:
             raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
-        extra = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
-        seed = self._seed() if before is None else self.seed_
-        read = partial(self._rows, reset=False)
-        held: Any = self.validation
+        extra_rows = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
+        seed = self._seed() if former_fit is None else self.seed_
+        read_rows = partial(self._rows, reset=False)
+        validation: Any = self.validation
         share = settings.certifying
-        if objective.confidence is not None and isinstance(held, Real) and not isinstance(held, bool):
-            share = float(held)
-            held = None
-        task = split_rows(rows, labels.astype(np.int64), known, extra, held, classes, self.columns_, seed, read)
+        if objective.confidence is not None and isinstance(validation, Real) and not isinstance(validation, bool):
+            share = float(validation)
+            validation = None
+        task = split_rows(
+            rows, labels.astype(np.int64), is_known, extra_rows, validation, classes, self.columns_, seed, read_rows
+        )
         task = deal_certifying(task, objective, self.deployment_prior, seed, share)
-        if before is not None:
+        if former_fit is not None:
             self._require_same(classes, task.digest)
         note = note_markers(classes)
         self.notes_: list[str] = [] if note is None else [note]
         if note is not None:
             warnings.warn(note, stacklevel=2)
         if is_network:
-            self.fit_ = self._fit_network(task, objective, settings, seed, before)
+            self.fit_ = self._fit_network(task, objective, settings, seed, former_fit)
             details = self.fit_.full_details
             assert details.gain is not None
             self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
-            self.history_ = [*([] if before is None else self.history_), *details.history]
+            self.history_ = [*([] if former_fit is None else self.history_), *details.history]
         else:
             inputs = InputSpec("array", (rows.shape[1],), is_embedded=self.encoder is not None)
             self.fit_ = fit(
@@ -224,12 +226,12 @@ class CSSTClassifier(
         self.classes_, self.seed_, self.data_hash_ = classes, seed, task.digest
         self.labeled_counts_ = task.train_counts.tolist()
         self.suggested_ = np.zeros(0, dtype=np.uint64)
-        self.judged_rows_ = find_judged_rows(rows, known, labels, task.labeled) if self.validation is None else None
+        self.judged_rows_ = find_judged_rows(rows, is_known, labels, task.labeled) if self.validation is None else None
         self.judged_examples_ = None if self.encoder is not None else keep_examples(task, self.image_shape_)
         self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
         # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
-        small = describe_minimum(self.intervals_, task.class_names)
-        self.notes_ += [*([small] if small else []), *notes]
+        note_on_minimum = describe_minimum(self.intervals_, task.class_names)
+        self.notes_ += [*([note_on_minimum] if note_on_minimum else []), *notes]
         return self
 
     def _fit_network(
@@ -245,13 +247,14 @@ class CSSTClassifier(
             method = "csl"
         name = read_method(method, task.kind).name
         if before is not None:
-            last = before.full_details.about
-            if last["method"] != name:
+            former_details = before.full_details.about
+            if former_details["method"] != name:
                 raise InputError(
-                    f"warm_start continues with the same method; the last fit was {last['method']}, this one is {name}"
+                    f"warm_start continues with the same method; the last fit was {former_details['method']}, "
+                    f"this one is {name}"
                 )
             settings = replace(
-                settings, training=replace(settings.training, steps=settings.training.steps + last["steps"])
+                settings, training=replace(settings.training, steps=settings.training.steps + former_details["steps"])
             )
         learner = Network(plan.make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
         return fit(
@@ -343,9 +346,9 @@ class CSSTClassifier(
         """
         check_is_fitted(self)
         rows = self._rows(X_pool, reset=False)
-        chosen = suggest_rows(self.fit_, self.fit_.probs(rows), np.array(self.labeled_counts_), n, self.seed_)
-        self._remember_suggested(rows[chosen])
-        return chosen
+        places = suggest_rows(self.fit_, self.fit_.probs(rows), np.array(self.labeled_counts_), n, self.seed_)
+        self._remember_suggested(rows[places])
+        return places
 
     def export(self, path: str | Path, to: Format = "onnx") -> list[Path]:
         """Write the model with its decision rule, and a model card.

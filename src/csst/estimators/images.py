@@ -32,7 +32,10 @@ def is_image_array(values: Any) -> bool:
 def refuse_other_shape(shape: tuple[int, int, int] | None, fitted_shape: tuple[int, int, int] | None) -> None:
     """Stop if examples are not like those of the fit; None stands for rows of a table."""
     if shape != fitted_shape:
-        words = [f"images of shape {each}" if each else "rows of numbers" for each in (shape, fitted_shape)]
+        words = [
+            f"images of shape {image_shape}" if image_shape else "rows of numbers"
+            for image_shape in (shape, fitted_shape)
+        ]
         raise InputError(f"X holds {words[0]}; the model was fitted on {words[1]}")
 
 

@@ -50,9 +50,11 @@ def _are_texts(values: Any) -> bool:
         raise InputError("with an encoder, X is a list of texts or images; found a frame: pass one of its columns")
     if not isinstance(next(iter(values)), str):
         return False
-    wrong = [at for at, value in enumerate(values) if not isinstance(value, str)]
-    if wrong:
-        raise InputError(f"X must hold texts; {len(wrong)} entries are not, the first at {wrong[0]}: fill or drop them")
+    wrong_places = [place for place, value in enumerate(values) if not isinstance(value, str)]
+    if wrong_places:
+        raise InputError(
+            f"X must hold texts; {len(wrong_places)} entries are not, the first at {wrong_places[0]}: fill or drop them"
+        )
     return True
 
 
@@ -95,13 +97,13 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"a label is a text, a number or a truth value; found {values.dtype}: make them texts")
     if values.dtype.kind != "O":
         return values, np.ones(len(values), dtype=bool)
-    known = np.array([not (is_missing(v) or (isinstance(v, int | float) and v == -1)) for v in values], dtype=bool)
-    others = [type(v).__name__ for v in values[known] if not isinstance(v, str | Real | np.bool_)]
-    if others:
-        raise InputError(f"a label is a text, a number or a truth value; found {others[0]}: make them texts")
-    if len({isinstance(v, str) for v in values[known]}) > 1:
+    is_known = np.array([not (is_missing(v) or (isinstance(v, int | float) and v == -1)) for v in values], dtype=bool)
+    other_types = [type(v).__name__ for v in values[is_known] if not isinstance(v, str | Real | np.bool_)]
+    if other_types:
+        raise InputError(f"a label is a text, a number or a truth value; found {other_types[0]}: make them texts")
+    if len({isinstance(v, str) for v in values[is_known]}) > 1:
         raise InputError("y mixes texts with other types of labels: make them all texts or all numbers")
-    return values, known
+    return values, is_known
 
 
 def note_markers(classes: np.ndarray) -> str | None:
@@ -118,10 +120,10 @@ def note_markers(classes: np.ndarray) -> str | None:
 
 def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
     """Labels as class numbers 0 .. K-1."""
-    number = {label: at for at, label in enumerate(classes.tolist())}
-    unknown = sorted({str(value) for value in values.tolist() if value not in number})
-    if unknown:
-        raise InputError(f"{what} hold classes that were not among the labels in training: {unknown[:5]}")
+    number = {label: place for place, label in enumerate(classes.tolist())}
+    unknown_names = sorted({str(value) for value in values.tolist() if value not in number})
+    if unknown_names:
+        raise InputError(f"{what} hold classes that were not among the labels in training: {unknown_names[:5]}")
     return np.array([number[value] for value in values.tolist()], dtype=np.int64)
 
 
@@ -145,7 +147,7 @@ def split_rows(
     order = order_by_content(rows[place], labels)  # for what is held out
     place = place[order]
     labels = labels[order]
-    held = np.zeros(len(labels), dtype=bool)
+    is_held_out = np.zeros(len(labels), dtype=bool)
     if validation is None:
         pass  # every labeled row is learned from and judged out of fold
     elif isinstance(validation, str):
@@ -153,19 +155,21 @@ def split_rows(
     elif isinstance(validation, tuple):
         judge = make_part(*_pair(validation, classes, read))
     elif isinstance(validation, Real):
-        held[hold_out(labels, float(validation), seed, names)] = True
+        is_held_out[hold_out(labels, float(validation), seed, names)] = True
     else:
-        held = np.isin(place, _indices(validation, place, rows.shape[0]))
-    if held.any():
-        judge = make_part(rows[place[held]], labels[held])
-        for counts, what in ((labels[~held], "learned from"), (labels[held], "held out for validation")):
-            missing = [name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n]
-            if missing:
-                raise InputError(f"classes {missing[:10]} have no label among those {what}: hold out other rows")
+        is_held_out = np.isin(place, _indices(validation, place, rows.shape[0]))
+    if is_held_out.any():
+        judge = make_part(rows[place[is_held_out]], labels[is_held_out])
+        for counts, what in ((labels[~is_held_out], "learned from"), (labels[is_held_out], "held out for validation")):
+            missing_names = [
+                name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n
+            ]
+            if missing_names:
+                raise InputError(f"classes {missing_names[:10]} have no label among those {what}: hold out other rows")
     unlabeled = rows[np.flatnonzero(~known)]
     if extra is not None:
         unlabeled = stack(unlabeled, extra)
-    labeled = make_part(rows[place[~held]], labels[~held])
+    labeled = make_part(rows[place[~is_held_out]], labels[~is_held_out])
     return Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns).in_content_order()
 
 

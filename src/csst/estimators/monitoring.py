@@ -57,14 +57,14 @@ class MonitoringMixin:
         """
         check_is_fitted(self)
         rows = self._rows(X_new, reset=False)
-        adapted = monitoring.adapt(self.fit_, monitoring.read_fit(self.fit_), rows, self.seed_)
-        fitted = adapted.fitted
-        other = copy.copy(self)
-        details = replace(self.fit_.full_details, adjusted=fitted, notes=fitted.notes)
-        other.fit_ = replace(self.fit_, rule=fitted.rule, objective=fitted.objective, details=details)
-        other.deployment_prior = adapted.monitoring.balance.prior
-        other.intervals_ = estimate_intervals(fitted.objective, fitted.estimate)
-        small = describe_minimum(other.intervals_, other.fit_.class_names)
-        about = f"the rule was solved again for the class balance of {adapted.monitoring.balance.rows:,} new rows"
-        other.notes_ = [about, *([small] if small else []), *fitted.notes]
-        return other
+        adaptation = monitoring.adapt(self.fit_, monitoring.read_fit(self.fit_), rows, self.seed_)
+        rule = adaptation.fitted
+        classifier = copy.copy(self)
+        details = replace(self.fit_.full_details, adjusted=rule, notes=rule.notes)
+        classifier.fit_ = replace(self.fit_, rule=rule.rule, objective=rule.objective, details=details)
+        classifier.deployment_prior = adaptation.monitoring.balance.prior
+        classifier.intervals_ = estimate_intervals(rule.objective, rule.estimate)
+        note_on_minimum = describe_minimum(classifier.intervals_, classifier.fit_.class_names)
+        about = f"the rule was solved again for the class balance of {adaptation.monitoring.balance.rows:,} new rows"
+        classifier.notes_ = [about, *([note_on_minimum] if note_on_minimum else []), *rule.notes]
+        return classifier

@@ -31,17 +31,19 @@ def read_settings(settings: Any, default: EstimatorSettings = ROWS) -> Estimator
             'settings are csst.Settings or a dictionary such as {"training": {"steps": 500}}; found '
             f"{type(settings).__name__}"
         )
-    changed: EstimatorSettings = override(default, settings)
-    return changed
+    estimator_settings: EstimatorSettings = override(default, settings)
+    return estimator_settings
 
 
 def list_settings(settings: Any, start: str = SETTINGS) -> dict[str, Any]:
     """Every single setting by its name as a parameter."""
-    listed: dict[str, Any] = {}
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        listed |= list_settings(value, f"{start}{each.name}__") if is_dataclass(value) else {start + each.name: value}
-    return listed
+    names: dict[str, Any] = {}
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        names |= (
+            list_settings(value, f"{start}{setting.name}__") if is_dataclass(value) else {start + setting.name: value}
+        )
+    return names
 
 
 def list_parameters(settings: Any) -> dict[str, Any]:
@@ -54,30 +56,35 @@ def list_parameters(settings: Any) -> dict[str, Any]:
 
 def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> EstimatorSettings:
     """The settings with single ones changed, each by its name as a parameter."""
-    nested: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name, value in params.items():
-        group, _, single = name[len(SETTINGS) :].partition("__")
-        if single:
-            nested.setdefault(group, {})[single] = value
+        group, _, setting = name[len(SETTINGS) :].partition("__")
+        if setting:
+            groups.setdefault(group, {})[setting] = value
         else:
-            nested[group] = value
-    changed: EstimatorSettings = override(settings, nested)
+            groups[group] = value
+    changed: EstimatorSettings = override(settings, groups)
     return changed
 
 
 def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
     """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
-    known, current = [list_settings(default) for default in (ROWS, EstimatorSettings())], list_settings(settings)
+    default_settings, current = (
+        [list_settings(default) for default in (ROWS, EstimatorSettings())],
+        list_settings(settings),
+    )
     names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
-    changed = [
-        name for name, value in current.items() if name.startswith(names) and all(value != d[name] for d in known)
+    changed_names = [
+        name
+        for name, value in current.items()
+        if name.startswith(names) and all(value != d[name] for d in default_settings)
     ]
     if settings.rounds:
-        changed = [name for name in changed if name != TAU]
-    shown = [name[len(SETTINGS) :].replace("__", ".") for name in changed]
-    if changed:
+        changed_names = [name for name in changed_names if name != TAU]
+    paths = [name[len(SETTINGS) :].replace("__", ".") for name in changed_names]
+    if changed_names:
         raise InputError(
-            f"learner {learner!r} trains no network, which these settings are for ({', '.join(shown[:5])}): set "
+            f"learner {learner!r} trains no network, which these settings are for ({', '.join(paths[:5])}): set "
             'learner="network", or leave them out'
         )
 

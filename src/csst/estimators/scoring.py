@@ -52,15 +52,15 @@ def score_predictions(
     known = classes.tolist()
     unseen = sorted(set(labels.tolist()) - set(known), key=str)
     names = [str(name) for name in [*known, *unseen]]
-    everything = np.array([*known, *unseen], dtype=object)
-    truth = numbers_of(labels, everything, "the labels y")
+    all_classes = np.array([*known, *unseen], dtype=object)
+    truth = numbers_of(labels, all_classes, "the labels y")
     answers = predictions[is_known]
     indices = np.full(len(answers), len(names))
     has_answer = np.ones(len(answers), dtype=bool)
     if objective.abstains:
         no_answer = choose_abstain_value(abstain_value, classes)
         has_answer = np.array([answer is not no_answer and answer != no_answer for answer in answers.tolist()])
-    indices[has_answer] = numbers_of(answers[has_answer], everything, "the predictions")
+    indices[has_answer] = numbers_of(answers[has_answer], all_classes, "the predictions")
     if sample_weight is None:
         counts = confusion_counts(truth, indices, len(names), objective.abstains)
     else:
@@ -147,8 +147,8 @@ class Scorer:
 
 def training_fractions(estimator: Any, labels: np.ndarray, classes: np.ndarray) -> torch.Tensor:
     """Return the class fractions by which `head` and `tail` are told: of training if known, else of the labels."""
-    fitted = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-    counts = getattr(fitted, "labeled_counts_", None)
+    classifier = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    counts = getattr(classifier, "labeled_counts_", None)
     if counts is None:
         counts = [max(1, int((labels == name).sum())) for name in classes]
     return torch.tensor(counts, dtype=torch.float64) / sum(counts)

@@ -62,7 +62,7 @@ class EstimatorSettings(Settings):
         """Return settings as those of an estimator."""
         if isinstance(settings, EstimatorSettings):
             return settings
-        return cls(**{each.name: getattr(settings, each.name) for each in fields(settings)})
+        return cls(**{setting.name: getattr(settings, setting.name) for setting in fields(settings)})
 
 
 #: of a network on few rows, as `csst train array` has it

@@ -23,11 +23,12 @@ def summary(
     """A few lines: the value to expect, the lowest recall with its interval, a row per class, what to be wary of."""
     confusion = estimate.confusion
     intervals = estimate_intervals(objective, estimate) if intervals is None else intervals
-    lowest = intervals["min_recall"]
+    lowest_recall = intervals["min_recall"]
     lines = [
         f"{about}, for '{objective}'",
         f"objective {objective.describe_value(intervals['value']['estimate'])}, {estimate.basis}",
-        f"lowest class recall {lowest['estimate']:.2f} (95 % interval {lowest['low']:.2f}–{lowest['high']:.2f}), "
+        f"lowest class recall {lowest_recall['estimate']:.2f} "
+        f"(95 % interval {lowest_recall['low']:.2f}–{lowest_recall['high']:.2f}), "
         f"mean recall {float(confusion.recall.mean()):.2f}",
     ]
     if confusion.abstained is not None:
@@ -38,24 +39,28 @@ def summary(
         )
     constraints = intervals["constraints"]
     if constraints:
-        least = min(constraints, key=lambda one: one["slack"])
-        met = least["slack"] >= 0
-        word = "constraints met, with a slack of" if met else "constraints missed by"
-        low, high = (least["low"], least["high"]) if met else (-least["high"], -least["low"])
-        lines.append(f"{word} {abs(least['slack']):.3f} (95 % interval about {low:.2f} to {high:.2f})")
+        tightest_constraint = min(constraints, key=lambda interval: interval["slack"])
+        is_met = tightest_constraint["slack"] >= 0
+        word = "constraints met, with a slack of" if is_met else "constraints missed by"
+        low, high = (
+            (tightest_constraint["low"], tightest_constraint["high"])
+            if is_met
+            else (-tightest_constraint["high"], -tightest_constraint["low"])
+        )
+        lines.append(f"{word} {abs(tightest_constraint['slack']):.3f} (95 % interval about {low:.2f} to {high:.2f})")
     width = max(len(name) for name in [*class_names, "class"])
     lines.append(f"{'class':<{width}}  labeled  recall  95 % interval  coverage")
-    for name, count, one, covered in zip(
+    for name, count, interval, class_coverage in zip(
         class_names, labeled, intervals["recall"], confusion.coverage.tolist(), strict=True
     ):
-        ends = f"{one['low']:.2f}–{one['high']:.2f}"
-        lines.append(f"{name:<{width}}  {count:>7}  {one['estimate']:>6.2f}  {ends:>13}  {covered:>8.3f}")
+        ends = f"{interval['low']:.2f}–{interval['high']:.2f}"
+        lines.append(f"{name:<{width}}  {count:>7}  {interval['estimate']:>6.2f}  {ends:>13}  {class_coverage:>8.3f}")
     return "\n".join([*lines, *(f"note: {note}" for note in notes)])
 
 
 def show_progress(runner: Any, record: Record) -> None:
     """Print a line of progress, ten times in a training."""
-    steps, every = runner.settings.training.steps, runner.settings.steps_per_update
-    if record.step % max(1, steps // 10) < every:
+    steps, interval = runner.settings.training.steps, runner.settings.steps_per_update
+    if record.step % max(1, steps // 10) < interval:
         line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
         print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)

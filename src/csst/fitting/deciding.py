@@ -42,8 +42,8 @@ def decide(fitted: FittedModel, objective: Any, seed: int = 0) -> FittedModel:
     rule = fit_evidence(evidence, bound, prior, undo, seed)
     details = fitted.full_details
     outputs = details.adjusted_outputs or details.outputs
-    changed = replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes)
-    return replace(fitted, rule=rule.rule, objective=bound, details=changed)
+    new_details = replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes)
+    return replace(fitted, rule=rule.rule, objective=bound, details=new_details)
 
 
 def explore(fitted: FittedModel, objective: Any = None) -> Frontier:

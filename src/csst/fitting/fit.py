@@ -61,17 +61,17 @@ def fit(
     """
     threads = torch.get_num_threads()
     try:
-        begun = begin(task, learner, objective, **options)
-        if state is not None and isinstance(begun, NetworkFit):
-            begun.resume(state)
-        for record in begun.run():
+        ongoing_fit = begin(task, learner, objective, **options)
+        if state is not None and isinstance(ongoing_fit, NetworkFit):
+            ongoing_fit.resume(state)
+        for record in ongoing_fit.run():
             if on_record is not None:
-                on_record(begun.runner, record)
-        model = begun.conclude()
+                on_record(ongoing_fit.runner, record)
+        model = ongoing_fit.conclude()
     finally:
         torch.set_num_threads(threads)  # a network may have been asked to use fewer
-    if isinstance(begun, NetworkFit):
-        model = replace(model, details=replace(model.full_details, state=begun.runner.state_dict()))
+    if isinstance(ongoing_fit, NetworkFit):
+        model = replace(model, details=replace(model.full_details, state=ongoing_fit.runner.state_dict()))
     return model
 
 
@@ -168,8 +168,8 @@ class LearnersFit(Fit):
     def score_fresh(self, portfolio: Portfolio) -> FreshLabels:
         """Return the probabilities of the examples that certify."""
         certifying = self.task.require("certifying")
-        reserved = self.task.kept_apart
-        unlabeled = None if reserved is None else portfolio.probs(as_rows(reserved))
+        reserved_rows = self.task.kept_apart
+        unlabeled = None if reserved_rows is None else portfolio.probs(as_rows(reserved_rows))
         return FreshLabels(portfolio.probs(as_rows(certifying.inputs)), certifying.labels.numpy(), unlabeled)
 
     def score_parts(self, portfolio: Portfolio, evidence: HeldOutScores) -> Outputs:

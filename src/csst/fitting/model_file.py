@@ -141,11 +141,11 @@ class ModelFile:
         shape = tuple(self.metrics["input_shape"]) if width is None else (width,)
         if self.plan is None:
             return InputSpec(kind, shape, is_embedded=self.metrics["is_embedded"])
-        embed = None
+        embedder = None
         if self.plan.frozen:
-            embed = make_embedder(self.plan, kind, self.metrics["facts"].get("encoder", ""))
+            embedder = make_embedder(self.plan, kind, self.metrics["facts"].get("encoder", ""))
         return InputSpec(
-            kind, shape, describe_preprocessing(self.plan, model, self.metrics["facts"]), embed, self.plan.frozen
+            kind, shape, describe_preprocessing(self.plan, model, self.metrics["facts"]), embedder, self.plan.frozen
         )
 
 

@@ -48,14 +48,14 @@ def read_fit(model: FittedModel) -> Deployed:
     assert isinstance(model.rule, DecisionRule)
     assert details.adjusted is not None
     assert details.adjusted_outputs is not None
-    fitted = details.adjusted
+    rule = details.adjusted
     return Deployed(
         model.rule,
-        fitted.objective,
-        fitted.evidence,
-        fitted.estimate.counts.astype(float),
-        fitted.estimate.confusion.prior.numpy(),
-        fitted.value,
+        rule.objective,
+        rule.evidence,
+        rule.estimate.counts.astype(float),
+        rule.estimate.confusion.prior.numpy(),
+        rule.value,
         details.adjusted_outputs.gain.softmax_inverse,
         model.class_names,
     )
@@ -65,11 +65,18 @@ def read_run(folder: str | Path, model: FittedModel) -> Deployed:
     """Return the rule of a model as its run's folder keeps it."""
     refuse_unwatched(model)
     assert isinstance(model.rule, DecisionRule)
-    kept = KeptEvidence.read(folder)
-    stored = model.metrics["adjusted"]
-    counts = np.array(stored["validation"]["confusion"], dtype=float)
+    scores = KeptEvidence.read(folder)
+    rule_metrics = model.metrics["adjusted"]
+    counts = np.array(rule_metrics["validation"]["confusion"], dtype=float)
     return Deployed(
-        model.rule, model.objective, kept.evidence, counts, kept.prior, stored["value"], kept.undo, model.class_names
+        model.rule,
+        model.objective,
+        scores.evidence,
+        counts,
+        scores.prior,
+        rule_metrics["value"],
+        scores.undo,
+        model.class_names,
     )
 
 
@@ -91,8 +98,8 @@ def score_inputs(model: FittedModel, inputs: Any) -> Scored:
     refuse_few(inputs.shape[0] if hasattr(inputs, "shape") else len(inputs))
     spec = model.inputs
     rows = inputs if spec.embed is None else spec.embed(inputs)
-    plain = replace(model, inputs=replace(spec, embed=None))
-    return Scored(rows, plain.probs(rows).cpu().numpy())
+    plain_model = replace(model, inputs=replace(spec, embed=None))
+    return Scored(rows, plain_model.probs(rows).cpu().numpy())
 
 
 def compare_inputs(model: FittedModel, deployed: Deployed, scored: Scored) -> ShiftTest | None:
@@ -105,8 +112,8 @@ def compare_inputs(model: FittedModel, deployed: Deployed, scored: Scored) -> Sh
         return None
     sample = np.sort(np.random.default_rng(0).permutation(len(scored.probs))[:MOST_NEW])
     rows = scored.rows
-    picked = rows[sample] if isinstance(rows, np.ndarray) or is_sparse(rows) else rows[torch.from_numpy(sample)]
-    flat = picked if is_sparse(picked) else np.asarray(picked).reshape(len(sample), -1)
+    sample_rows = rows[sample] if isinstance(rows, np.ndarray) or is_sparse(rows) else rows[torch.from_numpy(sample)]
+    flat = sample_rows if is_sparse(sample_rows) else np.asarray(sample_rows).reshape(len(sample), -1)
     result = measure_shift(reference, flat, deployed.estimate_prior(scored.probs))
     strangeness = np.full(len(scored.probs), -np.inf)
     strangeness[sample] = result.strangeness
@@ -173,21 +180,21 @@ def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, ad
     outputs = read_outputs(folder)
     logits = torch.from_numpy(np.log(np.maximum(adapted.probs, 1e-300)))
     outputs = replace(outputs, unlabeled=logits[torch.from_numpy(sample_rows(len(logits)))])
-    fitted = adapted.fitted
+    rule = adapted.fitted
     former = {name: value for name, value in model.metrics.items() if name not in ("monitoring", "prior")}
     metrics = {
         **former,
         "adjusted": {
-            **describe_rule(fitted, outputs, model.class_names),
+            **describe_rule(rule, outputs, model.class_names),
             "unadjusted": former["adjusted"]["unadjusted"],
         },
-        "deployment_prior": fitted.estimate.confusion.prior.tolist(),
+        "deployment_prior": rule.estimate.confusion.prior.tolist(),
         "adapted_from": str(folder),
         "monitoring": adapted.monitoring.as_dict(),
-        "warnings": [*former.get("warnings", []), *fitted.notes],
+        "warnings": [*former.get("warnings", []), *rule.notes],
     }
-    packed = pack_outputs(outputs)
-    if packed is not None:
-        run.write("outputs.npz", packed)
+    content = pack_outputs(outputs)
+    if content is not None:
+        run.write("outputs.npz", content)
     run.write("metrics.json", json.dumps(metrics, indent=2))
     return metrics

@@ -140,24 +140,24 @@ class NetworkFit(Fit):
         if not is_last_selected(self.runner, outputs.gain):
             outputs = self.score_parts(model, "last", gain)
         rule = self.fit_rule(model, outputs)
-        packed = {**details.weights, **pack_weights("last", weights, gain)}
-        return replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes, weights=packed)
+        all_weights = {**details.weights, **pack_weights("last", weights, gain)}
+        return replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes, weights=all_weights)
 
     @cached_property
     def unlabeled_index(self) -> Tensor:
         """Indices of the unlabeled rows that are scored."""
         unlabeled = self.task.unlabeled
-        most = UNLABELED_ROWS if isinstance(unlabeled, Tensor) else UNLABELED_RAW_ROWS
-        return torch.randperm(len(unlabeled), generator=stream(self.seed, 0))[:most].sort().values
+        limit = UNLABELED_ROWS if isinstance(unlabeled, Tensor) else UNLABELED_RAW_ROWS
+        return torch.randperm(len(unlabeled), generator=stream(self.seed, 0))[:limit].sort().values
 
     @property
     def judged_prior(self) -> Any:
         """The class prior under which rates are judged, as `read_deployment_prior` takes it."""
-        wanted = self.deployment_prior
-        if wanted is None or (isinstance(wanted, str) and wanted in ("labels", "validation")):
+        prior = self.deployment_prior
+        if prior is None or (isinstance(prior, str) and prior in ("labels", "validation")):
             # Cross-fitting judges all labels, but only the validation examples are as balanced as new examples.
-            wanted = self.task.validation_prior.numpy()
-        return wanted
+            prior = self.task.validation_prior.numpy()
+        return prior
 
     def compute_logits(self, model: nn.Module, inputs: Any, index: Tensor | None = None) -> Tensor:
         """Return logits of examples, (N, K)."""
@@ -194,10 +194,10 @@ class NetworkFit(Fit):
         task = self.task
         evidence = outputs.evidence(task.train_prior, task.class_names)
         prior = read_deployment_prior(self.judged_prior, evidence)
-        fitted = fit_evidence(evidence, self.runner.objective, prior, outputs.gain.softmax_inverse, self.seed)
+        fitted_rule = fit_evidence(evidence, self.runner.objective, prior, outputs.gain.softmax_inverse, self.seed)
         if task.certifying is None:
-            return fitted
-        return promise(fitted, self.score_fresh(model), self.deployment_prior, task.class_names)
+            return fitted_rule
+        return promise(fitted_rule, self.score_fresh(model), self.deployment_prior, task.class_names)
 
     def score_fresh(self, model: nn.Module) -> FreshLabels:
         """Return the probabilities of the examples that certify."""

@@ -15,8 +15,8 @@ HUGGING_FACE = "hf:"
 def with_absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with every relative path of a file or folder spelled from the root."""
     values = recipe.as_dict()
-    changed = {key: value for key, value in absolute_paths(values).items() if value != values[key]}
-    return with_overrides(recipe, changed)
+    changes = {key: value for key, value in absolute_paths(values).items() if value != values[key]}
+    return with_overrides(recipe, changes)
 
 
 def absolute_paths(values: dict[str, Any]) -> dict[str, Any]:

@@ -103,11 +103,11 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
     changes = differences(base.as_dict(), recipe.as_dict())
     if recipe.rounds:  # whose pseudo-labels this selects
         changes = [change for change in changes if not change.startswith("selftraining.tau:")]
-    unused = [change for change in changes if change.startswith(NETWORK_SETTINGS)]
-    if unused:
+    unused_changes = [change for change in changes if change.startswith(NETWORK_SETTINGS)]
+    if unused_changes:
         raise InputError(
-            f"learner {recipe.learner} trains no network, which these settings are for ({'; '.join(unused[:5])}): add "
-            "--learner network, or leave them out"
+            f"learner {recipe.learner} trains no network, which these settings are for "
+            f"({'; '.join(unused_changes[:5])}): add --learner network, or leave them out"
         )
 
 

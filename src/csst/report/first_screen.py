@@ -42,14 +42,16 @@ def list_facts(run: RunView) -> list[Fact]:
 
 
 def _expect(run: RunView) -> Fact:
-    expected = run.rule.results.get("validation")
+    expected_results = run.rule.results.get("validation")
     test = run.rule.results.get("test") or run.results.get("test")
-    measured = "" if test is None else f"on test {format_number(test.objective_value)}"
-    if expected is None or isnan(run.rule.expected_value):
+    test_words = "" if test is None else f"on test {format_number(test.objective_value)}"
+    if expected_results is None or isnan(run.rule.expected_value):
         return Fact(f"The goal on {run.part}", format_number(run.deployed.objective_value), "")
     is_lowest = read_goal(run) == LOWEST_RECALL  # with the interval of the table below
-    interval = _format_interval(expected.min_recall_interval if is_lowest else expected.value_interval, expected)
-    detail = ", ".join(filter(None, [interval, measured]))
+    interval = _format_interval(
+        expected_results.min_recall_interval if is_lowest else expected_results.value_interval, expected_results
+    )
+    detail = ", ".join(filter(None, [interval, test_words]))
     return Fact("Expect of the goal", format_number(run.rule.expected_value), detail)
 
 
@@ -71,13 +73,13 @@ def _judge_bounds(run: RunView) -> Fact:
 
 
 def _find_lowest(run: RunView) -> Fact:
-    deployed = run.deployed
-    name = shorten(run.class_names[deployed.lowest_class], 40)
-    expected = run.rule.results.get("validation", deployed)
-    interval = _format_interval(expected.min_recall_interval, expected)
+    deployed_results = run.deployed
+    name = shorten(run.class_names[deployed_results.lowest_class], 40)
+    expected_results = run.rule.results.get("validation", deployed_results)
+    interval = _format_interval(expected_results.min_recall_interval, expected_results)
     if run.rule.results.get("validation") is not None:
-        return Fact("Expect of the lowest class recall", format_number(expected.expected_min_recall), interval)
-    return Fact(f"Lowest class recall ({name})", format_number(deployed.min_recall), interval)
+        return Fact("Expect of the lowest class recall", format_number(expected_results.expected_min_recall), interval)
+    return Fact(f"Lowest class recall ({name})", format_number(deployed_results.min_recall), interval)
 
 
 def _count_labels(run: RunView) -> Fact:

@@ -146,8 +146,8 @@ def _render_page(
     if len(comparable_runs) > 1 and not is_folded:
         drawings.append(draw_recall(comparable_runs))
         runs_with_recall = comparable_runs[:MOST_RUNS]
-    deployed = tabulate_deployed(runs[0]) if is_alone else None
-    has_table = len(table) > 1 and (bool(complete_runs) or not is_alone) and not is_folded and deployed is None
+    deployed_table = tabulate_deployed(runs[0]) if is_alone else None
+    has_table = len(table) > 1 and (bool(complete_runs) or not is_alone) and not is_folded and deployed_table is None
     return render(
         "page.html",
         title=shorten(head["title"], 200),
@@ -155,7 +155,7 @@ def _render_page(
         note=head.get("note", ""),
         runs=runs,
         complete=complete_runs,
-        deployed=deployed,
+        deployed=deployed_table,
         facts=list_facts(runs[0]) if is_alone else [],
         table=table if has_table else [],
         parts=parts,

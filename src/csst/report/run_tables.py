@@ -72,10 +72,10 @@ def tabulate_deployed(run: RunView) -> DeployedTable | None:
 
     The lowest recall has its own row unless it is the goal.
     """
-    expected = run.rule.results.get("validation")
-    if expected is None or run.adjusted is None:
+    expected_results = run.rule.results.get("validation")
+    if expected_results is None or run.adjusted is None:
         return None
-    level = f" ({100 * expected.level:.0f} % interval)" if expected.intervals else ""
+    level = f" ({100 * expected_results.level:.0f} % interval)" if expected_results.intervals else ""
     certificate = run.rule.certificate
     confidence = "" if certificate is None else f" with confidence {certificate.confidence:g}"
     head = [
@@ -86,7 +86,7 @@ def tabulate_deployed(run: RunView) -> DeployedTable | None:
         "on test",
         f"without the rule, on {run.part}",
     ]
-    rows = [head, *_tabulate_goal(run, expected), *_tabulate_bounds(run, expected)]
+    rows = [head, *_tabulate_goal(run, expected_results), *_tabulate_bounds(run, expected_results)]
     columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {NOTHING}]
     sentences = ["The deployed model: the decision rule is in use"]
     if run.rule.basis:

@@ -35,8 +35,8 @@ def begin_recipe(recipe: Recipe) -> Fit:
     rows = embed_rows(task, recipe, f"learner {recipe.learner}")
     inputs = InputSpec(rows.kind, task.input_shape)
     if recipe.frozen:
-        embed = make_embedder(recipe, rows.kind, rows.facts["encoder"])
-        inputs = InputSpec(rows.kind, rows.input_shape, embed=embed, is_embedded=True)
+        embedder = make_embedder(recipe, rows.kind, rows.facts["encoder"])
+        inputs = InputSpec(rows.kind, rows.input_shape, embed=embedder, is_embedded=True)
     return begin(
         rows,
         recipe.learner,

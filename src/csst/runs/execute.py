@@ -54,23 +54,23 @@ def execute(
     old_run = find_resumable_run(recipe, folder, resume)
     if old_run is not None and old_run.is_complete and _has_same_end(old_run, recipe):
         return old_run.metrics()
-    fit = begin_recipe(recipe)
-    if not isinstance(fit, NetworkFit):
+    ongoing_fit = begin_recipe(recipe)
+    if not isinstance(ongoing_fit, NetworkFit):
         start = time.perf_counter()
-        model = fit.conclude()
+        model = ongoing_fit.conclude()
         run = Run.create(folder, recipe.as_dict()) if old_run is None else old_run
-        return save_results(model, fit, run, recipe, time.perf_counter() - start)
-    run = open_run(recipe, folder, fit.runner, is_new=old_run is None)
-    checkpoints = Checkpoints(run, fit.runner, recipe, checkpoint_seconds)
+        return save_results(model, ongoing_fit, run, recipe, time.perf_counter() - start)
+    run = open_run(recipe, folder, ongoing_fit.runner, is_new=old_run is None)
+    checkpoints = Checkpoints(run, ongoing_fit.runner, recipe, checkpoint_seconds)
     checkpoints.restore()
-    replay_journal(run, fit)
+    replay_journal(run, ongoing_fit)
     checkpoints.start_clock()
-    train(fit, run, checkpoints, on_record)
+    train(ongoing_fit, run, checkpoints, on_record)
     seconds = checkpoints.seconds
-    fit.gather_weights()
-    if fit.runner.engine.is_main:
-        save_results(fit.conclude(), fit, run, recipe, seconds)
-    fit.runner.engine.barrier()
+    ongoing_fit.gather_weights()
+    if ongoing_fit.runner.engine.is_main:
+        save_results(ongoing_fit.conclude(), ongoing_fit, run, recipe, seconds)
+    ongoing_fit.runner.engine.barrier()
     return run.metrics()
 
 

@@ -125,9 +125,9 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     index = order[: effort.examples].sort().values
     x = Subset(labeled.inputs, index)
     y = labeled.labels[index]
-    skipped: list[str] = []
+    skipped_names: list[str] = []
     predictions, weak_predictions = _predictions(model, task, x, effort.seed + 1)
-    consistency = _measure_consistency(model, task, x, y, weights, effort, skipped)
+    consistency = _measure_consistency(model, task, x, y, weights, effort, skipped_names)
     graphs = _graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
     # sets that self-training has to shrink or to keep: the mistakes, and each predicted class
@@ -167,8 +167,8 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
-        margins=_margins(model, task, x, weak_predictions, consistency is not None, skipped),
-        skipped=tuple(skipped),
+        margins=_margins(model, task, x, weak_predictions, consistency is not None, skipped_names),
+        skipped=tuple(skipped_names),
     )
 
 

@@ -70,32 +70,32 @@ def dual_diagnostics(
         return diagnostics  # an objective without worst case or constraint: nobody plays against the classifier
     weights = _average_weights(step_sizes)
     average = weights @ lam
-    last = lam[-1]
-    scale = max(float(last.sum()), float(average.sum()), 1e-12)
+    last_multipliers = lam[-1]
+    scale = max(float(last_multipliers.sum()), float(average.sum()), 1e-12)
     last_half = lam[len(lam) // 2 :]
-    swing = last_half.max(0) - last_half.min(0)
+    amplitude = last_half.max(0) - last_half.min(0)
     diagnostics |= {
-        "last": last.tolist(),
+        "last": last_multipliers.tolist(),
         "average": average.tolist(),
-        "average_to_last": float(np.abs(average - last).sum() / 2 / scale),
+        "average_to_last": float(np.abs(average - last_multipliers).sum() / 2 / scale),
         "payoff_last": float(phi[-1].min()),
         "payoff_average": float((weights @ phi).min()),
         "regret": _regret(lam, phi) if mask.all() and len(lam) > 1 and _sums_to_1(lam) else None,
         "turning": _turning(last_half),
-        "swing": float(swing.max()),
+        "swing": float(amplitude.max()),
         "entropy": None,
         "effective": None,
         "shared": int(mask.sum()),
         "last_move": float(np.abs(lam[-1] - lam[-2]).sum() / 2) if len(lam) > 1 else 0.0,
     }
     if mask.sum() > 1:
-        entropy = _entropy(last[mask])
+        entropy = _entropy(last_multipliers[mask])
         diagnostics["entropy"] = entropy / float(np.log(mask.sum()))
         diagnostics["effective"] = float(np.exp(entropy))
     if labels is None or len(labels) != lam.shape[1]:
         labels = [f"payoff {k}" for k in range(lam.shape[1])]
     collapse = find_collapse(lam.tolist(), mask.tolist(), labels)
-    diagnostics["warnings"] = _warnings(diagnostics, labels, swing / scale, collapse, scale)
+    diagnostics["warnings"] = _warnings(diagnostics, labels, amplitude / scale, collapse, scale)
     return diagnostics
 
 
@@ -160,9 +160,9 @@ def duality_gap(
     if largest_multiplier is None:
         largest_multiplier = max(1.0, 2 * float(lam.max())) if len(lam) else 0.0
     shortfall = objective.slack(confusion).clamp(max=0)
-    worst = min(current, float(objective.value(confusion) + largest_multiplier * shortfall.sum()))
+    lowest_value = min(current, float(objective.value(confusion) + largest_multiplier * shortfall.sum()))
     violation = -float(shortfall.min()) if len(shortfall) else 0.0
-    return DualityGap(best_response - worst, best_response, current, worst, violation)
+    return DualityGap(best_response - lowest_value, best_response, current, lowest_value, violation)
 
 
 def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:

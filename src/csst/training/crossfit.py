@@ -120,11 +120,11 @@ class CrossFit(TrainingRun):
             trainer.measurer.score_unlabeled(trainer.watched),
             trainer.measurer.score_unlabeled(trainer.balance_rows),
         )
-        teaching = trainer.measure_teacher(measurement)
+        teacher_quality = trainer.measure_teacher(measurement)
         confusion = Confusion(trainer.estimate_confusion(measurement).rates, self.task.validation_prior)
         solution = trainer.solve_multipliers(measurement)
         for member in self.trainers:
-            member.teacher.learn(teaching, member.task.train_prior)
+            member.teacher.learn(teacher_quality, member.task.train_prior)
         records = [member.update_multipliers(confusion, solution) for member in self.trainers]
         return records[-1]
 

@@ -110,9 +110,9 @@ class AveragedGain(nn.Module):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         # The stored gain may have another shape than the present one, (K,) or (K, K).
-        stored = state.get(f"{prefix}entries")
-        if isinstance(stored, Tensor) and set(stored.shape) == set(self.entries.shape):
-            self.entries = torch.empty_like(stored)
+        entries = state.get(f"{prefix}entries")
+        if isinstance(entries, Tensor) and set(entries.shape) == set(self.entries.shape):
+            self.entries = torch.empty_like(entries)
         super()._load_from_state_dict(state, prefix, *rest)
 
 

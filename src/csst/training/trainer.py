@@ -250,8 +250,8 @@ class Trainer:
         Returns:
             Both estimates; None for each that the method does not use.
         """
-        teaching = self.teacher.measure(measurement, self.measured_gain, self.task.train_prior, self.task.class_names)
-        return self.engine.broadcast(teaching)
+        quality = self.teacher.measure(measurement, self.measured_gain, self.task.train_prior, self.task.class_names)
+        return self.engine.broadcast(quality)
 
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
         """Estimate the confusion that drives the multipliers, the same on all processes.

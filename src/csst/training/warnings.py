@@ -69,8 +69,8 @@ class CollapseDetector:
     def of(cls, runner: Generations | CrossFit) -> CollapseDetector:
         """Return the detector of a training."""
         game = runner.multipliers
-        shared = game.objective.domain.simplex_mask(len(game.value)).tolist()
-        return cls(game.labels, shared, runner.settings.training.steps, runner.trainer.task.class_names)
+        is_shared = game.objective.domain.simplex_mask(len(game.value)).tolist()
+        return cls(game.labels, is_shared, runner.settings.training.steps, runner.trainer.task.class_names)
 
     def update(self, record: dict[str, Any]) -> list[str]:
         """Return the warnings that this record is the first to trigger."""
@@ -183,12 +183,12 @@ class ReachCheck:
         unlabeled = trainer.measurer.score_unlabeled(index)
         evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
         prior = task.validation_prior.numpy()
-        fit = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)
+        fitted_rule = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)
         soft_objective = SoftObjective(runner.objective, prior, sharpness(evidence))
-        misses = describe_missed(soft_objective, fit.estimate)
+        misses = describe_missed(soft_objective, fitted_rule.estimate)
         if not misses:
             return ""
         return (
-            f"at step {step} no decision rule on the network so far meets all constraints, {fit.estimate.basis}: "
-            f"{misses}: if this stays so, loosen the bound, or label more rows"
+            f"at step {step} no decision rule on the network so far meets all constraints, "
+            f"{fitted_rule.estimate.basis}: {misses}: if this stays so, loosen the bound, or label more rows"
         )

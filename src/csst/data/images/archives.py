@@ -62,9 +62,9 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
         )
     ((name, folder),) = places.items()
     train, test, meta, key = CIFAR[name]
-    missing = [file for file in (*train, test) if not (folder / file).is_file()]
-    if missing:
-        raise InputError(f"{folder} lacks {', '.join(missing)}: unpack the archive again")
+    missing_files = [file for file in (*train, test) if not (folder / file).is_file()]
+    if missing_files:
+        raise InputError(f"{folder} lacks {', '.join(missing_files)}: unpack the archive again")
     names = read_pickle(folder / meta).get(f"{key}_names", [])
     pieces = [_batch(folder / file, f"{key}s") for file in train]
     arrays = (*(np.concatenate(part) for part in zip(*pieces, strict=True)), *_batch(folder / test, f"{key}s"))
@@ -76,8 +76,8 @@ def read_pickle(path: Path) -> dict[str, Any]:
     """One of CIFAR's pickled dictionaries, its keys as text; no code in the file can run."""
     try:
         with path.open("rb") as file:
-            stored = _ArraysOnly(file, encoding="bytes").load()
-        return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in stored.items()}
+            content = _ArraysOnly(file, encoding="bytes").load()
+        return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in content.items()}
     except Exception as error:  # a damaged pickle can raise anything
         raise InputError(f"{path} cannot be read as one of CIFAR's files: {error}") from None
 
@@ -99,8 +99,8 @@ def _latin1(text: str, encoding: str) -> bytes:
 
 def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     """The images (N, 3, 32, 32) and labels of one file."""
-    stored = read_pickle(path)
-    data, labels = stored.get("data"), stored.get(key)
+    content = read_pickle(path)
+    data, labels = content.get("data"), content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
         raise InputError(f"{path} must hold 'data', uint8 rows of 3 x 32 x 32 pixels: unpack the archive again")
     if not isinstance(labels, list) or len(labels) != len(data) or not all(type(label) is int for label in labels):
@@ -123,7 +123,7 @@ def read_hugging_face(name: str) -> Stored:
         raise InputError("hf: needs the package datasets: pip install csst-learn[hf]") from None
     folder = Path(name).expanduser()
     try:
-        stored = read_datasets_folder(datasets, folder) if folder.is_dir() else datasets.load_dataset(name)
+        dataset = read_datasets_folder(datasets, folder) if folder.is_dir() else datasets.load_dataset(name)
     except InputError:
         raise
     except Exception as error:  # the many ways in which a download fails
@@ -132,17 +132,17 @@ def read_hugging_face(name: str) -> Stored:
             f"the Hugging Face dataset {name!r} cannot be loaded ({reason}): check its name and the network, "
             "or download it elsewhere and give its folder, hf:FOLDER"
         ) from None
-    if hasattr(stored, "features"):  # one data set, saved without the name of a split
+    if hasattr(dataset, "features"):  # one data set, saved without the name of a split
         raise InputError(
             f"{name} holds one data set without splits, and images need train and test (or validation): save both as a "
             "DatasetDict"
         )
-    held = next((part for part in ("test", "validation") if part in stored), None)
-    if "train" not in stored or held is None:
+    held_out_name = next((part for part in ("test", "validation") if part in dataset), None)
+    if "train" not in dataset or held_out_name is None:
         raise InputError(
-            f"the dataset {name!r} needs the splits train and test (or validation); found {', '.join(stored)}"
+            f"the dataset {name!r} needs the splits train and test (or validation); found {', '.join(dataset)}"
         )
-    features = stored["train"].features
+    features = dataset["train"].features
     images = [key for key, kind in features.items() if type(kind).__name__ == "Image"]
     labels = [key for key, kind in features.items() if type(kind).__name__ == "ClassLabel"]
     labels = [key for key in ("fine_label", "label") if key in labels] or labels
@@ -151,10 +151,10 @@ def read_hugging_face(name: str) -> Stored:
             f"the dataset {name!r} needs a column of images and one of class labels; found {', '.join(features)}"
         )
     arrays = []
-    for part in ("train", held):
+    for part in ("train", held_out_name):
         arrays += [
-            _pixels(stored[part][images[0]], f"{name} {part}"),
-            np.array(stored[part][labels[0]], dtype=np.int64),
+            _pixels(dataset[part][images[0]], f"{name} {part}"),
+            np.array(dataset[part][labels[0]], dtype=np.int64),
         ]
     return dict(zip(NEEDED, arrays, strict=True)), tuple(features[labels[0]].names), Path(name).name
 

@@ -76,22 +76,24 @@ class ImageFolder:
     def load(self, seed: int, holds_out: bool = True) -> Task:
         """Load the images; without `holds_out` none is held out, and test_path is for the test alone."""
         self._refuse_wrong_options()
-        others = (self.unlabeled_path, self.test_path)
-        files, names = from_table(self.table) if self.table else from_folders(self.path, without=others)
+        other_folders = (self.unlabeled_path, self.test_path)
+        files, names = from_table(self.table) if self.table else from_folders(self.path, without=other_folders)
         if self.unlabeled_path:
             files += unlabeled_files(self.unlabeled_path)
         pool = len(files.paths)
         if self.test_path:
-            held, test_names = from_folders(self.test_path)
+            held_out_files, test_names = from_folders(self.test_path)
             if test_names != names:
-                different = sorted(set(names) ^ set(test_names))
-                raise InputError(f"test_path must have the same classes as the training images; {different} differ")
-            files += held
+                name_differences = sorted(set(names) ^ set(test_names))
+                raise InputError(
+                    f"test_path must have the same classes as the training images; {name_differences} differ"
+                )
+            files += held_out_files
         refuse_twice(files)
-        inputs, good = self._read(files)
-        skipped = len(files.paths) - len(good)
-        in_pool = good < pool
-        files = files.keep(good.tolist())
+        inputs, good_rows = self._read(files)
+        skipped_count = len(files.paths) - len(good_rows)
+        in_pool = good_rows < pool
+        files = files.keep(good_rows.tolist())
         labels = np.array(files.labels, dtype=np.int64)
         split = self._split(labels, in_pool, names, seed, holds_out)
 
@@ -112,7 +114,10 @@ class ImageFolder:
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # Of the files themselves: an image that was replaced under its name is another split.
             split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
-            facts={"preprocessing": self._preprocessing, **({"bad images skipped": skipped} if self.skip_bad else {})},
+            facts={
+                "preprocessing": self._preprocessing,
+                **({"bad images skipped": skipped_count} if self.skip_bad else {}),
+            },
         )
 
     @property
@@ -139,32 +144,32 @@ class ImageFolder:
     def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
         """The readable images, decoded or as files, and their positions."""
         lazy = ImageFiles(files.paths, self.size, Readers(self.workers))
-        small = len(lazy) * 3 * self.size**2 <= self.in_memory_megabytes * 2**20
-        images, bad = lazy.readers.read(files.paths, self.size if small else 0)
-        if bad and not self.skip_bad:
-            shown = [f"{files.paths[i]} ({reason})" for i, reason in sorted(bad.items())[:SHOWN]]
-            more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+        fits_memory = len(lazy) * 3 * self.size**2 <= self.in_memory_megabytes * 2**20
+        images, reasons = lazy.readers.read(files.paths, self.size if fits_memory else 0)
+        if reasons and not self.skip_bad:
+            examples = [f"{files.paths[i]} ({reason})" for i, reason in sorted(reasons.items())[:SHOWN]]
+            remainder = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
             raise InputError(
-                f"{len(bad)} of {len(files.paths)} images cannot be read: {', '.join(shown)}{more}: "
+                f"{len(reasons)} of {len(files.paths)} images cannot be read: {', '.join(examples)}{remainder}: "
                 "repair or remove them, or leave them out with --data.skip_bad true (in Python skip_bad=True)"
             )
-        if bad:
-            first = min(bad)
+        if reasons:
+            first_row = min(reasons)
             warnings.warn(
-                f"{len(bad)} of {len(files.paths)} images cannot be read and were left out, such as "
-                f"{files.paths[first]} ({bad[first]})",
+                f"{len(reasons)} of {len(files.paths)} images cannot be read and were left out, such as "
+                f"{files.paths[first_row]} ({reasons[first_row]})",
                 stacklevel=2,
             )
-        good = np.array([i for i in range(len(files.paths)) if i not in bad], dtype=np.int64)
-        if not small:
-            return lazy.part(good), good
-        return torch.from_numpy(images[good] if bad else images), good
+        good_rows = np.array([i for i in range(len(files.paths)) if i not in reasons], dtype=np.int64)
+        if not fits_memory:
+            return lazy.part(good_rows), good_rows
+        return torch.from_numpy(images[good_rows] if reasons else images), good_rows
 
     def _split(
         self, labels: np.ndarray, in_pool: np.ndarray, names: tuple[str, ...], seed: int, holds_out: bool
     ) -> Split:
-        known = np.flatnonzero(in_pool & (labels != UNLABELED))
-        counts = torch.from_numpy(np.bincount(labels[known], minlength=len(names)))
+        known_rows = np.flatnonzero(in_pool & (labels != UNLABELED))
+        counts = torch.from_numpy(np.bincount(labels[known_rows], minlength=len(names)))
         refuse_empty_classes(counts, names, "recall", "the images that can be read")
 
         def sizes(c: int, count: int) -> tuple[int, int]:
@@ -173,23 +178,29 @@ class ImageFolder:
                     f"class {names[c]!r} has {count} labeled images, and training, validation and test need one each: "
                     "label more, merge classes, or give test_path"
                 )
-            held = min(count - 1, max(2, round(self.held_out * count)))
-            return held // 2, held - held // 2
+            held_out_count = min(count - 1, max(2, round(self.held_out * count)))
+            return held_out_count // 2, held_out_count - held_out_count // 2
 
         if self.test_path:
-            held = np.flatnonzero(~in_pool)
-            counts = torch.from_numpy(np.bincount(labels[held], minlength=len(names)))
+            held_out_count = np.flatnonzero(~in_pool)
+            counts = torch.from_numpy(np.bincount(labels[held_out_count], minlength=len(names)))
             refuse_empty_classes(counts, names, "recall", "test_path")
-            halves = split_held_out(labels[held], seed, names) if holds_out else (held[:0], np.arange(len(held)))
-            validation, test = (held[index] for index in halves)
+            halves = (
+                split_held_out(labels[held_out_count], seed, names)
+                if holds_out
+                else (held_out_count[:0], np.arange(len(held_out_count)))
+            )
+            validation, test = (held_out_count[index] for index in halves)
         elif not holds_out:
-            validation = test = known[:0]
+            validation = test = known_rows[:0]
         else:
-            validation, test = (known[index] for index in stratified_pair(labels[known], seed, sizes))
-        rest = np.setdiff1d(known, np.concatenate([validation, test]))
+            validation, test = (known_rows[index] for index in stratified_pair(labels[known_rows], seed, sizes))
+        other_rows = np.setdiff1d(known_rows, np.concatenate([validation, test]))
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:
-            return Split(rest, unlabeled, validation, test)
+            return Split(other_rows, unlabeled, validation, test)
         tails = Tail(self.labeled, self.imbalance), Tail(self.unlabeled, self.imbalance)
-        tail = long_tail(labels[rest], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
-        return Split(rest[tail.labeled], np.concatenate([rest[tail.unlabeled], unlabeled]), validation, test)
+        tail = long_tail(labels[other_rows], *tails, labeled_fraction=self.labeled_fraction, seed=seed)
+        return Split(
+            other_rows[tail.labeled], np.concatenate([other_rows[tail.unlabeled], unlabeled]), validation, test
+        )

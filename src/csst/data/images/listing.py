@@ -34,26 +34,28 @@ class Files:
 def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple[str, ...]]:
     """The images below the class folders and the class names; folders `without` have another role."""
     root = _folder(path)
-    others = {os.path.realpath(other) for other in without if other}
+    other_folders = {os.path.realpath(folder) for folder in without if folder}
     entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
-    images, loose = {}, []
+    images, loose_files = {}, []
     for entry in entries:
         place = os.path.join(root, entry)
         if os.path.isdir(place):
-            if os.path.realpath(place) not in others:
+            if os.path.realpath(place) not in other_folders:
                 _refuse_link(place)
                 images[entry] = list(_images(place, root))
         elif entry.lower().endswith(SUFFIXES):
-            loose.append(entry)
-    if loose:
+            loose_files.append(entry)
+    if loose_files:
         raise InputError(
-            f"{len(loose)} images, such as {loose[0]!r}, lie in {path} itself and so in no class: "
+            f"{len(loose_files)} images, such as {loose_files[0]!r}, lie in {path} itself and so in no class: "
             "move them into class folders, or give a folder of them as unlabeled_path"
         )
     names = _class_names(images, path)
-    empty = [name for name in names if not images[name]]
-    if empty:
-        raise InputError(f"every class folder needs images; {empty} in {path} have none: add some or remove the folder")
+    empty_names = [name for name in names if not images[name]]
+    if empty_names:
+        raise InputError(
+            f"every class folder needs images; {empty_names} in {path} have none: add some or remove the folder"
+        )
     paths = [file for name in names for file in images[name]]
     return Files(paths, _relative(paths, root), [c for c, name in enumerate(names) for _ in images[name]]), names
 
@@ -72,7 +74,7 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path!r}")
     root = os.path.dirname(os.path.realpath(path))
-    rows, missing = [], []
+    rows, missing_files = [], []
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             delimiter = find_delimiter(file.readline(), os.path.splitext(path)[1])
@@ -84,14 +86,14 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
                 name, label = (row["path"] or "").strip(), (row["label"] or "").strip()
                 if not name or "\0" in name:
                     raise InputError(f"line {reader.line_num} of {path} names no file")
-                real = _inside(os.path.join(root, name), root)
-                rows.append((real, label))
-                if not os.path.isfile(real):
-                    missing.append(name)
+                real_path = _inside(os.path.join(root, name), root)
+                rows.append((real_path, label))
+                if not os.path.isfile(real_path):
+                    missing_files.append(name)
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
-    if missing:
-        raise InputError(f"{len(missing)} files of {path} do not exist, the first {missing[:5]}")
+    if missing_files:
+        raise InputError(f"{len(missing_files)} files of {path} do not exist, the first {missing_files[:5]}")
     names = _class_names({label for _, label in rows if label}, path)
     number = {"": UNLABELED, **{name: c for c, name in enumerate(names)}}
     paths = [file for file, _ in rows]
@@ -100,22 +102,24 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
 
 def refuse_twice(files: Files) -> None:
     """An image in two places could be trained on and measured on."""
-    seen = set()
+    seen_paths = set()
     for file in files.paths:
-        if file in seen:
+        if file in seen_paths:
             raise InputError(f"{file} is listed twice; an image has one place, in one class or among the unlabeled")
-        seen.add(file)
+        seen_paths.add(file)
 
 
 def _class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
     names = tuple(sorted(words))
     if len(names) < 2:
         raise InputError(f"at least 2 classes are needed; {where} has {len(names)}: {list(names)}")
-    first: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in names:
-        other = first.setdefault(name.casefold(), name)
-        if other != name:
-            raise InputError(f"the classes {other!r} and {name!r} of {where} differ only by case: merge or rename them")
+        spelling = spellings.setdefault(name.casefold(), name)
+        if spelling != name:
+            raise InputError(
+                f"the classes {spelling!r} and {name!r} of {where} differ only by case: merge or rename them"
+            )
     return names
 
 
@@ -138,10 +142,10 @@ def _images(folder: str, root: str) -> Iterator[str]:
 
 def _inside(path: str, root: str) -> str:
     """The real path, if it lies below the root: neither `..` nor a link may lead out of the user's folder."""
-    real = os.path.realpath(path)
-    if not real.startswith(os.path.join(root, "")):
-        raise InputError(f"{path} leads to {real}, outside {root}: put the image itself there")
-    return real
+    real_path = os.path.realpath(path)
+    if not real_path.startswith(os.path.join(root, "")):
+        raise InputError(f"{path} leads to {real_path}, outside {root}: put the image itself there")
+    return real_path
 
 
 def _refuse_link(folder: str) -> None:

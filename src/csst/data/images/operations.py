@@ -64,10 +64,10 @@ def equalize(images: Tensor, magnitude: Tensor) -> Tensor:
     values = pixels.long()
     counts = torch.zeros(*pixels.shape[:2], 256, dtype=torch.int32, device=images.device)
     counts.scatter_add_(2, values, counts.new_ones(()).expand_as(values))
-    largest = pixels.amax(2, keepdim=True).long()
-    step = (pixels.shape[2] - counts.gather(2, largest)).div_(255, rounding_mode="floor")
-    below = counts.cumsum(2, dtype=torch.int32).sub_(counts)
-    table = below.add_(step // 2).div_(step.clamp(min=1), rounding_mode="floor").clamp_(max=255)
+    largest_value = pixels.amax(2, keepdim=True).long()
+    step = (pixels.shape[2] - counts.gather(2, largest_value)).div_(255, rounding_mode="floor")
+    count_below = counts.cumsum(2, dtype=torch.int32).sub_(counts)
+    table = count_below.add_(step // 2).div_(step.clamp(min=1), rounding_mode="floor").clamp_(max=255)
     table = torch.where(step == 0, torch.arange(256, dtype=torch.int32, device=images.device), table)
     return table.to(torch.uint8).gather(2, values).view(images.shape)
 
@@ -118,13 +118,13 @@ def sharpness(images: Tensor, magnitude: Tensor) -> Tensor:
         return result
     # In a flattened image the neighbors are at fixed distances; sums across a row's end fall on border pixels only.
     pixels = result.flatten(2)
-    wide = pixels.to(torch.int16)
-    rows = wide[..., : -2 * width] + wide[..., width:-width] + wide[..., 2 * width :]
+    values = pixels.to(torch.int16)
+    rows = values[..., : -2 * width] + values[..., width:-width] + values[..., 2 * width :]
     middle = slice(width + 1, -width - 1)
-    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * wide[..., middle]
+    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * values[..., middle]
     # total / 13 + 1/2 is never within 1/26 of a whole number, so float32 rounds it rightly.
-    smooth = total.float().add_(6.5).mul_(1 / 13).floor_()
-    pixels[..., middle] = _blend(smooth, pixels[..., middle], level)
+    smooth_pixels = total.float().add_(6.5).mul_(1 / 13).floor_()
+    pixels[..., middle] = _blend(smooth_pixels, pixels[..., middle], level)
     result[..., :: width - 1] = images[..., :: width - 1]
     return result
 
@@ -153,10 +153,10 @@ def _truncated(values: Tensor) -> Tensor:
 
 def _gray(images: Tensor) -> Tensor:
     """Luma (b, 1, H, W) in int32: (19595 R + 38470 G + 7471 B + 2^15) / 2^16, the ITU-R 601 weights."""
-    wide = images.to(torch.int32)
-    if wide.shape[1] == 1:
-        return wide
-    red, green, blue = wide.split(1, 1)
+    values = images.to(torch.int32)
+    if values.shape[1] == 1:
+        return values
+    red, green, blue = values.split(1, 1)
     total: Tensor = red * 19595 + green * 38470 + blue * 7471 + 0x8000
     return total.bitwise_right_shift_(16)
 
@@ -202,8 +202,8 @@ def affine(images: Tensor, coefficients: Tensor) -> Tensor:
     outside = ((width - 1 - column) | (height - 1 - row)).bitwise_or_(column).bitwise_or_(row) >> 31
     keep = outside.to(torch.uint8).bitwise_not_().flatten(1)[:, None]
     source = row.mul_(width).add_(column).clamp_(0, height * width - 1).flatten(1)[:, None].long()
-    moved = images.flatten(2).gather(2, source.expand(-1, channels, -1))
-    return moved.bitwise_and_(keep).view(images.shape)
+    moved_images = images.flatten(2).gather(2, source.expand(-1, channels, -1))
+    return moved_images.bitwise_and_(keep).view(images.shape)
 
 
 def _moving(name: str) -> Operation:

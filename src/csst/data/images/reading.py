@@ -49,9 +49,9 @@ def decode(path: str, size: int) -> np.ndarray:
             picture = picture.convert("RGBA")
             picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
         side, (width, height) = min(picture.size), picture.size
-        left, top = (width - side) / 2, (height - side) / 2
+        left_margin, top_margin = (width - side) / 2, (height - side) / 2
         square = picture.convert("RGB").resize(
-            (size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side)
+            (size, size), Image.Resampling.BILINEAR, (left_margin, top_margin, left_margin + side, top_margin + side)
         )
         return np.asarray(square).transpose(2, 0, 1)
 
@@ -124,11 +124,13 @@ class Readers:
         """Begin to read; `collect` waits for it."""
         images = np.zeros((len(paths) if size else 0, 3, size, size), dtype=np.uint8)
         if self._pool is None:
-            done: Future[dict[int, str]] = Future()
-            done.set_result(_read_into(images, paths, range(len(paths))))
-            return images, [done]
-        each = max(1, min(CHUNK, -(-len(paths) // self.workers)))
-        pieces = [range(len(paths))[first : first + each] for first in range(0, len(paths), each)]
+            result: Future[dict[int, str]] = Future()
+            result.set_result(_read_into(images, paths, range(len(paths))))
+            return images, [result]
+        piece_size = max(1, min(CHUNK, -(-len(paths) // self.workers)))
+        pieces = [
+            range(len(paths))[start_row : start_row + piece_size] for start_row in range(0, len(paths), piece_size)
+        ]
         return images, [self._pool.submit(_read_into, images, paths, piece) for piece in pieces]
 
     def collect(self, reading: Reading) -> tuple[np.ndarray, dict[int, str]]:
@@ -138,7 +140,7 @@ class Readers:
 
 def _read_into(images: np.ndarray, paths: Sequence[str], positions: range) -> dict[int, str]:
     """Decode files into their places, or check them where there are no places; what is wrong with bad ones."""
-    bad = {}
+    reasons = {}
     for i in positions:
         try:
             if len(images):
@@ -146,8 +148,8 @@ def _read_into(images: np.ndarray, paths: Sequence[str], positions: range) -> di
             else:
                 check(paths[i])
         except Exception as error:  # a damaged image can raise anything
-            bad[i] = (str(error) or type(error).__name__).splitlines()[0].replace(repr(paths[i]), "the file")
-    return bad
+            reasons[i] = (str(error) or type(error).__name__).splitlines()[0].replace(repr(paths[i]), "the file")
+    return reasons
 
 
 class ImageFiles:
@@ -174,9 +176,9 @@ class ImageFiles:
         paths, key = self._asked(indices)
         with _strict_pillow():
             reading = self._ahead.pop(key) if key in self._ahead else self.readers.start(paths, self.size)
-            images, bad = self.readers.collect(reading)
-        if bad:
-            i, reason = next(iter(bad.items()))
+            images, reasons = self.readers.collect(reading)
+        if reasons:
+            i, reason = next(iter(reasons.items()))
             raise InputError(f"the image {paths[i]} cannot be read ({reason}): restore it, or leave it out")
         return torch.from_numpy(images)
 
@@ -193,5 +195,5 @@ class ImageFiles:
         return ImageFiles([self.paths[i] for i in indices.tolist()], self.size, self.readers)
 
     def _asked(self, indices: Tensor) -> tuple[list[str], bytes]:
-        chosen = indices.detach().cpu().to(torch.int64).numpy()
-        return [self.paths[i] for i in chosen.tolist()], chosen.tobytes()
+        index = indices.detach().cpu().to(torch.int64).numpy()
+        return [self.paths[i] for i in index.tolist()], index.tobytes()

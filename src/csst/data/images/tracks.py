@@ -101,8 +101,8 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
         if not order:
             raise InputError(f"class {name!r} has no track left for unlabeled images: lower the counts")
         parts["unlabeled"] += order
-    joined = {part: np.sort(np.concatenate(pieces)) for part, pieces in parts.items()}
-    return Split(joined["labeled"], joined["unlabeled"], joined["validation"])
+    indices = {part: np.sort(np.concatenate(pieces)) for part, pieces in parts.items()}
+    return Split(indices["labeled"], indices["unlabeled"], indices["validation"])
 
 
 def _take(order: list[np.ndarray], count: int, name: str, part: str) -> np.ndarray:

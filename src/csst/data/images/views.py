@@ -47,8 +47,8 @@ class SeededDraws:
         if self._drawn == self._numbers.shape[1]:
             size = 2 * self._drawn or 16
             digests = b"".join(hashlib.shake_256(seed).digest(8 * size) for seed in self.seeds)
-            whole = np.frombuffer(digests, dtype="<u8").reshape(len(self.seeds), size)
-            self._numbers = (whole >> np.uint64(11)) * 2.0**-53
+            integers = np.frombuffer(digests, dtype="<u8").reshape(len(self.seeds), size)
+            self._numbers = (integers >> np.uint64(11)) * 2.0**-53
         self._drawn += 1
         return torch.from_numpy(self._numbers[:, self._drawn - 1].copy())
 
@@ -159,8 +159,8 @@ def _operated(images: Tensor, generator: Randomness) -> Tensor:
         elif len(group):
             group.copy_(function(group, magnitude))
     coefficients = torch.cat(maps, 1)
-    moving = images[len(images) - coefficients.shape[1] :]
-    moving.copy_(affine(moving, coefficients))
+    moving_images = images[len(images) - coefficients.shape[1] :]
+    moving_images.copy_(affine(moving_images, coefficients))
     return images.index_select(0, place)
 
 
@@ -187,9 +187,9 @@ def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: Rand
 def _draw_integers(high: int, shape: tuple[int, ...], generator: Randomness) -> Tensor:
     if isinstance(generator, torch.Generator):
         return torch.randint(high, shape, generator=generator, device=generator.device)
-    several = torch.Size(shape).numel() // max(1, len(generator.seeds))
-    drawn = torch.stack([generator.uniform() for _ in range(several)]) if several else torch.zeros(shape)
-    return (drawn * high).long().view(shape)
+    draw_count = torch.Size(shape).numel() // max(1, len(generator.seeds))
+    draws = torch.stack([generator.uniform() for _ in range(draw_count)]) if draw_count else torch.zeros(shape)
+    return (draws * high).long().view(shape)
 
 
 def _draw_levels(count: int, generator: Randomness) -> Tensor:

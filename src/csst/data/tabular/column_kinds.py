@@ -54,17 +54,19 @@ def learn_column(name: str, values: np.ndarray, is_declared: bool = False) -> Co
     if values.dtype.kind not in "iufbOUST":
         raise InputError(f"column {name!r} must hold numbers or categories; found {values.dtype}: convert it first")
     distinct = _find_distinct(name, values)
-    present = [value for value in distinct if value is not None]
+    known_values = [value for value in distinct if value is not None]
     if is_declared:
         return learn_categories(name, values, distinct)
-    if present and all(isinstance(value, date) for value in present):
+    if known_values and all(isinstance(value, date) for value in known_values):
         return learn_dates(name, values, "year-month-day")
-    if any(isinstance(value, date | time | timedelta | np.timedelta64) for value in present):
-        kind = next(type(value).__name__ for value in present if isinstance(value, date | time | timedelta))
+    if any(isinstance(value, date | time | timedelta | np.timedelta64) for value in known_values):
+        kind = next(type(value).__name__ for value in known_values if isinstance(value, date | time | timedelta))
         raise InputError(f"column {name!r} must hold numbers or categories; found {kind}: convert it first")
-    if not present or all(isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in present):
+    if not known_values or all(
+        isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in known_values
+    ):
         return learn_numbers(name, Column(name).read_numbers(values, "the table"))
-    if all(isinstance(value, str) for value in present):
+    if all(isinstance(value, str) for value in known_values):
         return learn_texts(name, values, distinct)
     return learn_categories(name, values, distinct)
 
@@ -108,18 +110,18 @@ def _annotate(column: Column, *notes: str) -> Column:
 def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
     """Return a column of numbers with its median and its gaps."""
     is_gap = np.isnan(numbers)
-    present = numbers[~is_gap]
+    known_numbers = numbers[~is_gap]
     notes = []
-    if not len(present):
+    if not len(known_numbers):
         notes.append("empty")
-    elif (present == present[0]).all() and not is_gap.any():
+    elif (known_numbers == known_numbers[0]).all() and not is_gap.any():
         notes.append("the same in every row")
-    elif len(numbers) >= FEWEST_ROWS and _are_ids(present, len(numbers)):
+    elif len(numbers) >= FEWEST_ROWS and _are_ids(known_numbers, len(numbers)):
         notes.append("a different whole number in nearly every row: an ID?")
     return Column(
         name,
         "number",
-        median=float(np.median(present)) if len(present) else 0.0,
+        median=float(np.median(known_numbers)) if len(known_numbers) else 0.0,
         has_gaps=bool(is_gap.any()),
         style=style,
         gaps=float(is_gap.mean()) if len(numbers) else 0.0,
@@ -141,9 +143,9 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
     moments = [None if is_missing(value) else parse_date(value, style) for value in as_moments(values)]
     days = encode_dates(moments)["days"]
     column = learn_numbers(name, days)
-    present = [moment for moment in moments if moment is not None]
+    known_moments = [moment for moment in moments if moment is not None]
     notes = tuple(note for note in column.notes if "ID" not in note)
-    if style == "month/day/year" and all(moment.day <= 12 for moment in present):
+    if style == "month/day/year" and all(moment.day <= 12 for moment in known_moments):
         notes = (*notes, "read as month/day/year; day/month/year is possible, too")
     return Column(
         name,
@@ -151,7 +153,7 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
         median=column.median,
         has_gaps=column.has_gaps,
         style=style,
-        has_times=any(moment.hour or moment.minute or moment.second for moment in present),
+        has_times=any(moment.hour or moment.minute or moment.second for moment in known_moments),
         gaps=column.gaps,
         notes=notes,
     )

@@ -16,8 +16,8 @@ def tabulate_columns(columns: Columns) -> list[list[str]]:
     """Return a row for each column: its name, what is made of it, missing values, and what to know about it."""
     rows = [["column", "used as", "missing", "note"]]
     for column in columns.parts:
-        missing = f"{100 * column.gaps:.1f} %" if column.gaps else ""
-        rows.append([column.name, describe_use(column), missing, "; ".join(column.notes)])
+        gap_percent = f"{100 * column.gaps:.1f} %" if column.gaps else ""
+        rows.append([column.name, describe_use(column), gap_percent, "; ".join(column.notes)])
     return rows
 
 
@@ -25,8 +25,8 @@ def describe_use(column: Column) -> str:
     """Return what is made of a column, as a phrase."""
     if column.kind == "category":
         words = [as_text(category) for category in column.categories if category is not None]
-        shown = ", ".join(str(word) for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
-        return f"{len(words)} {'category' if len(words) == 1 else 'categories'}: {shown}" if words else "categories"
+        word_list = ", ".join(str(word) for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
+        return f"{len(words)} {'category' if len(words) == 1 else 'categories'}: {word_list}" if words else "categories"
     if column.kind == "date":
         parts = "month, weekday, hour" if column.has_times else "month, weekday"
         return f"date ({column.style}): days since 1970, {parts}"

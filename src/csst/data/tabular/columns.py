@@ -103,8 +103,8 @@ class Column:
 
     def _fill(self, numbers: np.ndarray) -> list[np.ndarray]:
         is_gap = np.isnan(numbers)
-        filled = np.where(is_gap, self.median, numbers)
-        return [filled, is_gap] if self.has_gaps else [filled]
+        filled_numbers = np.where(is_gap, self.median, numbers)
+        return [filled_numbers, is_gap] if self.has_gaps else [filled_numbers]
 
     def _encode_dates(self, values: np.ndarray, what: str, start: int) -> list[np.ndarray]:
         dates = []
@@ -141,8 +141,8 @@ class Columns:
     @cached_property
     def layout(self) -> tuple[tuple[str, int], ...]:
         """Name and number of categories of each encoded column: first the columns themselves, then the further ones."""
-        own = [(column.name, len(column.categories)) for column in self.inputs]
-        return (*own, *(entry for column in self.inputs for entry in column.further_sizes.items()))
+        own_places = [(column.name, len(column.categories)) for column in self.inputs]
+        return (*own_places, *(entry for column in self.inputs for entry in column.further_sizes.items()))
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -180,23 +180,23 @@ class Columns:
         self.refuse_missing(table, what)
         count = len(table[self.inputs[0].name]) if self.inputs else 0
         rows = np.empty((count, self.width), dtype=np.float32)
-        further = len(self.inputs)
+        next_place = len(self.inputs)
         with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
             for index, column in enumerate(self.inputs):
-                first, *others = column.encode(table[column.name], what, start)
-                rows[:, index] = first
-                for values in others:
-                    rows[:, further] = values
-                    further += 1
+                numbers, *indicators = column.encode(table[column.name], what, start)
+                rows[:, index] = numbers
+                for values in indicators:
+                    rows[:, next_place] = values
+                    next_place += 1
         return self.refuse_infinite(rows, what, start)
 
     def refuse_missing(self, names: Mapping[str, Any], what: str) -> None:
         """Raise an error if a column of training is not in a table."""
-        lost = [column.name for column in self.inputs if column.name not in names]
-        if lost:
-            hint = nearest(lost[0], names) or f"; its columns: {', '.join(map(str, list(names)[:20]))}"
-            count = f" and {len(lost) - 1} more columns" if len(lost) > 1 else ""
-            raise InputError(f"{what} has no column {lost[0]!r}{count} of the training data{hint}")
+        missing_names = [column.name for column in self.inputs if column.name not in names]
+        if missing_names:
+            hint = nearest(missing_names[0], names) or f"; its columns: {', '.join(map(str, list(names)[:20]))}"
+            count = f" and {len(missing_names) - 1} more columns" if len(missing_names) > 1 else ""
+            raise InputError(f"{what} has no column {missing_names[0]!r}{count} of the training data{hint}")
 
     def refuse_infinite(self, rows: np.ndarray, what: str, start: int = 0) -> np.ndarray:
         """Return rows unchanged; raise an error for another width and for NaN or infinity."""
@@ -216,18 +216,18 @@ class Columns:
 
     def as_dict(self) -> list[dict[str, Any]]:
         """Return the columns as plain values, for columns.json."""
-        plain = [asdict(column) for column in self.parts]
-        for column in plain:
+        parts = [asdict(column) for column in self.parts]
+        for column in parts:
             column["categories"] = [as_text(category) for category in column["categories"]]
-        return plain
+        return parts
 
     @classmethod
     def from_dict(cls, values: Sequence[Mapping[str, Any]]) -> Columns:
         """Return the columns that `as_dict` describes."""
-        known = {field.name for field in fields(Column)}
+        field_names = {field.name for field in fields(Column)}
         columns = []
         for value in values:
-            entries = {name: entry for name, entry in value.items() if name in known}
+            entries = {name: entry for name, entry in value.items() if name in field_names}
             columns.append(
                 Column(**{**entries, "categories": tuple(entries["categories"]), "notes": tuple(entries["notes"])})
             )

@@ -129,7 +129,7 @@ def _read_jsonl(path: Path, rows: int | None) -> Iterator[Chunk]:
     with _open_text(path) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while True:
-            records = [_read_record(path, *numbered) for numbered in islice(lines, rows or CHUNK_ROWS)]
+            records = [_read_record(path, *numbered_line) for numbered_line in islice(lines, rows or CHUNK_ROWS)]
             if not records:
                 return
             names = dict.fromkeys(name for record in records for name in record)
@@ -274,11 +274,11 @@ def read_cells(values: Any, pool: dict[Any, Any] | None = None) -> np.ndarray:
         values: cells as they are in the file.
         pool: texts seen before, so that equal texts share their memory.
     """
-    shared = {} if pool is None else pool
+    texts = {} if pool is None else pool
     cells = np.empty(len(values), dtype=object)
     for row, value in enumerate(values.tolist() if isinstance(values, np.ndarray) else values):
         if isinstance(value, str):
-            cells[row] = None if value.strip() in GAPS else shared.setdefault(value, value)
+            cells[row] = None if value.strip() in GAPS else texts.setdefault(value, value)
         else:
             cells[row] = value
     return cells

@@ -69,8 +69,8 @@ def require_column(name: str, names: Sequence[str], path: str, label: str) -> No
     """Raise an error if a column is not in a table, with the nearest name."""
     if name in names:
         return
-    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    hint = nearest(name, names) or f"; its columns: {shown}"
+    name_list = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    hint = nearest(name, names) or f"; its columns: {name_list}"
     way_out = "; name the column of the labels with --data.label" if name == label else ""
     raise InputError(f"{path} has no column {name!r}{hint}{way_out}")
 

@@ -30,7 +30,7 @@ def find_categorical(frame: Any) -> set[str]:
     """Return the names of the columns with a categorical type; their categories may be numbers."""
     types = [str(take_column(frame, index).dtype) for index in range(len(frame.columns))]
     is_declared = [name.startswith(("category", "Categorical", "Enum")) for name in types]
-    return {str(name) for name, declared in zip(frame.columns, is_declared, strict=True) if declared}
+    return {str(name) for name, is_category in zip(frame.columns, is_declared, strict=True) if is_category}
 
 
 def take_column(frame: Any, index: int) -> Any:

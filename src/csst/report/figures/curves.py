@@ -27,9 +27,9 @@ def draw_multipliers(run: RunView) -> Drawing:
     """λ over time."""
     values = run.curve("multipliers")
     labels = run.labels if len(run.labels) == values.shape[1] else [f"λ {n}" for n in range(values.shape[1])]
-    names, common = strip_classes(labels, run.class_names)
-    counts = run.class_counts if common else None
-    quantity = f"multiplier λ{common and ' of '}{common}"
+    names, metric = strip_classes(labels, run.class_names)
+    counts = run.class_counts if metric else None
+    quantity = f"multiplier λ{metric and ' of '}{metric}"
     return _draw_lines(run, Lines(values, names, counts), quantity, is_largest=True)
 
 
@@ -43,8 +43,12 @@ def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawi
     """Validation coverage of every constrained class or group over time, with the bounds."""
     coverage = run.curve("coverage")
     values = np.stack([coverage[:, list(bound.classes)].mean(1) for bound in bounds], 1)
-    single = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
-    counts = [run.class_counts[c] for c in single] if run.class_counts and len(single) == len(bounds) else None
+    bounded_classes = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
+    counts = (
+        [run.class_counts[c] for c in bounded_classes]
+        if run.class_counts and len(bounded_classes) == len(bounds)
+        else None
+    )
     levels = sorted({level for bound in bounds for level in (bound.low, bound.high) if level is not None})
     lines = Lines(values, [bound.label for bound in bounds], counts)
     return _draw_lines(run, lines, "validation coverage", levels=levels)
@@ -99,9 +103,9 @@ def _draw_lines(
         f"{shorten(names[order[0]], 60)} with {last[order[0]]:.3f}"
     )
     is_few = len(names) <= LINES
-    chosen = range(len(names)) if is_few else order[:EXTREMES]
+    shown_index = range(len(names)) if is_few else order[:EXTREMES]
     colors = rank_colors(counts, len(names)) if is_few else RUNS[1:4]
-    is_dashed = [is_few and n % 2 == 1 for n in range(len(chosen))]
+    is_dashed = [is_few and n % 2 == 1 for n in range(len(shown_index))]
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
@@ -111,7 +115,7 @@ def _draw_lines(
             axes.fill_between(steps, low, high, color=ACCENT, alpha=0.15, lw=0)
             axes.fill_between(steps, fifth, ninth, color=ACCENT, alpha=0.25, lw=0)
             axes.plot(steps, middle, color=ACCENT, marker=marker)
-        for n, line in enumerate(chosen):
+        for n, line in enumerate(shown_index):
             dashes = (0, (4, 1.5)) if is_dashed[n] else "-"
             axes.plot(steps, values[:, line], color=colors[n], ls=dashes, marker=marker)
         for level in levels:
@@ -126,7 +130,8 @@ def _draw_lines(
     elif counts is not None:
         title += ", from most labeled examples (blue) to fewest (red)"
     keys += [
-        Key("dash" if is_dashed[n] else "line", colors[n], shorten(names[line], 40)) for n, line in enumerate(chosen)
+        Key("dash" if is_dashed[n] else "line", colors[n], shorten(names[line], 40))
+        for n, line in enumerate(shown_index)
     ]
     if levels:
         keys.append(Key("dash", INK, "bound " + " and ".join(f"{level:.4g}" for level in levels[:4])))

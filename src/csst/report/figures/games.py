@@ -52,21 +52,23 @@ def draw_games(games: Sequence[Game], class_names: Sequence[str], counts: Sequen
     Returns:
         The drawing.
     """
-    shown = [game for game in games if game.is_drawable][:MOST_RUNS]
-    if len(shown) < 2:
+    drawable_games = [game for game in games if game.is_drawable][:MOST_RUNS]
+    if len(drawable_games) < 2:
         return None
-    ends = "; ".join(f"{game.title}: lowest recall {game.recall[-1].min():.2f} at the end" for game in shown)
+    ends = "; ".join(f"{game.title}: lowest recall {game.recall[-1].min():.2f} at the end" for game in drawable_games)
     colors = rank_colors(counts, len(counts))
     legend = [Key("line", colors[k], shorten(class_names[k], 40)) for k in sort_classes(counts, len(counts))]
 
     def paint(figure: Any) -> None:
-        paint_games(figure, shown, counts)
+        paint_games(figure, drawable_games, counts)
 
     caption = (
         "The game over the steps: multiplier λ of every class, and its recall on validation rows, from most labeled "
         "examples (blue) to fewest (red)"
     )
-    return draw(paint, HEIGHT, f"Multipliers and recalls over the steps. {ends}", caption, legend, COLUMN * len(shown))
+    return draw(
+        paint, HEIGHT, f"Multipliers and recalls over the steps. {ends}", caption, legend, COLUMN * len(drawable_games)
+    )
 
 
 def paint_games(figure: Any, games: Sequence[Game], counts: Sequence[int]) -> None:
