@@ -453,7 +453,7 @@ def test_bad_images_are_listed_or_skipped(tmp_path, memory, workers):
     assert "leave them out with --data.skip_bad true (in Python skip_bad=True)" in message
     with pytest.warns(UserWarning, match=rf"{bad} of \d+ images cannot be read and were left out, such as .* \(.+\)"):
         task = ImageFolder(root, skip_bad=True, **options).load(0)
-    assert task.facts == {"bad images skipped": bad}
+    assert task.facts["bad images skipped"] == bad
     counts = sum(torch.bincount(part.labels, minlength=3) for part in (task.labeled, task.validation, task.test))
     assert counts.tolist() == [6, 6 + 7, 6]
     assert len(task.labeled.inputs[torch.arange(len(task.labeled))]) == len(task.labeled)
