@@ -111,6 +111,8 @@ def test_the_rule_sees_out_of_fold_probabilities_only(cancer):
     assert worst < 0.95
     counted = model.summary_.unadjusted.counts
     assert min(np.diag(counted) / counted.sum(1)) == pytest.approx(worst)
+    assert model.summary_.estimate.is_cross_fitted
+    assert not PostHocClassifier(base.fit(x, y), cv="prefit").fit(x, y).summary_.estimate.is_cross_fitted
 
 
 def test_prefit_leaves_the_estimator_alone_and_learns_from_new_examples(cancer):

@@ -146,6 +146,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             train_prior=self.train_prior,
             deployment_prior=self.deployment_prior,
             class_names=[str(name) for name in self.classes_.tolist()],
+            is_cross_fitted=not isinstance(self.cv, str),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             groups=groups,
             per_group=self.per_group,

@@ -177,6 +177,7 @@ def fit_rule(
     gain: Gain | None = None,
     class_names: Sequence[str] | None = None,
     most_unlabeled: int = MOST_UNLABELED,
+    is_cross_fitted: bool = False,
     confidence: float | None = None,
     seed: int = 0,
     margin: float = MARGIN,
@@ -198,6 +199,8 @@ def fit_rule(
         gain: the gain that a network was trained under, if any: its probabilities are taken back first.
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
+        is_cross_fitted: whether probs are out of fold, by other models than the one that the rule is for: intervals are
+            wider then.
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in a sentence says. Half of the
             labels then fit the rule and half certify it; all must be scored by the very model that is used, and not out
             of fold.
@@ -244,6 +247,7 @@ def fit_rule(
         class_names=class_names,
         most_unlabeled=most_unlabeled,
         seed=seed,
+        is_cross_fitted=is_cross_fitted,
     )
     prior = read_deployment_prior(deployment_prior, evidence)
     bound = bind(goal, evidence, class_names)
