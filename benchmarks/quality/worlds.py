@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -335,7 +336,7 @@ def tabulate_met(lines: list[Line]) -> list[str]:
 
 
 def describe_missing(lines: list[Line]) -> str:
-    """Which learners and numbers of labels have not been run, and which cells have few worlds, in a sentence."""
+    """Which learners and numbers of labels have not been run, which cells have few worlds, and on what code."""
     parts = []
     for key, planned in (("cell", KINDS), ("learner", tuple(LEARNERS)), ("labels", LABELS)):
         missing = [str(value) for value in planned if value not in {line[key] for line in lines}]
@@ -343,7 +344,9 @@ def describe_missing(lines: list[Line]) -> str:
     sizes = [len(found) for kind in KINDS for found in group_lines(lines, kind).values()]
     plan = ", ".join(f"{number} for {learner}" for learner, number in LEARNERS.items())
     fewest = f"Cells have {min(sizes)} to {max(sizes)} worlds (planned: {plan})." if sizes else "Nothing has been run."
-    return f"{fewest} Not run: {'; '.join(parts) or 'nothing'}."
+    commits = Counter((line["commit"], f"{line['learner']} {line['cell']}") for line in lines)
+    sources = ", ".join(f"{name} {number} on `{commit}`" for (commit, name), number in sorted(commits.items()))
+    return f"{fewest} Not run: {'; '.join(parts) or 'nothing'}. Worlds measured: {sources}."
 
 
 def write_report(lines: list[Line]) -> str:
