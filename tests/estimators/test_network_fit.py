@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from csst import CSSTClassifier, InputError
-from tests.helpers.estimators import GROUPS, nest
+from tests.helpers.estimators import GROUPS, SINGLE, nest
 
 SMALL = {"steps": 30, "hidden": 8, "depth": 1, "labeled_batch": 16, "unlabeled_batch": 16}
 
 
 def small(**more):
     """A small network; single settings may be named as such."""
-    single = {**SMALL, **{name: value for name, value in more.items() if name in GROUPS}}
-    others = {name: value for name, value in more.items() if name not in GROUPS}
+    names = {*GROUPS, *SINGLE}
+    single = {**SMALL, **{name: value for name, value in more.items() if name in names}}
+    others = {name: value for name, value in more.items() if name not in names}
     return CSSTClassifier(learner="network", settings=nest(**single), **others)
 
 

@@ -16,6 +16,7 @@ GROUPS = {
     if group.name != "embedding" and is_dataclass(getattr(EstimatorSettings(), group.name))
     for setting in fields(getattr(EstimatorSettings(), group.name))
 }
+GROUPS["cache"] = "embedding"
 SINGLE = [each.name for each in fields(EstimatorSettings) if each.name not in GROUPS.values()]
 
 

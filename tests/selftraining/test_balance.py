@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -213,7 +214,7 @@ def test_the_multipliers_follow_counts_unless_told_otherwise():
 
 def test_csst_balanced_is_csst_with_the_setting():
     task = reversed_task()
-    corrected = csst.Settings(SETTINGS.training, SelfTrainingSettings(unlabeled_prior="estimated"), SETTINGS.dual)
+    corrected = replace(SETTINGS, selftraining=SelfTrainingSettings(unlabeled_prior="estimated"))
     runs = []
     for name, settings in (("csst-balanced", SETTINGS), ("csst-fixmatch", corrected)):
         trainer = Trainer(task, build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", name, settings, 0)
