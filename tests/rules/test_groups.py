@@ -70,7 +70,7 @@ def search_grid(text, probs, y, g, classes, per_group):
 @pytest.mark.parametrize("per_group", [False, True])
 @pytest.mark.parametrize(("classes", "text"), [(2, MIN), (2, BOUND), (2, GAP), (3, MIN), (3, BOUND)])
 def test_a_rule_is_near_brute_force(classes, text, per_group):
-    probs, y, g = draw(classes, 3000)
+    probs, y, g = draw(classes, 2000)
     nothing = np.zeros(0, dtype=int)
     fitted = fit_rule(probs, y, text, groups=RowGroups("g", ("a", "b"), g, nothing), per_group=per_group, margin=0)
     answers = (fitted.rule.predict(probs, NAMES[g]) if per_group else fitted.rule.predict(probs)).numpy()
@@ -81,8 +81,8 @@ def test_a_rule_is_near_brute_force(classes, text, per_group):
 
 
 def test_estimates_of_cells_are_near_new_rows():
-    probs, y, g = draw(3, 9000)
-    new_probs, new_y, new_g = draw(3, 40_000, seed=1)
+    probs, y, g = draw(3, 5000)
+    new_probs, new_y, new_g = draw(3, 20_000, seed=1)
     groups = RowGroups("g", ("a", "b"), g[:1500], g[1500:])
     fitted = fit_rule(probs[:1500], y[:1500], MIN, probs[1500:], groups=groups)
     truth = count_recalls(fitted.rule.predict(new_probs).numpy(), new_y, new_g, 3)

@@ -24,6 +24,7 @@ HELP = {
     "seed": "seed of the split, the weights and the order of examples",
     "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
     "rule": "fit: after training, fit the decision rule for the objective on validation and unlabeled examples",
+    "per_group": "for an objective about groups of rows: a decision rule for each group, not one for all",
     "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
     "costs": "CSV file with the cost of every prediction, for an objective with cost: a row per true class",
     "confidence": "confidence that all bounds of the objective hold, e.g. 0.95; default as the objective says",

@@ -16,8 +16,10 @@ from csst.cli.terminal import metrics_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
+from csst.fitting.group_evaluation import GroupEvaluation
 from csst.learners.dealing import deal_certifying
 from csst.maths.confusion import confusion_counts
+from csst.maths.language import Sentence
 from csst.recipes import Recipe
 from csst.report.evaluation import evaluation_page
 from csst.runs.folder import read_recipe
@@ -53,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
     model = FittedModel.load(args.run)
     if args.objective:
         model = model.with_objective(args.run, args.objective)
-    reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label)
+    group = "" if model.groups is None or args.objective else str(model.groups["column"])
+    reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
     evaluation = evaluate_files(reader, args.labeled)
     for title, rows in evaluation.tables.items():
         show(make_table(title, rows))
@@ -69,11 +72,25 @@ def evaluate_files(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
     model = reader.model
     classes = len(model.class_names)
     abstains = model.rule is not None and model.rule.abstains
+    if reader.group:
+        return evaluate_groups(reader, paths)
     counts = torch.zeros(classes, classes + abstains, dtype=torch.int64)
     for batch in reader.read(paths):
         labels = index_labels(batch.labels, model.class_names, paths[0], "is measured")
         counts += confusion_counts(torch.from_numpy(labels), model.predict(batch.inputs), classes, abstains)
     return Evaluation(model.objective, model.class_names, counts)
+
+
+def evaluate_groups(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
+    """Measure a model for a sentence about groups of rows on labeled files, chunk by chunk."""
+    model = reader.model
+    counts = []
+    for batch in reader.read(paths):
+        labels = index_labels(batch.labels, model.class_names, paths[0], "is measured")
+        counts.append(model.count_groups(batch.inputs, torch.from_numpy(labels), batch.groups))
+    sentence = model.stated
+    assert isinstance(sentence, Sentence)
+    return GroupEvaluation.of_groups(sentence, torch.stack(counts).sum(0))
 
 
 def make_table(title: str, rows: Sequence[Sequence[str]]) -> Table:

@@ -46,11 +46,13 @@ class Batch:
         inputs: N examples, as the model takes them.
         cells: columns of the input file to write beside predictions; of images their file names. N cells each.
         labels: their classes in words, None for an unlabeled one; empty if labels were not asked for.
+        groups: their groups of rows in words; None if they were not asked for.
     """
 
     inputs: Any
     cells: dict[str, Any] = field(default_factory=dict)
     labels: list[str | None] = field(default_factory=list)
+    groups: list[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class ExampleReader:
         keep: names of columns to keep, or `ALL`.
         label: the column of labels; "" for the one of training, None if labels are not needed.
         rows: examples in a batch; None for few.
+        group: the column of groups of rows; "" if groups are not needed.
     """
 
     model: FittedModel
@@ -74,6 +77,7 @@ class ExampleReader:
     keep: tuple[str, ...] = ()
     label: str | None = None
     rows: int | None = None
+    group: str = ""
 
     @classmethod
     def open(cls, folder: str, model: FittedModel, **options: Any) -> ExampleReader:
@@ -140,7 +144,8 @@ class ExampleReader:
                 for column in self.columns.inputs
             }
             rows = as_inputs(self.columns.encode(table, path, start), "x")
-            yield Batch(rows, self._select(chunk, path), self._read_labels(chunk, path))
+            groups = labels_of(list(find_column(chunk, self.group, path))) if self.group else None
+            yield Batch(rows, self._select(chunk, path), self._read_labels(chunk, path), groups)
             start += count
 
     def _read_array(self, path: str) -> Iterator[Batch]:

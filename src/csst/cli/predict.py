@@ -17,6 +17,7 @@ from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.report.comparison_tables import quote_formula
+from csst.rules import GroupedRule
 
 #: seconds between two lines of progress
 PROGRESS_SECONDS = 5.0
@@ -49,13 +50,14 @@ def main(argv: Sequence[str]) -> int:
     if args.objective:
         model = model.with_objective(args.run, args.objective)
     keep = tuple(name.strip() for name in args.keep.split(",") if name.strip())
-    reader = ExampleReader.open(args.run, model, text_column=args.column, keep=keep)
+    group = model.rule.column if isinstance(model.rule, GroupedRule) else ""
+    reader = ExampleReader.open(args.run, model, text_column=args.column, keep=keep, group=group)
     count = 0
     progress = RowProgress()
     strangers: Counter[str] = Counter()
     with open_writer(args.output) as writer:
         for batch in reader.read(args.input):
-            writer.write(add_predictions(model, batch.inputs, batch.cells, args.probabilities))
+            writer.write(add_predictions(model, batch.inputs, batch.cells, args.probabilities, batch.groups))
             count += len(batch.inputs)
             strangers.update(count_strangers(batch.inputs, reader.columns))
             progress.show(count)
@@ -70,7 +72,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def add_predictions(model: FittedModel, inputs: object, cells: Cells, has_all: bool) -> Cells:
+def add_predictions(
+    model: FittedModel, inputs: object, cells: Cells, has_all: bool, groups: Sequence[str | None] | None = None
+) -> Cells:
     """Return cells with the columns prediction and probability, and with the probability of every class if asked.
 
     Args:
@@ -78,13 +82,14 @@ def add_predictions(model: FittedModel, inputs: object, cells: Cells, has_all: b
         inputs: N examples.
         cells: columns of the input to write first.
         has_all: whether to add the probability of every class.
+        groups: groups of the examples, if each has a rule of its own.
     """
     probs = model.probs(inputs)
     if model.rule is None:
         labels = probs.argmax(1)
     else:
-        labels = model.rule.predict(probs)
-        probs = model.rule.posterior(probs)
+        labels = model.apply_rule("predict", probs, groups)
+        probs = model.apply_rule("posterior", probs, groups)
     names = [quote_formula(name) for name in model.class_names]
     # No answer is a blank without a probability.
     all_columns = torch.cat([probs, torch.full((len(probs), 1), torch.nan, dtype=probs.dtype)], 1)

@@ -38,21 +38,27 @@ def identity_view(batch: Any, generator: torch.Generator) -> Any:
 
 @dataclass(frozen=True)
 class Labeled:
-    """Inputs with their classes, int64 in 0 .. K-1."""
+    """Inputs with their classes, int64 in 0 .. K-1, and their groups of rows, int64 or -1 if unknown; None if none."""
 
     inputs: Examples
     labels: Tensor
+    groups: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
             raise InputError(f"each example needs one label; found {len(self.inputs)} and {len(self.labels)}")
+        if self.groups is not None and len(self.groups) != len(self.labels):
+            raise InputError(f"each example needs one group; found {len(self.labels)} and {len(self.groups)}")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def part(self, index: np.ndarray) -> Labeled:
         """Return the examples at these indices."""
-        return Labeled(choose(self.inputs, index), self.labels[torch.from_numpy(index)])
+        places = torch.from_numpy(index)
+        return Labeled(
+            choose(self.inputs, index), self.labels[places], None if self.groups is None else self.groups[places]
+        )
 
     def in_content_order(self) -> Labeled:
         """Return the same rows sorted by content."""
@@ -86,6 +92,9 @@ class Task:
         certifying: examples that certify bounds and have no other use; None without a confidence.
         kept_apart: unlabeled examples that certify a coverage and have no other use.
         row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if they are those of the parts.
+        group_column: the column of groups of rows; "" if there is none.
+        group_names: its values.
+        unlabeled_groups: groups of the unlabeled examples, -1 if unknown; None without groups.
     """
 
     name: str
@@ -105,6 +114,9 @@ class Task:
     certifying: Labeled | None = None
     kept_apart: Examples | None = None
     row_hashes: np.ndarray | None = None
+    group_column: str = ""
+    group_names: tuple[str, ...] = ()
+    unlabeled_groups: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:
@@ -204,7 +216,11 @@ class Task:
         if self.validation is None:
             return self
         inputs = join_examples(self.labeled.inputs, self.validation.inputs)
-        return replace(self, labeled=Labeled(inputs, torch.cat([self.labeled.labels, self.validation.labels])))
+        labels = torch.cat([self.labeled.labels, self.validation.labels])
+        groups = None
+        if self.labeled.groups is not None and self.validation.groups is not None:
+            groups = torch.cat([self.labeled.groups, self.validation.groups])
+        return replace(self, labeled=Labeled(inputs, labels, groups))
 
     def with_views(self, views: tuple[View, View] | Literal["table", "embedding"]) -> Task:
         """Return the rows of numbers with these views, and the moments by which a network standardizes columns.
@@ -230,11 +246,11 @@ class Task:
         """
 
         def convert_part(part: Labeled | None, what: str) -> Labeled | None:
-            return None if part is None else Labeled(convert(part.inputs, what), part.labels)
+            return None if part is None else replace(part, inputs=convert(part.inputs, what))
 
         return replace(
             self,
-            labeled=Labeled(convert(self.labeled.inputs, "labeled examples"), self.labeled.labels),
+            labeled=replace(self.labeled, inputs=convert(self.labeled.inputs, "labeled examples")),
             unlabeled=convert(self.unlabeled, "unlabeled examples"),
             validation=convert_part(self.validation, "validation examples"),
             test=convert_part(self.test, "test examples"),
@@ -262,10 +278,13 @@ class Task:
         def sort(rows: Examples) -> Examples:
             return choose(rows, order_by_content(rows))
 
+        order = order_by_content(self.unlabeled)
+        groups = self.unlabeled_groups
         return replace(
             self,
             labeled=self.labeled.in_content_order(),
-            unlabeled=sort(self.unlabeled),
+            unlabeled=choose(self.unlabeled, order),
+            unlabeled_groups=None if groups is None else groups[torch.from_numpy(order)],
             validation=None if self.validation is None else self.validation.in_content_order(),
             certifying=None if self.certifying is None else self.certifying.in_content_order(),
             kept_apart=None if self.kept_apart is None else sort(self.kept_apart),

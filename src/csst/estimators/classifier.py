@@ -17,13 +17,15 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.estimation.expectation import describe_minimum, estimate_intervals
+from csst.estimation.expectation import describe_minimum
 from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.certifying import CertifyingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
+from csst.estimators.grouping import find_column, number_groups, require_group
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
+from csst.estimators.measuring import MeasuringMixin
 from csst.estimators.monitoring import MonitoringMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
@@ -34,10 +36,9 @@ from csst.estimators.parameters import (
     refuse_network_settings,
 )
 from csst.estimators.reading import ReadingMixin
-from csst.estimators.scoring import score_predictions
 from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
 from csst.estimators.suggesting import suggest_rows
-from csst.estimators.summary import show_progress, summary
+from csst.estimators.summary import show_progress
 from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel
@@ -52,8 +53,9 @@ from csst.settings import Settings
 
 class CSSTClassifier(
     ReadingMixin,
-    ExploringMixin,
     CertifyingMixin,
+    MeasuringMixin,
+    ExploringMixin,
     MonitoringMixin,
     ClassifierMixin,  # type: ignore[misc]
     LogProbaMixin,
@@ -86,6 +88,8 @@ class CSSTClassifier(
             column per prediction, a data frame with class names, or a `csst.CostTable`.
         abstain_value: what `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
             classes and None otherwise.
+        per_group: for a sentence about groups of rows: True fits one rule for each group, and `predict` then needs the
+            group of every row; False fits one rule for all, best for the worst group (docs/how-to/groups.md).
         settings: everything else, `csst.Settings` or a dictionary such as {"training": {"steps": 500}} of what differs
             from the default; each can be searched, as `settings__selftraining__tau`.
         n_jobs: learners fitted at a time; -1 for as many as there are cores.
@@ -109,6 +113,7 @@ class CSSTClassifier(
         deployment_prior: Any = None,
         costs: Any = None,
         abstain_value: Any = "auto",
+        per_group: bool = False,
         settings: Settings | dict[str, Any] | None = None,
         n_jobs: int | None = 1,
         random_state: Any = 0,
@@ -119,6 +124,7 @@ class CSSTClassifier(
         self.confidence = confidence
         self.costs = costs
         self.abstain_value = abstain_value
+        self.per_group = per_group
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -149,7 +155,9 @@ class CSSTClassifier(
             self.settings = change_settings(read_settings(self.settings), single_settings)
         return self
 
-    def fit(self, X: Any, y: Any, X_unlabeled: Any = None) -> CSSTClassifier:
+    def fit(
+        self, X: Any, y: Any, X_unlabeled: Any = None, *, group: Any = None, group_unlabeled: Any = None
+    ) -> CSSTClassifier:
         """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
 
         Args:
@@ -157,6 +165,9 @@ class CSSTClassifier(
                 (N, H, W) or (N, H, W, C), uint8 or floats in 0...1, with learner="network".
             y: their classes, (N,); -1, NaN or None where it is not known.
             X_unlabeled: more rows like X, without labels.
+            group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
+                one, unlabeled rows without one (None or NaN) count for each group alike.
+            group_unlabeled: the same of X_unlabeled.
 
         Returns:
             The classifier itself.
@@ -165,6 +176,7 @@ class CSSTClassifier(
         are_images = is_network and self.encoder is None and is_image_array(X)
         settings = read_settings(self.settings, IMAGES if are_images else ROWS)
         objective = read_objective(self.objective, confidence=self.confidence, costs=self.costs)
+        require_group(objective, group)
         if not is_network:
             refuse_network_settings(settings, self.learner)
         former_fit = getattr(self, "fit_", None) if settings.warm_start else None
@@ -188,9 +200,12 @@ class CSSTClassifier(
         if objective.confidence is not None and isinstance(validation, Real) and not isinstance(validation, bool):
             share = float(validation)
             validation = None
-        task = split_rows(
-            rows, labels.astype(np.int64), is_known, extra_rows, validation, classes, self.columns_, seed, read_rows
-        )
+        groups = None
+        if group is not None:
+            extra_count = 0 if extra_rows is None else extra_rows.shape[0]
+            groups = number_groups(str(find_column(objective)), group, rows.shape[0], group_unlabeled, extra_count)
+        data = (rows, labels.astype(np.int64), is_known, extra_rows, validation, classes)
+        task = split_rows(*data, self.columns_, seed, read_rows, groups)
         task = deal_certifying(task, objective, self.deployment_prior, seed, share)
         if former_fit is not None:
             self._require_same(classes, task.digest)
@@ -216,6 +231,7 @@ class CSSTClassifier(
                 rounds=settings.rounds,
                 tau=settings.selftraining.tau,
                 n_jobs=self.n_jobs,
+                per_group=self.per_group,
             )
             reference = self.fit_.reference
             if reference is not None:
@@ -228,7 +244,7 @@ class CSSTClassifier(
         self.suggested_ = np.zeros(0, dtype=np.uint64)
         self.judged_rows_ = find_judged_rows(rows, is_known, labels, task.labeled) if self.validation is None else None
         self.judged_examples_ = None if self.encoder is not None else keep_examples(task, self.image_shape_)
-        self.intervals_ = estimate_intervals(self.fit_.objective, self.fit_.expected)
+        self.intervals_ = self._find_intervals()
         # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
         note_on_minimum = describe_minimum(self.intervals_, task.class_names)
         self.notes_ += [*([note_on_minimum] if note_on_minimum else []), *notes]
@@ -269,68 +285,47 @@ class CSSTClassifier(
             on_record=show_progress if self.verbose else None,
         )
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
         """The scores whose largest is predicted: the rule's, or logits without one.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
             column for it, (N, K + 1).
         """
-        scores = self._scores(X)
+        scores = self._scores(X, group)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, group: Any = None) -> np.ndarray:
         """The class of every row, by the decision rule.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Classes, (N,), and `abstain_value` for no answer.
         """
-        decisions = self._scores(X).argmax(1)
+        decisions = self._scores(X, group).argmax(1)
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
         """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
 
         A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
 
         Args:
             X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
             Probabilities, (N, K).
         """
         check_is_fitted(self)
-        return self.fit_.predict_proba(self._rows(X, reset=False)).numpy()
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
-
-        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
-
-        Args:
-            X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: how many rows each row stands for, (N,); None for one.
-
-        Returns:
-            The objective's value, less 10 times the largest miss of its constraints.
-        """
-        predictions = self.predict(X)  # first: it says so if nothing was fitted
-        return score_predictions(self.fit_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight)
-
-    def summary(self) -> str:
-        """What it reached on validation, how sure that is, and what to be wary of."""
-        check_is_fitted(self)
-        names = [str(name) for name in self.classes_]
-        about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
-        text = summary(self.fit_.objective, self.fit_.expected, names, *about)
-        return "\n".join([text, *([] if self.certificate_ is None else self.certificate_.lines())])
+        return self.fit_.predict_proba(self._rows(X, reset=False), group).numpy()
 
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
         """Rows of the pool to label next, the first first: those of the classes that may be the worst.
@@ -378,12 +373,12 @@ class CSSTClassifier(
         tags.input_tags.string = self.encoder is not None
         return tags
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: Any, group: Any = None) -> np.ndarray:
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         if self.fit_.rule is None:
             return self.fit_.logits(rows).numpy()
-        return self.fit_.rule.scores(self.fit_.probs(rows)).numpy()
+        return self.fit_.apply_rule("scores", self.fit_.probs(rows), group).numpy()
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

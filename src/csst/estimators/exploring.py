@@ -18,14 +18,11 @@ from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
-from csst.estimation.expectation import describe_minimum, estimate_intervals
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimation.expectation import describe_minimum
 from csst.fitting.deciding import decide, explore, read_evidence
-from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
 from csst.learners.portfolio import compute_losses
-from csst.maths.confusion import confusion_counts
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier, GroupedRule
 
@@ -87,15 +84,21 @@ class ExploringMixin:
     notes_: list[str]
     judged_rows_: np.ndarray | None
     judged_examples_: Labeled | None
+    per_group: bool
 
     def _rows(self, X: Any, reset: bool) -> Any:
         raise NotImplementedError
 
-    def decide(self, objective: Any) -> Any:
+    def _find_intervals(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def decide(self, objective: Any, per_group: bool | None = None) -> Any:
         """Return a classifier that decides for another sentence, without fitting the model again.
 
         Args:
             objective: a sentence, a short name or an `Objective`, without a confidence.
+            per_group: for a sentence about the groups of rows of the fit, whether each gets a rule of its own; None for
+                what the classifier was made with.
 
         Returns:
             A fitted classifier; this one stays as it is.
@@ -104,8 +107,9 @@ class ExploringMixin:
         other = copy.copy(self)
         other.objective = objective  # type: ignore[attr-defined]
         other.confidence = None  # type: ignore[attr-defined]
-        other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_)
-        other.intervals_ = estimate_intervals(other.fit_.objective, other.fit_.expected)
+        other.per_group = self.per_group if per_group is None else per_group
+        other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, other.per_group)
+        other.intervals_ = other._find_intervals()
         note = describe_minimum(other.intervals_, other.fit_.class_names)
         other.notes_ = [*([note] if note else []), *list_notes(other.fit_.full_details)]
         return other
@@ -139,28 +143,6 @@ class ExploringMixin:
         entries += [(name, loss, 0.0) for name, loss in about["left_out"].items()]
         standings = [Standing(name, loss, weight, loss - mean_loss) for name, loss, weight in entries]
         return sorted(standings, key=lambda standing: (not standing.weight, standing.balanced_log_loss))
-
-    def evaluate(self, X: Any, y: Any) -> Evaluation:
-        """Measure the classifier on labeled rows.
-
-        Args:
-            X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; rows marked -1, NaN or None are left out.
-
-        Returns:
-            The confusion, every metric with its interval, the sentence and its bounds; print it.
-        """
-        check_is_fitted(self)
-        predictions = self.fit_.predict(self._rows(X, reset=False)).numpy()
-        values, is_labeled = read_labels(y)
-        if len(values) != len(predictions):
-            raise InputError(f"X and y must have the same length; found {len(predictions)} and {len(values)}")
-        if not is_labeled.any():
-            raise InputError("y holds no label at all: there is nothing to measure on")
-        truth = numbers_of(values[is_labeled], self.classes_, "the labels y")
-        objective = self.fit_.objective
-        counts = confusion_counts(truth, predictions[is_labeled], len(self.classes_), objective.abstains)
-        return Evaluation(objective, self.fit_.class_names, counts)
 
     def importance(self, X: Any, y: Any, repeats: int = 5) -> list[Importance]:
         """Return how much each column matters for the sentence: how much the score falls when it is shuffled.

@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.inputs import GivenGroups, numbers_of, read_labels
 from csst.fitting.evaluation import align
 from csst.maths.grouped_confusion import GroupedConfusion, count_groups
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
-from csst.rules.cells import RowGroups
 from csst.rules.feasibility import TOLERANCE
 from csst.rules.groups import GroupEstimate
 from csst.rules.rule import read_group_values
@@ -41,12 +40,21 @@ def read_groups(group: Any, rows: int, what: str) -> np.ndarray:
     return np.array([None if value is None or value != value else str(value) for value in values], dtype=object)
 
 
-def make_row_groups(column: str, labeled: np.ndarray, unlabeled: np.ndarray) -> RowGroups:
-    """Return the groups of labeled and unlabeled rows from their values, texts or None, (n,) and (m,)."""
-    names = tuple(sorted({value for value in (*labeled, *unlabeled) if value is not None}))
+def number_groups(column: str, group: Any, rows: int, extra_group: Any, extra_rows: int) -> GivenGroups:
+    """Return the groups of X and of X_unlabeled as numbers.
+
+    Args:
+        column: the column that the groups are of.
+        group: the value of each row of X, see `read_groups`.
+        rows: N.
+        extra_group: the value of each row of X_unlabeled.
+        extra_rows: how many these are.
+    """
+    parts = [read_groups(group, rows, "X"), read_groups(extra_group, extra_rows, "X_unlabeled")]
+    names = tuple(sorted({value for values in parts for value in values if value is not None}))
     places = {name: index for index, name in enumerate(names)} | {None: -1}
-    indices = [np.array([places[value] for value in values], dtype=np.int64) for values in (labeled, unlabeled)]
-    return RowGroups(column, names, *indices)
+    numbers = [np.array([places[value] for value in values], dtype=np.int64) for values in parts]
+    return GivenGroups(column, names, *numbers)
 
 
 def require_group(objective: Objective, group: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -137,10 +138,11 @@ def split_rows(
     columns: Columns,
     seed: int,
     read: Callable[[Any], Any],
+    groups: GivenGroups | None = None,
 ) -> Task:
     """The task of a fit, each in the order of its rows' content, so that the order of X does not matter.
 
-    labels: class numbers of the known rows; extra: rows without labels; read: X → rows.
+    labels: class numbers of the known rows; extra: rows without labels; read: X → rows; groups: of X and of extra.
     """
     names, place = tuple(str(name) for name in classes), np.flatnonzero(known)
     judge = None
@@ -159,7 +161,7 @@ def split_rows(
     else:
         is_held_out = np.isin(place, _indices(validation, place, rows.shape[0]))
     if is_held_out.any():
-        judge = make_part(rows[place[is_held_out]], labels[is_held_out])
+        judge = make_part(rows[place[is_held_out]], labels[is_held_out], _take(groups, place[is_held_out]))
         for counts, what in ((labels[~is_held_out], "learned from"), (labels[is_held_out], "held out for validation")):
             missing_names = [
                 name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n
@@ -169,13 +171,41 @@ def split_rows(
     unlabeled = rows[np.flatnonzero(~known)]
     if extra is not None:
         unlabeled = stack(unlabeled, extra)
-    labeled = make_part(rows[place[~is_held_out]], labels[~is_held_out])
-    return Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns).in_content_order()
+    labeled = make_part(rows[place[~is_held_out]], labels[~is_held_out], _take(groups, place[~is_held_out]))
+    task = Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns)
+    if groups is not None:
+        if isinstance(validation, tuple):
+            raise InputError("validation rows need groups, too: pass a fraction or indices of rows instead of (X, y)")
+        unlabeled_groups = torch.from_numpy(np.concatenate([groups.rows[~known], groups.extra]))
+        task = replace(task, group_column=groups.column, group_names=groups.names, unlabeled_groups=unlabeled_groups)
+    return task.in_content_order()
 
 
-def make_part(rows: Any, labels: np.ndarray) -> Labeled:
-    """Return rows with their class numbers as examples."""
-    return Labeled(as_examples(rows), torch.from_numpy(labels))
+def make_part(rows: Any, labels: np.ndarray, groups: np.ndarray | None = None) -> Labeled:
+    """Return rows with their class numbers and groups as examples."""
+    return Labeled(as_examples(rows), torch.from_numpy(labels), None if groups is None else torch.from_numpy(groups))
+
+
+@dataclass(frozen=True, eq=False)
+class GivenGroups:
+    """Groups of rows as numbers.
+
+    Args:
+        column: the column that the groups are of.
+        names: its values.
+        rows: of each row of X, (N,), -1 where it is not known.
+        extra: of each row of X_unlabeled.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    rows: np.ndarray
+    extra: np.ndarray
+
+
+def _take(groups: GivenGroups | None, index: np.ndarray) -> np.ndarray | None:
+    """Return the groups of some rows of X; None if there are none."""
+    return None if groups is None else groups.rows[index]
 
 
 def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:

@@ -14,20 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimators.answers import choose_abstain_value, name_answers
-from csst.estimators.grouping import (
-    find_column,
-    make_row_groups,
-    read_groups,
-    require_group,
-    score_groups,
-    summarize_groups,
-)
+from csst.estimators.grouping import find_column, number_groups, require_group, score_groups, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.scoring import score_predictions
 from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
+from csst.rules.cells import RowGroups
 from csst.rules.fit import fit_rule
 from csst.rules.rule import GroupedRule
 
@@ -133,11 +127,10 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         unlabeled = [self.estimator_.predict_proba(rows) for rows in more]
         groups = None
         if group is not None:
-            values = read_groups(group, len(known), "X")
-            extra = read_groups(group_unlabeled, sum(map(len, unlabeled)) - int((~known).sum()), "X_unlabeled")
-            groups = make_row_groups(
-                str(find_column(objective)), values[known], np.concatenate([values[~known], extra])
-            )
+            more_rows = sum(map(len, unlabeled)) - int((~known).sum())
+            given = number_groups(str(find_column(objective)), group, len(known), group_unlabeled, more_rows)
+            unlabeled_groups = np.concatenate([given.rows[~known], given.extra])
+            groups = RowGroups(given.column, given.names, given.rows[known], unlabeled_groups)
         self.summary_ = fit_rule(
             probs,
             numbers_of(target, self.classes_, "y"),

@@ -15,6 +15,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier, fit_evidence, trace_frontier
 from csst.rules.fit import bind
+from csst.rules.groups import bind_groups, fit_groups
 
 
 def read_evidence(fitted: FittedModel) -> tuple[HeldOutScores, np.ndarray, Tensor | None]:
@@ -27,23 +28,31 @@ def read_evidence(fitted: FittedModel) -> tuple[HeldOutScores, np.ndarray, Tenso
     return evidence, prior, details.outputs.gain.softmax_inverse
 
 
-def decide(fitted: FittedModel, objective: Any, seed: int = 0) -> FittedModel:
+def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool = False) -> FittedModel:
     """Return the same model with the decision rule for another objective, judged out of fold.
 
     Args:
         fitted: the model, right after fitting.
         objective: a sentence, a short name or an Objective.
         seed: seed of the folds that judge the rule.
+        per_group: for a sentence about groups of rows, whether each group gets a rule of its own.
     """
     if read_objective(objective).confidence is not None:
         raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
     evidence, prior, undo = read_evidence(fitted)
     bound = bind(objective, evidence, fitted.class_names)
-    rule = fit_evidence(evidence, bound, prior, undo, seed)
     details = fitted.full_details
+    groups = None if details.adjusted is None or details.adjusted.groups is None else details.adjusted.groups
+    if isinstance(bound, Sentence) and bound.column is not None:
+        row_groups = None if groups is None else groups.groups
+        sentence = bind_groups(bound, row_groups)
+        assert groups is not None
+        rule = fit_groups(evidence, sentence, groups.groups, prior, undo, seed, per_group=per_group)
+    else:
+        rule = fit_evidence(evidence, bound, prior, undo, seed)
     outputs = details.adjusted_outputs or details.outputs
     new_details = replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes)
-    return replace(fitted, rule=rule.rule, objective=bound, details=new_details)
+    return replace(fitted, rule=rule.rule, objective=rule.objective, details=new_details)
 
 
 def explore(fitted: FittedModel, objective: Any = None) -> Frontier:

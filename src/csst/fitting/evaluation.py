@@ -66,6 +66,11 @@ class Evaluation:
         return {**numbers, "rows": rows, "intervals": intervals}
 
     @property
+    def stated(self) -> Objective:
+        """The objective as it was stated."""
+        return self.objective
+
+    @property
     def is_met(self) -> bool | None:
         """Whether all bounds of the sentence are met on these rows; None without bounds."""
         return constraints_met(self.numbers["constraint_slack"])
@@ -75,7 +80,7 @@ class Evaluation:
         rows = [["metric", "value", self._interval_head]]
         intervals = self.numbers["intervals"]
         for name in OVERALL:
-            title = str(self.objective).split(" s.t. ")[0] if name == "objective_value" else name.replace("_", " ")
+            title = str(self.stated).split(" s.t. ")[0] if name == "objective_value" else name.replace("_", " ")
             rows.append([title, _format(self.numbers[name]), _format_interval(intervals.get(name))])
         return rows
 
@@ -117,7 +122,7 @@ class Evaluation:
         """The result in words."""
         value = self.numbers["objective_value"]
         low, high = (self.numbers["intervals"]["objective_value"][end] for end in ("low", "high"))
-        words = f"'{self.objective}' is {value:.3f} ({100 * self.level:.0f} % interval {low:.2f} to {high:.2f})"
+        words = f"'{self.stated}' is {value:.3f} ({100 * self.level:.0f} % interval {low:.2f} to {high:.2f})"
         if self.is_met is None:
             return f"{words} on {self.numbers['rows']:,} rows"
         states = [_say_met(bound) for bound in self.numbers["intervals"]["constraints"]]

@@ -17,6 +17,7 @@ import torch
 from csst.data.examples import as_rows
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
+from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.fitting.begun import Fit
@@ -28,6 +29,8 @@ from csst.learners.fit import fit_members
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio
 from csst.maths.gain import Gain
+from csst.maths.language import Sentence
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.deployment import refuse_contradiction
 from csst.rules.fresh_labels import FreshLabels
@@ -88,6 +91,7 @@ def begin(
     tau: float = 0.05,
     n_jobs: int | None = 1,
     certifying: float = CERTIFYING,
+    per_group: bool = False,
 ) -> Fit:
     """Return a fit before its first step; raise an error if no classifier could meet the constraints.
 
@@ -103,15 +107,28 @@ def begin(
         tau: the largest divergence that such a round trusts.
         n_jobs: learners other than a network that are fitted at a time.
         certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
+        per_group: whether each group of rows gets a decision rule of its own, for a sentence about groups.
     """
     if isinstance(learner, Network):
+        refuse_groups(objective)
         task = deal_certifying(task, objective, deployment_prior, seed, certifying, task.validation is not None)
         judge = task.labeled if task.validation is None else task.validation
         refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
         return NetworkFit(learner.start(task, objective, seed), fits_rule, deployment_prior, inputs, seed)
     task = deal_certifying(task, objective, deployment_prior, seed, certifying)
     options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
+    options["per_group"] = per_group
     return LearnersFit(task, learner, objective, inputs, options)
+
+
+def refuse_groups(objective: Objective | str) -> None:
+    """Raise an error for a sentence about groups of rows, for which no network is trained."""
+    goal = read_objective(objective)
+    if isinstance(goal, Sentence) and goal.column is not None:
+        raise InputError(
+            f"a network is not trained for groups of rows ('by {goal.column}'): train it for the sentence without 'by' "
+            "and fit the rule for groups on its probabilities, csst.fit_rule(..., groups=...), or use another learner"
+        )
 
 
 @dataclass
@@ -181,7 +198,8 @@ class LearnersFit(Fit):
             parts["test"] = (probs.clamp(min=1e-300).log(), self.task.test.labels)
         unlabeled = torch.from_numpy(evidence.unlabeled_scores) + log_prior
         gain = Gain(torch.ones(self.task.classes, dtype=torch.float64))
-        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted)
+        groups = None if self.task.test is None or self.task.test.groups is None else self.task.test.groups.numpy()
+        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted, groups)
 
     def describe(self, portfolio: Portfolio) -> dict[str, Any]:
         """Return entries about the learners for metrics.json."""

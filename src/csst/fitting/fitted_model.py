@@ -28,6 +28,7 @@ from csst.estimation.shift_test import Reference
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.folder import Folder
+from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
 from csst.fitting.plan import read_plan
@@ -35,6 +36,7 @@ from csst.fitting.reference import REFERENCE, pack_reference, read_reference
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.costs import cost_table_from_dict
+from csst.maths.grouped_confusion import count_groups
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
@@ -42,6 +44,7 @@ from csst.models.stored import pack
 from csst.rules import GroupedRule, Rule, fit_point
 from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
+from csst.rules.rule import read_group_values
 from csst.training.evaluation import compute_logits
 
 
@@ -153,10 +156,31 @@ class FittedModel:
         Returns:
             The numbers by name, as in metrics.json; see `csst.fitting.evaluation`.
         """
+        goal = self.stated
+        if self.groups is not None and isinstance(goal, Sentence) and examples.groups is not None:
+            values = np.array(goal.binding.row_groups)[examples.groups.numpy()]
+            return GroupEvaluation.of_groups(goal, self.count_groups(examples.inputs, examples.labels, values)).numbers
         abstains = self.rule is not None and self.rule.abstains
         predictions = self.predict(examples.inputs)
         counts = confusion_counts(examples.labels, predictions, len(self.class_names), abstains)
         return Evaluation(self.objective, self.class_names, counts).numbers
+
+    def count_groups(self, inputs: Any, labels: Any, groups: Any) -> Tensor:
+        """Count rows by group, true class and predicted class.
+
+        Args:
+            inputs: N examples, see `logits`.
+            labels: class indices, (N,).
+            groups: the group of every example, (N,).
+
+        Returns:
+            Counts, (A, K, K).
+        """
+        sentence = self.stated
+        assert isinstance(sentence, Sentence)
+        names = sentence.binding.row_groups
+        places = torch.from_numpy(read_group_values(groups, names, str(sentence.column), len(labels)))
+        return count_groups(labels, self.predict(inputs, groups), places, len(self.class_names), len(names))
 
     @property
     def certificate(self) -> Certificate | None:
@@ -197,6 +221,18 @@ class FittedModel:
         return None if rule is None or rule.groups is None else rule.groups.as_dict()
 
     @property
+    def stated(self) -> Objective:
+        """The objective as it was stated, bound to its groups of rows if it is about them."""
+        groups = self.groups
+        if groups is None:
+            return self.objective
+        counts = self.metrics["labeled_counts"] if self.details is None else self.details.about["labeled_counts"]
+        totals = torch.tensor(counts).double()
+        sentence = read_objective(groups["sentence"], class_names=self.class_names).bind_prior(totals / totals.sum())
+        assert isinstance(sentence, Sentence)
+        return sentence.bind_row_groups(groups["names"])
+
+    @property
     def expected(self) -> RateEstimate:
         """The rates to expect of what is used in the end: cross-fitted, where a rule was fitted."""
         details = self.full_details
@@ -229,7 +265,7 @@ class FittedModel:
         """
         details = self.full_details
         entries: dict[str, Any] = {
-            "objective": str(self.objective),
+            "objective": str(self.stated),
             "class_names": list(self.class_names),
             "kind": self.inputs.kind,
             "input_shape": list(self.inputs.shape),
@@ -341,7 +377,7 @@ class FittedModel:
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
         entries = {
-            "objective": str(self.objective),
+            "objective": str(self.stated),
             "preprocessing": spec.preprocessing or preprocessing,
             **describe_card(self.metrics, self.rule is not None),
             **card,

@@ -19,11 +19,13 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.fitting.folder import Folder
+from csst.fitting.group_evaluation import GroupEvaluation
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
+from csst.maths.grouped_confusion import count_groups
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules import FittedRule, Frontier, Point, trace_frontier
+from csst.rules import FittedRule, Frontier, GroupedRule, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
@@ -45,12 +47,14 @@ class Outputs:
         unlabeled: logits of some unlabeled examples, (m, K); may be empty.
         gain: the gain under which the weights were trained.
         is_cross_fitted: whether "validation" are all labels, out of fold.
+        test_groups: groups of the test rows as numbers, (N,); None without groups.
     """
 
     parts: dict[str, tuple[Tensor, Tensor]]
     unlabeled: Tensor
     gain: Gain
     is_cross_fitted: bool = False
+    test_groups: np.ndarray | None = None
 
     def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> HeldOutScores:
         """Return the scores to which a decision rule is fitted."""
@@ -63,8 +67,16 @@ class Outputs:
         """Return confusion counts (K, K) of the plain argmax, or of a rule."""
         scores, labels = self.parts[part]
         if rule is not None:
-            return rule.rule.counts(torch.softmax(scores.double(), 1), labels)
+            return confusion_counts(labels, self.decide(part, rule), scores.shape[1], rule.rule.abstains)
         return confusion_counts(labels, scores.argmax(1), scores.shape[1])
+
+    def decide(self, part: str, rule: FittedRule) -> Tensor:
+        """Return the predictions of a rule, (N,)."""
+        probs = torch.softmax(self.parts[part][0].double(), 1)
+        if not isinstance(rule.rule, GroupedRule):
+            return rule.rule.predict(probs)
+        names = np.array(rule.rule.names)
+        return rule.rule.predict(probs, None if self.test_groups is None else names[self.test_groups])
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +192,23 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     }
     if "test" in outputs.parts:
         description["test"] = measure(outputs.counts("test", fitted), objective)
+    if fitted.groups is not None:
+        # The sentence is read from the rates of every group; counts of classes are of all rows.
+        slack = [bound.slack for bound in fitted.bounds]
+        description["validation"] |= {"objective_value": fitted.value, "constraint_slack": slack}
+        if "test" in outputs.parts and outputs.test_groups is not None:
+            description["test"] = measure_test_groups(fitted, outputs)
     return description
+
+
+def measure_test_groups(fitted: FittedRule, outputs: Outputs) -> dict[str, Any]:
+    """Return the numbers of a rule on test rows of several groups."""
+    assert fitted.groups is not None
+    assert outputs.test_groups is not None
+    shape = (len(fitted.groups.class_names), len(fitted.groups.groups.names))
+    answers = outputs.decide("test", fitted)
+    counts = count_groups(outputs.parts["test"][1], answers, torch.from_numpy(outputs.test_groups), *shape)
+    return GroupEvaluation.of_groups(fitted.groups.sentence, counts).numbers
 
 
 def describe_trades(frontier: Frontier) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Plan(Settings):
         frozen: whether the encoder stays as it is.
         groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
             paper's, by frequency, unless they are named here.
+        per_group: for an objective about groups of rows, whether each group gets a decision rule of its own, so that
+            predictions need the group of every row.
         deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
             (as estimated), uniform, or one number per class, such as 0.9,0.1.
         costs: CSV file with the cost of every prediction, for an objective with `cost`: a row per true class.
@@ -50,6 +52,7 @@ class Plan(Settings):
     seed: int = 0
     encoder: str = ""
     frozen: bool = False
+    per_group: bool = False
     deployment_prior: str = "validation"
     costs: str = ""
     confidence: float | None = None

@@ -10,13 +10,17 @@ import numpy as np
 from csst.data.examples import as_rows
 from csst.data.tabular.tables import statistics
 from csst.data.task import Task
+from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.shift_test import Reference
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
+from csst.maths.language import objective as read_objective
 from csst.rules import FittedRule, fit_evidence
+from csst.rules.cells import RowGroups
 from csst.rules.deployment import read_deployment_prior, refuse_contradiction
 from csst.rules.fit import bind
+from csst.rules.groups import bind_groups, fit_groups
 
 
 @dataclass
@@ -27,6 +31,14 @@ class MembersFit:
     fitted: FittedRule
     reference: Reference
     notes: list[str] = field(default_factory=list)
+
+
+def read_task_groups(task: Task) -> RowGroups | None:
+    """Return the groups of the rows that judge and of the unlabeled rows; None if the task has none."""
+    judge = task.labeled if task.validation is None else task.validation
+    if judge.groups is None or task.unlabeled_groups is None:
+        return None
+    return RowGroups(task.group_column, task.group_names, judge.groups.numpy(), task.unlabeled_groups.numpy())
 
 
 def fit_members(
@@ -40,6 +52,7 @@ def fit_members(
     tau: float = 0.05,
     seed: int = 0,
     n_jobs: int | None = 1,
+    per_group: bool = False,
 ) -> MembersFit:
     """Fit the learners and the decision rule.
 
@@ -53,6 +66,7 @@ def fit_members(
         tau: the largest divergence of a pseudo-label that a round uses.
         seed: seed of the folds and the learners.
         n_jobs: learners fitted at a time.
+        per_group: whether each group of rows gets a rule of its own.
     """
     labeled = Labeled(as_rows(task.labeled.inputs), task.labeled.labels.numpy())
     unlabeled = as_rows(task.unlabeled) if len(task.unlabeled) else labeled.rows[:0]
@@ -61,6 +75,9 @@ def fit_members(
         validation = Labeled(as_rows(task.validation.inputs), task.validation.labels.numpy())
     judge = labeled if validation is None else validation
     refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
+    groups = read_task_groups(task)
+    if groups is not None or getattr(read_objective(objective), "column", None) is not None:
+        bind_groups(read_objective(objective), groups)  # refuses before anything is learned
     measured_rows = unlabeled if len(task.unlabeled) else labeled.rows
     mean, std = statistics(measured_rows)
     table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)
@@ -71,7 +88,11 @@ def fit_members(
     )
     bound = bind(objective, evidence, task.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
-    fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
+    if groups is None:
+        fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
+    else:
+        sample = groups.sample(MOST_UNLABELED, seed)
+        fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, None, seed, per_group=per_group)
     notes = list(fitted_rule.notes)
     names = [name for name, count in zip(task.class_names, task.train_counts.tolist(), strict=True) if count < 2]
     if names and validation is None:

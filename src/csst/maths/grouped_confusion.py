@@ -20,7 +20,13 @@ from csst.maths.confusion import Confusion, as_float64, check_prior
 
 @dataclass(frozen=True, eq=False)
 class GroupedConfusion(Confusion):
-    """The confusion of all rows, which also has that of each group: `by_group` is read by "recall by region"."""
+    """The confusion of all rows, which also has that of each group, as "recall by region" reads it.
+
+    Args:
+        rates: R_ij of all rows, (K, K).
+        prior: pi of all rows, (K,).
+        by_group: the confusion of each group, A of them.
+    """
 
     by_group: tuple[Confusion, ...] = ()
 

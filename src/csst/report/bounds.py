@@ -155,4 +155,5 @@ def read_sentence(
             sentence = sentence.bind_prior(totals / totals.sum())
     except InputError:
         return None
-    return sentence if isinstance(sentence, Sentence) else None
+    # Bounds of groups of rows are in the table of groups: the page of a run knows the classes only.
+    return sentence if isinstance(sentence, Sentence) and sentence.column is None else None

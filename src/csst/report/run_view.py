@@ -57,6 +57,7 @@ class RunView:
         settings: the recipe.
         columns: cells about the columns of a table, the first row being the head; empty for other data.
         learners: cells about the learners that are averaged.
+        groups: cells about the expected recall of every group of rows and class.
         mistakes: examples that the deployed model gets wrong, by cell of the confusion.
         watched: cells about new rows that were looked at since, the first row being the head; the latest first.
     """
@@ -85,6 +86,7 @@ class RunView:
     folder: str = ""
     columns: list[list[str]] = field(default_factory=list)
     learners: list[list[str]] = field(default_factory=list)
+    groups: list[list[str]] = field(default_factory=list)
     mistakes: list[MistakenCell] = field(default_factory=list)
     watched: list[list[str]] = field(default_factory=list)
 
@@ -274,6 +276,7 @@ def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str
         seconds=metrics.get("seconds"),
         labels=list(labels),
         learners=_tabulate_learners(metrics),
+        groups=_tabulate_groups(metrics),
         # The lowest recall and its interval stand elsewhere on the page.
         warnings=[note for note in notes if not note.startswith(MINIMUM_NOTE)],
     )
@@ -289,6 +292,18 @@ def _tabulate_learners(metrics: Mapping[str, Any]) -> list[list[str]]:
     losses = metrics.get("left_out")
     if isinstance(losses, dict):  # runs of earlier versions have names only
         rows += [[name, f"{loss:.3f}, clearly worse", "left out"] for name, loss in losses.items()]
+    return rows
+
+
+def _tabulate_groups(metrics: Mapping[str, Any]) -> list[list[str]]:
+    """Return cells: the expected recall of every group of rows and class, its interval and labels; empty for none."""
+    groups = (metrics.get("adjusted") or {}).get("groups")
+    if not isinstance(groups, dict):
+        return []
+    rows = [[f"recall by {groups['column']}", *map(str, metrics.get("class_names", ()))]]
+    for name, recalls, labels in zip(groups["names"], groups["recall"], groups["labels"], strict=True):
+        cells = [f"{r:.2f} ({low:.2f} to {high:.2f}), {n}" for (r, low, high), n in zip(recalls, labels, strict=True)]
+        rows.append([name, *cells])
     return rows
 
 

@@ -66,6 +66,9 @@ class RowGroups:
         Args:
             most: unlabeled rows that are used.
             seed: seed of the choice.
+
+        Returns:
+            The groups of labeled rows and of those unlabeled rows.
         """
         if len(self.unlabeled) <= most:
             return self
@@ -73,7 +76,11 @@ class RowGroups:
         return replace(self, unlabeled=self.unlabeled[np.sort(order[:most])])
 
     def require_rows(self, evidence: HeldOutScores) -> None:
-        """Raise an error unless there is one group for each row of the evidence."""
+        """Raise an error unless there is one group for each row.
+
+        Args:
+            evidence: scores of labeled rows, (n, K), and of unlabeled rows, (m, K).
+        """
         sizes = (len(self.labeled), len(self.unlabeled))
         if sizes != (len(evidence.labels), len(evidence.unlabeled_scores)):
             raise InputError(

@@ -207,7 +207,15 @@ class GroupedRule:
         return self.rules[0].undo
 
     def read_groups(self, groups: Any, rows: int) -> np.ndarray:
-        """Return the indices of groups given by their values, (N,); raise an error for a value without a rule."""
+        """Return the indices of groups given by their values; raise an error for a value without a rule.
+
+        Args:
+            groups: the value of the column for every row, (N,).
+            rows: N.
+
+        Returns:
+            Indices, (N,).
+        """
         if groups is None:
             raise InputError(
                 f"there is one rule for each {self.column}, so that every row needs its group: pass group=..., or on "

@@ -47,6 +47,7 @@ def begin_recipe(recipe: Recipe) -> Fit:
         rounds=recipe.rounds,
         tau=recipe.selftraining.tau,
         certifying=recipe.certifying,
+        per_group=recipe.per_group,
     )
 
 

@@ -40,6 +40,8 @@ class Arrays:
         label: the column of labels in a table; a blank label means unlabeled.
         drop: columns of a table to leave out, such as id,name.
         test_path: a table of labeled rows on which the finished model is measured.
+        group: the column of groups of rows that the objective names, as region in "max min(recall by region)"; it may
+            be dropped as a feature and still tell the groups.
     """
 
     path: str = ""
@@ -47,13 +49,14 @@ class Arrays:
     label: str = "label"
     drop: str = ""
     test_path: str = ""
+    group: str = ""
 
     def load(self, seed: int, holds_out: bool = True) -> Task:
         """Load the rows of the file; `holds_out` holds out validation rows for a network and makes its views."""
         arrays, columns = self._read()
         validation = self.validation if holds_out else None
         task = from_arrays(arrays, Path(self.path).stem, validation, seed, columns=columns)
-        return replace(task, facts=name_columns(columns))
+        return replace(task, facts=name_columns(columns), group_column=self.group)
 
     def _read(self) -> tuple[dict[str, Any], Columns | None]:
         """Return the arrays, and what the columns of a table hold."""
@@ -61,11 +64,11 @@ class Arrays:
             raise InputError("the array recipe needs a file: csst train array --data.path FILE.npz or FILE.csv")
         if is_table(self.path):
             names = [name.strip() for name in self.drop.split(",") if name.strip()]
-            return read_labeled_table(self.path, self.label, names, self.test_path)
-        if self.drop or self.test_path:
+            return read_labeled_table(self.path, self.label, names, self.test_path, self.group)
+        if self.drop or self.test_path or self.group:
             raise InputError(
-                f"--data.drop and --data.test_path are for tables with named columns; {self.path} is none: leave them "
-                "out, and put test rows into the .npz file as x_test and y_test"
+                f"--data.drop, --data.group and --data.test_path are for tables with named columns; {self.path} is "
+                "none: leave them out, and put test rows into the .npz file as x_test and y_test"
             )
         return read_npz(self.path, KEYS, needed=("x", "y")), None
 
@@ -166,7 +169,8 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
         raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
     if int(y.max()) >= len(names):
         raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
-    labeled = Labeled(x[is_labeled], y[is_labeled])
+    group_names, groups = number_words(arrays.get("group"))
+    labeled = Labeled(x[is_labeled], y[is_labeled], None if groups is None else groups[is_labeled])
     unlabeled = x[~is_labeled]
     if "x_unlabeled" in arrays:
         unlabeled_block = as_inputs(arrays["x_unlabeled"], "x_unlabeled")
@@ -183,7 +187,31 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
     if len(shapes) > 1:
         raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
     # Rows are sorted so that held-out rows do not depend on their original order.
-    return Task(name, names, labeled, unlabeled, validation, test).in_content_order()
+    task = Task(name, names, labeled, unlabeled, validation, test)
+    if groups is not None:
+        if test is not None:
+            test = replace(test, groups=number_words(arrays["group_test"], group_names)[1])
+        unlabeled_groups = groups[~is_labeled]
+        task = replace(task, test=test, group_names=group_names, unlabeled_groups=unlabeled_groups)
+    return task.in_content_order()
+
+
+def number_words(words: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], Tensor | None]:
+    """Return the distinct groups of rows and the group of every row as a number, -1 for None; nothing for None.
+
+    Args:
+        words: the groups as texts, None where one is missing, (N,).
+        names: the groups in order; None takes those that occur.
+    """
+    if words is None:
+        return (), None
+    if names is None:
+        names = tuple(sorted({word for word in words if word is not None}))
+    places = {name: index for index, name in enumerate(names)} | {None: -1}
+    strangers = sorted({str(word) for word in words if word not in places})
+    if strangers:
+        raise InputError(f"test rows have groups that are not in the training table: {strangers[:5]}")
+    return names, torch.tensor([places[word] for word in words], dtype=torch.int64)
 
 
 def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:

@@ -16,7 +16,7 @@ from csst.errors import InputError, nearest
 
 
 def read_labeled_table(
-    path: str, label: str, drop: Sequence[str] = (), test_path: str = ""
+    path: str, label: str, drop: Sequence[str] = (), test_path: str = "", group: str = ""
 ) -> tuple[dict[str, Any], Columns]:
     """Return the arrays x, y (-1 for a blank label) and class_names of a table, and what its columns hold.
 
@@ -25,12 +25,13 @@ def read_labeled_table(
         label: the column of labels, words or numbers; blank, -1, NaN or null means unlabeled.
         drop: columns to leave out.
         test_path: a table with the same columns, every row of which is labeled.
+        group: the column of groups of rows; "" for none.
 
     Returns:
         Arrays under the names of an .npz file, and the columns.
     """
     names = read_names(path)
-    for name in (label, *drop):
+    for name in (label, *drop, *([group] if group else [])):
         require_column(name, names, path, label)
     words = read_words(path, label)
     class_names = class_names_of(words)
@@ -44,6 +45,11 @@ def read_labeled_table(
     arrays: dict[str, Any] = {"x": x, "y": y, "class_names": np.array(class_names)}
     if test_path:
         arrays["x_test"], arrays["y_test"] = read_test_table(test_path, label, columns, class_names)
+    if group:
+        arrays["group"] = read_words(path, group)
+        if test_path:
+            require_column(group, read_names(test_path), test_path, label)
+            arrays["group_test"] = read_words(test_path, group)
     return arrays, columns
 
 
