@@ -50,6 +50,12 @@ def test_a_network_learns_from_an_array_of_images(fitted):
     assert clf.suggest(images, 5).shape == (5,)
 
 
+def test_the_page_has_thumbnails_of_mistakes(fitted, tmp_path):
+    clf = fitted[0].decide("max recall[0]")  # which makes mistakes of the other classes
+    page = clf.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert 0 < page.count('src="data:image/jpeg') <= 40
+
+
 def test_floats_in_0_to_1_and_uint8_are_the_same_images(fitted):
     clf, images, _ = fitted
     pixels = np.round(images * 255).astype(np.uint8)

@@ -54,6 +54,10 @@ def test_images_texts_and_rows_are_shown():
     assert max(picture.size) == 64
     assert picture.getpixel((5, 5))[0] > 200
     assert head == []
+    noise = torch.randint(0, 256, (1, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    assert MOST_EXAMPLES * len(make_viewer(noise, None)[0](0, 0.5).image) < 300_000, (
+        "what nothing compresses worse than"
+    )
     show, _ = make_viewer(Texts(["one", "two " * 200]), None)
     assert show(0, 0.5).text == "one"
     assert len(show(1, 0.5).text) == 280
