@@ -24,7 +24,7 @@ pytestmark = SHORT_RUN
 def test_the_constructor_is_short():
     names = list(inspect.signature(CSSTClassifier).parameters)
     wanted = ["objective", "learner", "method", "validation", "encoder", "confidence", "deployment_prior"]
-    wanted += ["costs", "abstain_value", "settings", "n_jobs", "random_state", "verbose"]
+    wanted += ["costs", "abstain_value", "per_group", "settings", "n_jobs", "random_state", "verbose"]
     assert names == wanted
 
 
