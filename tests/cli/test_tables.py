@@ -10,7 +10,6 @@ import pytest
 
 from csst import CSSTClassifier
 from csst.cli import main
-from csst.cli.examples import ExampleReader
 from csst.fitting.fitted_model import FittedModel
 
 
@@ -154,7 +153,7 @@ def test_predictions_go_to_the_terminal_with_the_columns_that_are_kept(folder, m
 def test_chunks_give_the_same_predictions_and_errors_name_the_row_of_the_file(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     assert main(["predict", "run", "new.csv", "-o", "whole.csv"]) == 0
-    monkeypatch.setattr(ExampleReader.__init__, "__defaults__", ("", (), None, 7))
+    monkeypatch.setattr("csst.data.tabular.files.CHUNK_ROWS", 7)
     assert main(["predict", "run", "new.csv", "-o", "parts.csv"]) == 0
     assert (folder / "parts.csv").read_text() == (folder / "whole.csv").read_text()
     lines = (folder / "new.csv").read_text().splitlines()
