@@ -25,7 +25,7 @@ from csst.estimation.calibration import Calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.learners.catalog import Problem, default_members, make_variants
-from csst.learners.portfolio import FOLDS, SPREAD_ROWS, Labeled, _average, _score, drop_worse
+from csst.learners.portfolio import FOLDS, SPREAD_ROWS, LabeledRows, _average, _score, drop_worse
 from csst.learners.protocol import Rows
 from csst.rules import fit_evidence
 from csst.rules.fit import bind
@@ -43,7 +43,7 @@ def measure(split: Split, seed: int) -> dict[str, float]:
     labels, mean_std = split.y_labeled, statistics(rows[1])
     table = Rows(mean_std[0], np.where(mean_std[1] > 1e-12, mean_std[1], 1.0), (0,) * rows[0].shape[1])
     problem = Problem(table, rows[1], len(rows[1]), len(labels), split.classes)
-    labeled, deal, prior = Labeled(rows[0], labels), deal_folds(labels, FOLDS, seed), split.prior
+    labeled, deal, prior = LabeledRows(rows[0], labels), deal_folds(labels, FOLDS, seed), split.prior
     sample = rows[1][:SPREAD_ROWS]
     scored = {
         name: [_score(variant, labeled, None, deal, sample, seed) for variant in make_variants(name, problem)]

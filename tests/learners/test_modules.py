@@ -13,7 +13,7 @@ from csst.fitting.unpack import unpack
 from csst.learners.catalog import Problem, make_variants
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
-from csst.learners.portfolio import Labeled, fit_portfolio
+from csst.learners.portfolio import LabeledRows, fit_portfolio
 from csst.learners.self_training import SelfTrained
 from csst.learners.sklearn_classifier import as_learner
 from csst.models.stored import pack, refuse_foreign
@@ -74,7 +74,7 @@ def test_sparse_rows(name):
 def test_a_fitted_portfolio(classes):
     X, y = gaussians(80, np.ones(classes) / classes, features=3)
     members = [[Linear(table_of(X)), Linear(table_of(X).with_common_scale)], [Forest(trees=5)]]
-    portfolio, _ = fit_portfolio(members, Labeled(X, y), X[:0])
+    portfolio, _ = fit_portfolio(members, LabeledRows(X, y), X[:0])
     stored = unpack(pack(portfolio), "a file", torch.zeros(1, 3))
     np.testing.assert_allclose(stored.log_probs(X), portfolio.log_probs(X), atol=1e-12, rtol=0)
     assert stored.describe() == portfolio.describe()

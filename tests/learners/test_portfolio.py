@@ -9,7 +9,7 @@ from csst.estimation.calibration import Calibration, fit_calibration
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
-from csst.learners.portfolio import SPREAD_ROWS, Labeled, _Scored, drop_worse, fit_portfolio
+from csst.learners.portfolio import SPREAD_ROWS, LabeledRows, _Scored, drop_worse, fit_portfolio
 from tests.helpers.toys import probs, sample
 from tests.learners.samples import Spy, gaussians, member_of, numbered, portfolio_of, soften, table_of
 
@@ -68,7 +68,7 @@ def balanced_loss(scores, labels):
 
 def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
     spy, n = Spy(noisy(1.0)), len(LABELS)
-    fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     *crossed, last = spy.fits
     assert len(crossed) == 5
     unlabeled = list(range(500, 509))
@@ -88,7 +88,7 @@ def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
 
 def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     spy, n = Spy(noisy(1.0)), len(LABELS)
-    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     prior = fractions(LABELS)
     scores = answers(spy, range(n))
     calibration = fit_calibration(scores, LABELS)
@@ -117,7 +117,7 @@ def test_a_model_of_all_labels_is_no_surer_than_those_of_folds():
 
     n = len(LABELS)
     spy = Spy(answer)
-    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), numbered(400, start=500))
+    portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(400, start=500))
     scores = NOISE[500:900]  # as a model of a fold would have them
     calibration = fit_calibration(answers(spy, range(n)), LABELS)
     assert portfolio.members[0].temperature == pytest.approx(calibration.temperature / 2, rel=0.01)
@@ -130,9 +130,9 @@ def test_a_model_of_all_labels_is_no_surer_than_those_of_folds():
 def test_scores_keep_their_scale_where_nothing_else_can_be_known(judge):
     n = len(LABELS)
     spy = Spy((lambda model, ids: np.zeros((len(ids), 4))) if judge == "constant scores" else noisy(1.0))
-    validation = Labeled(numbered(n), LABELS) if judge == "validation" else None
+    validation = LabeledRows(numbered(n), LABELS) if judge == "validation" else None
     unlabeled = numbered(0 if judge == "no unlabeled rows" else 9, start=500)
-    portfolio, _ = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, validation)
+    portfolio, _ = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), unlabeled, validation)
     scores = answers(spy, range(n))
     if judge == "validation":
         scores = soften(spy.fits[0].answer(np.arange(n))) - np.log(fractions(LABELS))
@@ -144,7 +144,7 @@ def test_the_class_prior_is_taken_out():
     x, y = sample(1500)
     prior = np.bincount(y) / len(y)
     spy = Spy(lambda model, ids: np.log(probs(x[ids], prior)))
-    portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(1500), y), numbered(0))
+    portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(1500), y), numbered(0))
     (member,) = portfolio.members
     assert member.bias.abs().max() < 0.25, "the bias has to make up for the prior"
     assert 0.85 < member.temperature < 1.15
@@ -158,7 +158,9 @@ def test_the_class_prior_is_taken_out():
 
 def test_members_are_calibrated_and_averaged_with_equal_weights():
     spies, n = [Spy(noisy(1.2, seed), f"spy {seed}") for seed in (1, 2, 3)], len(LABELS)
-    portfolio, evidence = fit_portfolio([[spy] for spy in spies], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    portfolio, evidence = fit_portfolio(
+        [[spy] for spy in spies], LabeledRows(numbered(n), LABELS), numbered(9, start=500)
+    )
     assert [one.name for one in portfolio.members] == ["spy 1", "spy 2", "spy 3"]
     assert portfolio.left_out == {}
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
@@ -203,10 +205,10 @@ def test_a_member_worse_by_less_than_three_standard_errors_is_kept():
 
 def test_a_member_that_is_clearly_worse_is_left_out_and_named():
     good, bad, n = Spy(noisy(4.0), "good"), Spy(noisy(0.0), "bad"), len(LABELS)
-    portfolio, evidence = fit_portfolio([[bad], [good]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    portfolio, evidence = fit_portfolio([[bad], [good]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     assert [one.name for one in portfolio.members] == ["good"]
     assert list(portfolio.left_out) == ["bad"]
-    alone, same = fit_portfolio([[Spy(noisy(4.0), "good")]], Labeled(numbered(n), LABELS), numbered(9, start=500))
+    alone, same = fit_portfolio([[Spy(noisy(4.0), "good")]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     np.testing.assert_array_equal(evidence.scores, same.scores)
     np.testing.assert_array_equal(evidence.unlabeled_scores, same.unlabeled_scores)
     assert alone.left_out == {}
@@ -234,7 +236,7 @@ def test_variants_are_judged_by_the_balanced_loss():
         plain[name] = -soften(found.apply(z))[np.arange(1000), labels].mean()
     assert plain["tells the heads apart"] < plain["tells the tail apart"] - 0.1, "the two losses must disagree here"
     for variants in ([heads, tail], [tail, heads]):
-        portfolio, _ = fit_portfolio([variants], Labeled(numbered(1000), labels), numbered(0))
+        portfolio, _ = fit_portfolio([variants], LabeledRows(numbered(1000), labels), numbered(0))
         assert [one.name for one in portfolio.members] == ["tells the tail apart"]
         assert portfolio.left_out == {}, "a variant that was not chosen is no member that was left out"
         assert portfolio.members[0].loss == pytest.approx(balanced["tells the tail apart"], abs=1e-9)
@@ -246,7 +248,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     spies, n = [Spy(noisy(6.0, seed), name) for seed, name in named], len(LABELS)
     bad = Spy(noisy(-3.0, 4), "two")  # leans away from the truth
     members = [[spies[0], bad, spies[1]], [spies[2]]]
-    portfolio, evidence = fit_portfolio(members, Labeled(numbered(n), LABELS), numbered(9, start=500))
+    portfolio, evidence = fit_portfolio(members, LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     assert [(one.name, one.weight) for one in portfolio.members] == [("two", 0.25), ("two", 0.25), ("alone", 0.5)]
     assert portfolio.names == ("two", "alone")
     assert portfolio.left_out == {}
@@ -262,7 +264,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
 
 def test_rows_are_scored_in_pieces(monkeypatch):
     spy = Spy(noisy(1.0))
-    portfolio, _ = fit_portfolio([[spy]], Labeled(numbered(len(LABELS)), LABELS), numbered(0))
+    portfolio, _ = fit_portfolio([[spy]], LabeledRows(numbered(len(LABELS)), LABELS), numbered(0))
     whole = portfolio.log_probs(numbered(10))
     monkeypatch.setattr("csst.learners.protocol.CHUNK", 4)
     np.testing.assert_array_equal(portfolio.log_probs(numbered(10)), whole)
@@ -273,7 +275,7 @@ def test_threads_give_the_same_portfolio():
     X, y = gaussians(80)
     new, _ = gaussians(40, seed=1)
     members = [[Linear(table_of(X)), Linear(table_of(X), 1.0)], [Forest(trees=5)]]
-    one, two = (fit_portfolio(members, Labeled(X, y), new, n_jobs=n)[0] for n in (1, 2))
+    one, two = (fit_portfolio(members, LabeledRows(X, y), new, n_jobs=n)[0] for n in (1, 2))
     np.testing.assert_array_equal(one.log_probs(new), two.log_probs(new))
 
 
@@ -284,7 +286,7 @@ def test_variants_are_chosen_out_of_fold():
         return 9.0 * np.eye(4)[LABELS[ids]] * np.isin(ids, model.learned)[:, None]
 
     memory, honest = Spy(remember, "memory"), Spy(noisy(8.0), "honest")
-    portfolio, _ = fit_portfolio([[memory, honest]], Labeled(numbered(len(LABELS)), LABELS), numbered(0))
+    portfolio, _ = fit_portfolio([[memory, honest]], LabeledRows(numbered(len(LABELS)), LABELS), numbered(0))
     assert [one.name for one in portfolio.members] == ["honest"]
 
 
@@ -292,7 +294,10 @@ def test_a_validation_set_takes_the_place_of_folds():
     n, held = len(LABELS), np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
     two, spy = Spy(noisy(2.0, 1), "two"), Spy(noisy(2.0), "one")
     portfolio, evidence = fit_portfolio(
-        [[spy], [two]], Labeled(numbered(n), LABELS), numbered(5, start=900), Labeled(numbered(9, start=500), held)
+        [[spy], [two]],
+        LabeledRows(numbered(n), LABELS),
+        numbered(5, start=900),
+        LabeledRows(numbered(9, start=500), held),
     )
     for one in (spy, two):
         assert len(one.fits) == 2
@@ -314,7 +319,7 @@ def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
     unlabeled, chosen = numbered(many, start=1000), []
     for seed in (0, 0, 1):
         spy = Spy(lambda model, ids: np.stack([ids % 7, ids % 5, ids % 3, ids % 2], 1) / 7.0)
-        portfolio, evidence = fit_portfolio([[spy]], Labeled(numbered(n), LABELS), unlabeled, seed=seed)
+        portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), unlabeled, seed=seed)
         spread, asked = spy.fits[-1].asked
         assert set(spread) <= set(asked)
         assert len(spread) == SPREAD_ROWS
@@ -328,7 +333,7 @@ def test_not_all_of_many_unlabeled_rows_enter_the_evidence():
         chosen.append(asked)
     assert chosen[0] == chosen[1] != chosen[2]
     few = Spy(noisy(1.0))
-    _, evidence = fit_portfolio([[few]], Labeled(numbered(n), LABELS), numbered(0))
+    _, evidence = fit_portfolio([[few]], LabeledRows(numbered(n), LABELS), numbered(0))
     assert evidence.unlabeled_scores.shape == (0, 4)
     assert few.fits[-1].asked == []
 
@@ -339,12 +344,12 @@ def test_the_same_seed_gives_the_same_portfolio():
     found = []
     for seed in (3, 3, 4):
         members = [[Linear(table_of(X))], [Forest(trees=5)]]
-        portfolio, evidence = fit_portfolio(members, Labeled(X, y), new, seed=seed)
+        portfolio, evidence = fit_portfolio(members, LabeledRows(X, y), new, seed=seed)
         found.append((evidence.scores, evidence.unlabeled_scores, portfolio.log_probs(new)))
     assert all((one == two).all() for one, two in zip(found[0], found[1], strict=True))
     assert all((one != two).any() for one, two in zip(found[0], found[2], strict=True))
     spy = Spy(noisy(1.0))
-    fit_portfolio([[spy]], Labeled(numbered(len(LABELS)), LABELS), numbered(0), seed=11)
+    fit_portfolio([[spy]], LabeledRows(numbered(len(LABELS)), LABELS), numbered(0), seed=11)
     assert {model.seed for model in spy.fits} == {11}
 
 

@@ -10,7 +10,7 @@ from csst import CSSTClassifier
 from csst.estimation.calibration import Calibration
 from csst.estimation.shift import estimate_prior
 from csst.learners.linear import Linear
-from csst.learners.portfolio import Labeled, _Scored, fit_portfolio, keep_better
+from csst.learners.portfolio import LabeledRows, _Scored, fit_portfolio, keep_better
 from csst.learners.self_training import SelfTrained, label_rows
 from tests.learners.samples import Spy, gaussians, numbered, soften, table_of
 
@@ -87,7 +87,7 @@ def test_a_round_is_kept_only_if_it_helps_by_more_than_its_error():
 def test_within_a_fold_only_its_own_models_teach():
     labels = np.tile([0, 1, 2], 12)
     spy = Spy(lambda model, ids: 3.0 * np.eye(3)[ids % 3])
-    fit_portfolio([[spy]], Labeled(numbered(36), labels), numbered(30, start=60), rounds=1, tau=0.5)
+    fit_portfolio([[spy]], LabeledRows(numbered(36), labels), numbered(30, start=60), rounds=1, tau=0.5)
     held_of = [set(range(36)) - set(model.learned[model.learned < 36].tolist()) for model in spy.fits]
     for model, held in zip(spy.fits, held_of, strict=True):
         asked = {i for rows in model.asked for i in rows if i < 36}

@@ -13,7 +13,7 @@ from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.shift_test import Reference
 from csst.learners.catalog import Problem, read_learner
-from csst.learners.portfolio import Labeled, Portfolio, fit_portfolio
+from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
 from csst.maths.language import objective as read_objective
 from csst.rules import FittedRule, fit_evidence
@@ -68,11 +68,11 @@ def fit_members(
         n_jobs: learners fitted at a time.
         per_group: whether each group of rows gets a rule of its own.
     """
-    labeled = Labeled(as_rows(task.labeled.inputs), task.labeled.labels.numpy())
+    labeled = LabeledRows(as_rows(task.labeled.inputs), task.labeled.labels.numpy())
     unlabeled = as_rows(task.unlabeled) if len(task.unlabeled) else labeled.rows[:0]
     validation = None
     if task.validation is not None:
-        validation = Labeled(as_rows(task.validation.inputs), task.validation.labels.numpy())
+        validation = LabeledRows(as_rows(task.validation.inputs), task.validation.labels.numpy())
     judge = labeled if validation is None else validation
     refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
     groups = read_task_groups(task)

@@ -113,7 +113,7 @@ def add_prior(scores: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Labeled:
+class LabeledRows:
     """Rows with classes 0 .. K-1."""
 
     rows: Any
@@ -179,9 +179,9 @@ class _Group:
 
 def fit_portfolio(
     members: Sequence[Sequence[Learner]],
-    labeled: Labeled,
+    labeled: LabeledRows,
     unlabeled: Any,
-    validation: Labeled | None = None,
+    validation: LabeledRows | None = None,
     *,
     folds: int = FOLDS,
     rounds: int = 0,
@@ -270,8 +270,8 @@ def _sample(unlabeled: Any, seed: int, most: int = MOST_UNLABELED) -> Any:
 
 def _score(
     learner: Learner,
-    labeled: Labeled,
-    validation: Labeled | None,
+    labeled: LabeledRows,
+    validation: LabeledRows | None,
     deal: np.ndarray | None,
     spread_sample: Any,
     seed: int,
