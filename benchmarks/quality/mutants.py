@@ -283,8 +283,8 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     (
         "fitted",
         "fitting/network_fit.py",
-        "wanted = self.task.validation_prior.numpy()",
-        "wanted = self.task.train_prior.numpy()",
+        "prior = self.task.validation_prior.numpy()",
+        "prior = self.task.train_prior.numpy()",
     ),
     (
         "fitted",
