@@ -150,9 +150,9 @@ METHOD_PARTS = (
     "selectors.Confidence",
     "selectors.KLThreshold",
     "flexmatch.Curriculum",
-    "core.Refiner",
-    "core.SelfTraining",
-    "memory.StatefulPart",
+    "step.Refiner",
+    "step.SelfTraining",
+    "stateful.StatefulPart",
 )
 
 TITLES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import pkgutil
 import re
 import runpy
 import shlex
@@ -179,6 +180,8 @@ def test_generated_pages_have_every_setting_command_and_name():
         for name, default in values.items():
             assert f"| `{name}` | {'–' if default == '' else f'`{default}`'} |" in settings
     assert "optimizer steps in all" in settings
+    for name in re.findall(r"^::: (\S+)$", names, re.M):
+        assert pkgutil.resolve_name(name), "mkdocs would not find it"
     for verb in VERBS:
         assert f"usage: csst {verb}" in commands or verb == "recipes"
     assert "cifar10-lt-small" in commands
