@@ -74,3 +74,19 @@ def test_the_card_of_an_export_has_each_note_once(tmp_path):
     text = card.read_text()
     for note in clf.notes_:
         assert text.count(note) == 1
+
+
+def test_no_note_where_scores_hardly_tell_two_classes_apart():
+    """EM then takes one class for the other; rows of the same balance must not be called differently balanced."""
+    sizes = np.array([320, 36, 44])
+    labels = np.repeat([0, 1, 2], sizes)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        shares = sizes / sizes.sum()
+        unlabeled = rng.choice(3, 800, p=shares)
+        centers = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 0.25]])
+        X, X_unlabeled = (centers[each] + rng.normal(size=(len(each), 2)) for each in (labels, unlabeled))
+        noise, noise_unlabeled = (rng.normal(size=(len(rows), 60)) for rows in (X, X_unlabeled))
+        clf = CSSTClassifier(learner="linear", random_state=seed)
+        clf.fit(np.hstack([X, noise]), labels, X_unlabeled=np.hstack([X_unlabeled, noise_unlabeled]))
+        assert not any("differently balanced" in note for note in clf.notes_)

@@ -18,6 +18,7 @@ from csst.estimation.bootstrap import all_intervals
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.unlabeled_prior import estimate_balance
 from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.maths.confusion import confusion_counts
@@ -157,9 +158,21 @@ def list_notes(details: FitDetails) -> list[str]:
     notes = list(details.notes)
     if details.unlabeled:
         _, note = warn_about_balance(details.estimate, details.train_prior)
-        if note:
+        if note and not is_chance(details):
             notes.append(note)
     return notes
+
+
+def is_chance(details: FitDetails) -> bool:
+    """Return whether chance may explain that EM finds another class balance of the unlabeled rows.
+
+    EM trusts calibrated scores. Where the scores hardly tell two classes apart, it takes one for the other; what labels
+    say of the scores of every class (`csst.estimation.unlabeled_prior`) then leaves the balance as it was.
+    """
+    names = tuple(map(str, range(len(details.train_prior))))
+    evidence = details.outputs.evidence(details.train_prior, names)
+    gap = np.abs(estimate_balance(evidence).prior - evidence.labeled_prior).sum() / 2
+    return bool(gap <= PRIOR_GAP)
 
 
 def measure(counts: Tensor, objective: Objective) -> dict[str, Any]:
