@@ -180,7 +180,7 @@ def read_signs(data_dir: Path, cache: Path) -> Source:
 
         from examples.efficientnet_lite import encode_onnx
 
-        pixels = torch.from_numpy(images)
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
         parts = [np.asarray(encode_onnx(pixels[start : start + 256])) for start in range(0, len(pixels), 256)]
         cache.mkdir(parents=True, exist_ok=True)
         np.save(file, np.concatenate(parts).astype(np.float32))
