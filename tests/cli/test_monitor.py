@@ -61,7 +61,7 @@ def test_a_shift_is_said_and_refused(run: Path, capsys: pytest.CaptureFixture[st
     new_rows = write(run.parent / "moved.csv", 2, labels=0, unlabeled=400, offset=1.5)
     assert main(["monitor", str(run), str(new_rows)]) == 0
     assert (
-        "no balance of the labeled classes explains the rows (p = 0.00133); new values are in v"
+        "no balance of the labeled classes explains the rows (p = 0.002); new values are in v"
         in capsys.readouterr().out
     )
     assert main(["monitor", str(run), str(new_rows), "--adapt", str(run.parent / "never")]) == 2

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.datasets import load_digits
 
 from csst.estimation.mean_features import fit_simplex
+from csst.estimation.novelty import find_nearest, measure_novelty
+from csst.estimation.reference import Reference
 from csst.estimation.row_features import MOST_COLUMNS, Projection, RowFeatures
-from csst.estimation.shift_test import Reference, measure_shift
+from csst.estimation.shift_test import measure_shift
 
 MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]])
 PRIOR = np.array([0.7, 0.25, 0.05])
@@ -120,3 +123,54 @@ def test_the_nearest_mixture_of_means():
     means = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     assert fit_simplex(means, np.array([0.2, 0.3, 0.5])) == pytest.approx([0.2, 0.3, 0.5], abs=1e-4)
     assert fit_simplex(means, np.array([2.0, -1.0, 0.0])) == pytest.approx([1.0, 0.0, 0.0], abs=1e-4)
+
+
+def test_a_new_digit_is_found_with_five_labels_per_class(monkeypatch):
+    """Distances to unlabeled rows find it; mean features, which lean on the labels, do not."""
+    rows, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(rows))
+    others = [order[digits[order] == k] for k in range(1, 10)]
+    labeled = np.concatenate([places[:5] for places in others])
+    rest = np.random.default_rng(1).permutation(np.concatenate([places[5:] for places in others]))
+    uniform = np.full(9, 1 / 9)
+    unlabeled = rows[rest[:700]]
+    reference = Reference.sample(rows[labeled], digits[labeled] - 1, unlabeled, uniform, [0] * rows.shape[1])
+    new_rows = np.concatenate([rows[rest[700:1400]], rows[order[digits[order] == 0]][:78]])
+    change = np.array([0.08, *[-0.01] * 8])  # a model takes the zeros for something
+    assert measure_shift(reference, new_rows[:700], uniform).is_explained
+    test = measure_shift(reference, new_rows, uniform + change)
+    assert not test.is_explained
+    assert (test.strange_rows >= 700).mean() > 0.5
+    monkeypatch.setattr("csst.estimation.shift_test.find_novelty", lambda *_: None)
+    assert measure_shift(reference, new_rows, uniform + change).is_explained
+
+
+def test_rows_of_a_sparse_class_are_not_new():
+    """A rare class with few neighbors becomes common: without its labels that would be novelty."""
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(40, 2)) * 8
+    dense = rng.normal(size=(700, 2))
+    labeled = np.concatenate([dense[:20], wide[:10]])
+    labels = np.repeat([0, 1], [20, 10])
+    unlabeled = np.concatenate([dense[20:400], wide[10:14]])
+    rows = np.concatenate([dense[400:], wide[14:]])
+    change = np.array([-0.07, 0.07])
+    assert measure_novelty(labeled, labels, unlabeled, rows, change).p_value > 0.05
+    assert measure_novelty(labeled, labels, unlabeled, rows, 0 * change).p_value < 0.01
+
+
+def test_distances_to_the_nearest_two_rows():
+    rows = np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 4.0]])
+    assert find_nearest(rows, rows) == pytest.approx(np.array([[0.0, 5.0], [0.0, 0.0], [0.0, 0.0]]))
+
+
+def test_labeled_rows_among_the_unlabeled_ones_make_no_difference():
+    rng = np.random.default_rng(0)
+    unlabeled, rows, labeled = (rng.normal(size=(n, 3)) for n in (300, 200, 20))
+    labels = np.arange(20) % 2
+    change = np.array([-0.4, 0.4])
+    p_values = [
+        measure_novelty(labeled, labels, pool, rows, change).p_value
+        for pool in (unlabeled, np.concatenate([unlabeled, labeled]))
+    ]
+    assert p_values[0] == pytest.approx(p_values[1], abs=0.1)

@@ -130,12 +130,19 @@ class RowFeatures:
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Return phi of rows (N, D), (N, M): those of the kernel, then those of every column."""
-        inputs = [column.inputs(values) for column, values in zip(self.columns, rows.T, strict=True)]
+        inputs = self._inputs(rows)
         angles = np.concatenate(inputs, axis=1) @ self.frequencies
         blocks = [np.cos(angles) / FREQUENCIES**0.5, np.sin(angles) / FREQUENCIES**0.5]
         if self.looks_at_columns:
             blocks += [column.features(each) for column, each in zip(self.columns, inputs, strict=True)]
         return np.concatenate(blocks, axis=1)
+
+    def place(self, rows: np.ndarray) -> np.ndarray:
+        """Return z of rows (N, D): places of numbers and indicators of categories, (N, E)."""
+        return np.concatenate(self._inputs(rows), axis=1)
+
+    def _inputs(self, rows: np.ndarray) -> list[np.ndarray]:
+        return [column.inputs(values) for column, values in zip(self.columns, rows.T, strict=True)]
 
     @property
     def groups(self) -> list[slice]:

@@ -11,7 +11,8 @@ class k and, where a fit had unlabeled rows that the same classes explain, u of 
 d are the changes of the balance, by least squares in units of the noise (with a ridge; Harchaoui, Bach and Moulines,
 2008). What they leave over, the residual, is as large as chance would make it under H0, and larger otherwise. Its
 squared length in the features of the kernel, and in those of every column, is compared with draws of the noise from
-which the balance is taken out in the same way. S_k of few labels is drawn to S_v, which is larger.
+which the balance is taken out in the same way. S_k of few labels is drawn to S_v, which is larger. With unlabeled rows,
+new rows that are far from all of them are looked for as well (`csst.estimation.novelty`): few labels do not hide these.
 
 No model is asked: that labeled rows are scored out of fold and others are not makes no difference here. A balance that
 a model estimates is used only to make the noise larger: least squares on noisy m_k find a change that is too small.
@@ -20,105 +21,30 @@ a model estimates is used only to make the noise larger: least squares on noisy 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from csst.estimation.mean_features import Comparison
-from csst.estimation.row_features import Projection, RowFeatures
+from csst.estimation.novelty import Novelty, measure_novelty
+from csst.estimation.reference import Reference
+from csst.estimation.row_features import RowFeatures
 
 #: chance of an alarm where the classes explain the rows
-LEVEL = 0.02
-#: with unlabeled rows, the part of it that columns one by one may use up; the kernel has the rest
-COLUMNS_SHARE = 0.25
+LEVEL = 0.04
+#: with unlabeled rows, the parts of it that columns one by one and distances may use up; the kernel has the rest
+COLUMNS_SHARE, DISTANCES_SHARE = 0.125, 0.375
 #: draws of the noise
 DRAWS = 1000
-#: rows that are looked at: labeled ones, unlabeled ones of the fit, new ones
-MOST_LABELED, MOST_UNLABELED, MOST_NEW = 2000, 2000, 4000
+#: new rows that are looked at
+MOST_NEW = 4000
 #: fewest new rows that are tested
 FEWEST_ROWS = 20
+#: fewest unlabeled rows to which distances are measured
+FEWEST_NEIGHBORS = 20
 #: columns and rows that are named
 NAMED_COLUMNS, NAMED_ROWS = 5, 10
-
-
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """The rows of a fit that new rows are compared with.
-
-    Args:
-        labeled: (n, D), float32, projected if there are many columns.
-        labels: their classes, (n,).
-        unlabeled: rows without labels that the classes explain, (M, D); M may be 0.
-        unlabeled_prior: their class balance as a model estimates it, (K,).
-        projection: applies to new rows, too.
-        sizes: number of categories of each column, 0 for numbers.
-        names: of the columns; None where they have none.
-    """
-
-    labeled: np.ndarray
-    labels: np.ndarray
-    unlabeled: np.ndarray
-    unlabeled_prior: np.ndarray
-    projection: Projection
-    sizes: tuple[int, ...]
-    names: tuple[str, ...] | None = None
-
-    @classmethod
-    def sample(
-        cls,
-        labeled: Any,
-        labels: np.ndarray,
-        unlabeled: Any,
-        unlabeled_prior: np.ndarray,
-        sizes: Sequence[int],
-        seed: int = 0,
-    ) -> Reference:
-        """Keep some of the rows of a fit.
-
-        Args:
-            labeled: (n, D), an array or a sparse matrix.
-            labels: class indices, (n,).
-            unlabeled: (M, D), likewise.
-            unlabeled_prior: their class balance as a model estimates it, (K,).
-            sizes: number of categories of each column, 0 for numbers.
-            seed: of the choice.
-
-        Returns:
-            At most `MOST_LABELED` labeled and `MOST_UNLABELED` unlabeled rows.
-        """
-        rng = np.random.default_rng(seed)
-        part = np.sort(rng.permutation(len(labels))[:MOST_LABELED])
-        other_part = np.sort(rng.permutation(unlabeled.shape[0])[:MOST_UNLABELED])
-        measured_rows = unlabeled[other_part] if len(other_part) else labeled[part]
-        projection = Projection.learn(measured_rows)
-        plain_sizes = tuple(sizes) if projection.is_identity else (0,) * projection.apply(measured_rows[:1]).shape[1]
-        return cls(
-            projection.apply(labeled[part]),
-            labels[part],
-            projection.apply(unlabeled[other_part]),
-            unlabeled_prior,
-            projection,
-            plain_sizes,
-        )
-
-    def with_names(self, names: Sequence[str] | None) -> Reference:
-        """Return the same with names of its columns.
-
-        Args:
-            names: one for every column; None for none.
-
-        Returns:
-            The reference; as it was if its columns were projected.
-        """
-        if names is None or len(names) != len(self.sizes) or not self.projection.is_identity:
-            return self
-        return replace(self, names=tuple(names))
-
-    @property
-    def without_unlabeled(self) -> Reference:
-        """The labeled rows alone."""
-        return replace(self, unlabeled=self.unlabeled[:0])
 
 
 @dataclass(frozen=True)
@@ -226,22 +152,20 @@ def measure_shift(
     residual = comparison.take_out_balance(comparison.target[None])
     scores, noise_scores = compare_lengths(residual, comparison.draw_noise(DRAWS, rng), features.groups)
     p_kernel = count_above(noise_scores[:, 0], scores[0])
-    p_value = p_kernel
-    columns: tuple[ColumnShift, ...] = ()
-    if is_identity:
-        worst_columns = noise_scores[:, 1:].max(1)
-        p_columns = [count_above(worst_columns, score) for score in scores[1:]]
-        if has_unlabeled:
-            # Few labels may lack a rare value of a column by chance, which normal draws of the noise do not show.
-            p_value = min(1.0, p_kernel / (1 - COLUMNS_SHARE), min(p_columns) / COLUMNS_SHARE)
-        if p_value <= level:
-            columns = name_columns(
-                reference, measure_changes(comparison.balance, reference, new_rows), p_columns, level
-            )
+    worst_columns = noise_scores[:, 1:].max(1, initial=-np.inf)
+    p_columns = [count_above(worst_columns, score) for score in scores[1:]]
+    novelty = find_novelty(reference, features, new_rows, prior)
+    # Few labels may lack a rare value of a column by chance, which normal draws of the noise do not show.
+    p_value = combine(p_kernel, p_columns if has_unlabeled else [], novelty)
     kernel = features.groups[0]
     strangeness = np.full(rows.shape[0], -np.inf)
     strangeness[sample] = features.apply(new_rows)[:, kernel] @ comparison.whiten(residual)[0][kernel]
+    if novelty is not None and p_value == novelty.p_value / DISTANCES_SHARE:
+        strangeness[sample] = novelty.distances
     strange_rows = np.argsort(-strangeness, kind="stable")[: min(NAMED_ROWS, len(sample))]
+    columns: tuple[ColumnShift, ...] = ()
+    if p_value <= level:
+        columns = name_columns(reference, measure_changes(comparison.balance, reference, new_rows), p_columns, level)
     return ShiftTest(
         p_value,
         level,
@@ -252,6 +176,28 @@ def measure_shift(
         strange_rows if p_value <= level else strange_rows[:0],
         strangeness,
     )
+
+
+def find_novelty(
+    reference: Reference, features: RowFeatures, rows: np.ndarray, prior: np.ndarray | None
+) -> Novelty | None:
+    """Return whether rows (N, D) of a balance (K,) are far from the unlabeled rows; None without either of them."""
+    if prior is None or len(reference.unlabeled) < FEWEST_NEIGHBORS:
+        return None
+    coordinates = [features.place(each) for each in (reference.labeled, reference.unlabeled, rows)]
+    change = prior - reference.unlabeled_prior
+    return measure_novelty(coordinates[0], reference.labels, coordinates[1], coordinates[2], change)
+
+
+def combine(p_kernel: float, p_columns: Sequence[float], novelty: Novelty | None) -> float:
+    """Return one p-value of up to three tests, each with its part of the level (Bonferroni)."""
+    shares = []
+    if p_columns:
+        shares.append((min(p_columns), COLUMNS_SHARE))
+    if novelty is not None:
+        shares.append((novelty.p_value, DISTANCES_SHARE))
+    shares.append((p_kernel, 1 - sum(share for _, share in shares)))
+    return min(1.0, *(p_value / share for p_value, share in shares))
 
 
 def compare_lengths(residual: np.ndarray, noise: np.ndarray, groups: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from csst.data.tabular.tables import is_sparse
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
-from csst.estimation.shift_test import Reference
+from csst.estimation.reference import Reference
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.folder import Folder

@@ -7,8 +7,8 @@ import io
 import numpy as np
 
 from csst.data.tabular.arrays import read_npz
+from csst.estimation.reference import Reference
 from csst.estimation.row_features import Projection
-from csst.estimation.shift_test import Reference
 from csst.fitting.folder import Folder
 
 #: the file in a run's folder

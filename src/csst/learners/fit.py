@@ -11,7 +11,7 @@ from csst.data.examples import as_rows
 from csst.data.tabular.tables import statistics
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
-from csst.estimation.shift_test import Reference
+from csst.estimation.reference import Reference
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
