@@ -118,7 +118,7 @@ class Dual:
     Args:
         update: how they move: gradient (Algorithms 1 and 2 of the paper), solve (at every update part of the way to the
             gain of the decision rule that is best for the present scores, as far as the labels carry it), or fixed
-            (as they start).
+            (as they start). A sentence about groups of rows is solved for where this says gradient.
         steps_per_update: optimizer steps between two multiplier updates; None for a fiftieth of all steps, 5 to 500.
         step_size: the dual step (the paper's omega) at the start, of gradient.
         share: the part of the way at the start, of solve.

@@ -75,6 +75,19 @@ def test_another_sentence_about_the_same_groups():
     assert str(model.fit_.stated).startswith("max mean(recall) s.t. recall by sex")
 
 
+def test_a_network_is_trained_for_groups():
+    x, y, g = draw()
+    target = np.where(np.arange(1500) < 600, y, -1)
+    model = CSSTClassifier(SENTENCE, learner="network", per_group=True, validation=0.5)
+    model.set_params(settings__training__steps=40, settings__dual__steps_per_update=10)
+    model.fit(x[:1000], target[:1000], group=g[:1000])
+    updates = model.fit_.full_details.state["averaged_gain"]["by_group"]["entries"]
+    assert not np.allclose(*updates.numpy())
+    recalls = count_recalls(model.predict(x[1000:], g[1000:]), y[1000:], g[1000:])
+    assert recalls.min() > 0.6
+    assert "one rule for each group" in model.summary()
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -82,7 +95,7 @@ def test_another_sentence_about_the_same_groups():
         (lambda x, y, g: CSSTClassifier("max min(recall)").fit(x, y, group=g), "names none"),
         (lambda x, y, g: CSSTClassifier(SENTENCE).fit(x, y, group=g[:9]), "one value for each row"),
         (lambda x, y, g: CSSTClassifier(SENTENCE, learner="linear").fit(x, y, group=0 * y), "at least 2 values"),
-        (lambda x, y, g: CSSTClassifier(SENTENCE, learner="network").fit(x, y, group=g), "not trained for groups"),
+        (lambda x, y, g: CSSTClassifier(SENTENCE, learner="network").fit(x, y), "needs the sex of every row"),
         (lambda x, y, g: fit(True).predict(x), "pass group"),
         (lambda x, y, g: fit(False).evaluate(x, y), "needs the sex"),
         (lambda x, y, g: fit(False).monitor(x), "cannot be watched"),

@@ -281,6 +281,7 @@ class CSSTClassifier(
             deployment_prior=self.deployment_prior,
             inputs=plan.inputs,
             seed=seed,
+            per_group=self.per_group,
             state=None if before is None else before.full_details.state,
             on_record=show_progress if self.verbose else None,
         )

@@ -17,7 +17,6 @@ import torch
 from csst.data.examples import as_rows
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
-from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.fitting.begun import Fit
@@ -25,12 +24,10 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.network_fit import NetworkFit, describe_prior
 from csst.learners.dealing import deal_certifying
-from csst.learners.fit import fit_members
+from csst.learners.fit import fit_members, read_task_groups
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio
 from csst.maths.gain import Gain
-from csst.maths.language import Sentence
-from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.deployment import refuse_contradiction
 from csst.rules.fresh_labels import FreshLabels
@@ -110,25 +107,15 @@ def begin(
         per_group: whether each group of rows gets a decision rule of its own, for a sentence about groups.
     """
     if isinstance(learner, Network):
-        refuse_groups(objective)
+        read_task_groups(task, objective)  # refuses before anything is learned
         task = deal_certifying(task, objective, deployment_prior, seed, certifying, task.validation is not None)
         judge = task.labeled if task.validation is None else task.validation
         refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
-        return NetworkFit(learner.start(task, objective, seed), fits_rule, deployment_prior, inputs, seed)
+        return NetworkFit(learner.start(task, objective, seed), fits_rule, deployment_prior, inputs, seed, per_group)
     task = deal_certifying(task, objective, deployment_prior, seed, certifying)
     options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
     options["per_group"] = per_group
     return LearnersFit(task, learner, objective, inputs, options)
-
-
-def refuse_groups(objective: Objective | str) -> None:
-    """Raise an error for a sentence about groups of rows, for which no network is trained."""
-    goal = read_objective(objective)
-    if isinstance(goal, Sentence) and goal.column is not None:
-        raise InputError(
-            f"a network is not trained for groups of rows ('by {goal.column}'): train it for the sentence without 'by' "
-            "and fit the rule for groups on its probabilities, csst.fit_rule(..., groups=...), or use another learner"
-        )
 
 
 @dataclass

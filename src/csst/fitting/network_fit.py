@@ -23,8 +23,10 @@ from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.model_file import Weights
 from csst.maths.gain import Gain
 from csst.rules import FittedRule, fit_evidence
+from csst.rules.cells import RowGroups
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.fresh_labels import FreshLabels
+from csst.rules.groups import bind_groups, fit_groups
 from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
@@ -48,6 +50,7 @@ class NetworkFit(Fit):
         deployment_prior: see `csst.fitting.fit.fit`.
         inputs: see `csst.fitting.fit.fit`.
         seed: seed of the choice of unlabeled rows and of the rule.
+        per_group: whether each group of rows gets a decision rule of its own, for a sentence about groups.
     """
 
     def __init__(
@@ -57,10 +60,13 @@ class NetworkFit(Fit):
         deployment_prior: Any,
         inputs: InputSpec | None,
         seed: int,
+        per_group: bool = False,
     ) -> None:
         self.runner = runner
         self.task = runner.task
-        self.fits_rule = fits_rule or runner.multipliers.objective.confidence is not None
+        needs_rule = runner.multipliers.objective.confidence is not None or self.task.labeled.groups is not None
+        self.fits_rule = fits_rule or needs_rule
+        self.per_group = per_group
         self.deployment_prior = deployment_prior
         self.inputs = inputs
         self.seed = seed
@@ -151,6 +157,19 @@ class NetworkFit(Fit):
         return torch.randperm(len(unlabeled), generator=stream(self.seed, 0))[:limit].sort().values
 
     @property
+    def row_groups(self) -> RowGroups | None:
+        """Groups of the labels that judge and of the unlabeled rows that are scored; None without groups."""
+        task = self.task
+        runner = self.runner
+        judges = [fold.task for fold in runner.folds] if isinstance(runner, CrossFit) else [task]
+        parts = [judge.require("validation").groups for judge in judges]
+        if task.unlabeled_groups is None or any(part is None for part in parts):
+            return None
+        labeled = torch.cat([part for part in parts if part is not None])
+        unlabeled = task.unlabeled_groups[self.unlabeled_index]
+        return RowGroups(task.group_column, task.group_names, labeled.numpy(), unlabeled.numpy())
+
+    @property
     def judged_prior(self) -> Any:
         """The class prior under which rates are judged, as `read_deployment_prior` takes it."""
         prior = self.deployment_prior
@@ -177,7 +196,8 @@ class NetworkFit(Fit):
         unlabeled = torch.zeros(0, task.classes)
         if len(self.unlabeled_index):
             unlabeled = self.compute_logits(model, task.unlabeled, self.unlabeled_index)
-        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit))
+        groups = None if task.test is None or task.test.groups is None else task.test.groups.numpy()
+        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit), groups)
 
     def expect(self, outputs: Outputs) -> RateEstimate:
         """Return the rates to expect of the plain argmax."""
@@ -194,7 +214,13 @@ class NetworkFit(Fit):
         task = self.task
         evidence = outputs.evidence(task.train_prior, task.class_names)
         prior = read_deployment_prior(self.judged_prior, evidence)
-        fitted_rule = fit_evidence(evidence, self.runner.objective, prior, outputs.gain.softmax_inverse, self.seed)
+        undo = outputs.gain.softmax_inverse
+        groups = self.row_groups
+        if groups is None:
+            fitted_rule = fit_evidence(evidence, self.runner.objective, prior, undo, self.seed)
+        else:
+            sentence = bind_groups(self.runner.trainer.stated_objective, groups)
+            fitted_rule = fit_groups(evidence, sentence, groups, prior, undo, self.seed, per_group=self.per_group)
         if task.certifying is None:
             return fitted_rule
         return promise(fitted_rule, self.score_fresh(model), self.deployment_prior, task.class_names)

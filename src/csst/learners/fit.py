@@ -33,12 +33,18 @@ class MembersFit:
     notes: list[str] = field(default_factory=list)
 
 
-def read_task_groups(task: Task) -> RowGroups | None:
-    """Return the groups of the rows that judge and of the unlabeled rows; None if the task has none."""
+def read_task_groups(task: Task, objective: Any) -> RowGroups | None:
+    """Return the groups of the rows that judge and of the unlabeled rows; None if the task has none.
+
+    Raises an error unless a sentence about groups comes with groups, and any other objective without.
+    """
     judge = task.labeled if task.validation is None else task.validation
-    if judge.groups is None or task.unlabeled_groups is None:
-        return None
-    return RowGroups(task.group_column, task.group_names, judge.groups.numpy(), task.unlabeled_groups.numpy())
+    groups = None
+    if judge.groups is not None and task.unlabeled_groups is not None:
+        groups = RowGroups(task.group_column, task.group_names, judge.groups.numpy(), task.unlabeled_groups.numpy())
+    if groups is not None or getattr(read_objective(objective), "column", None) is not None:
+        bind_groups(read_objective(objective), groups)
+    return groups
 
 
 def fit_members(
@@ -75,9 +81,7 @@ def fit_members(
         validation = LabeledRows(as_rows(task.validation.inputs), task.validation.labels.numpy())
     judge = labeled if validation is None else validation
     refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
-    groups = read_task_groups(task)
-    if groups is not None or getattr(read_objective(objective), "column", None) is not None:
-        bind_groups(read_objective(objective), groups)  # refuses before anything is learned
+    groups = read_task_groups(task, objective)  # refuses before anything is learned
     measured_rows = unlabeled if len(task.unlabeled) else labeled.rows
     mean, std = statistics(measured_rows)
     table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from csst.data.task import Task
 from csst.errors import InputError
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model, Projected, Standardize, build
 from csst.models.table import TableInput
@@ -49,16 +50,28 @@ class Network:
             The training, to be run.
         """
         method = read_method(self.method, task.kind)
+        all_settings = choose_update(self.settings, objective)
         if not self.folds:
-            settings, setup = plan_generation(self.settings, method, task, 0)
+            settings, setup = plan_generation(all_settings, method, task, 0)
             first = Trainer(task, self.make(), objective, method, settings, seed, setup)
-            return Generations(first, self.settings, self.make)
-        if method.generation_schedule(self.settings.selftraining).generations > 1:
+            return Generations(first, all_settings, self.make)
+        if method.generation_schedule(all_settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "
                 "validation=0.2, or leave out --folds"
             )
-        return CrossFit(task, self.make, objective, method, self.settings, seed, self.folds)
+        return CrossFit(task, self.make, objective, method, all_settings, seed, self.folds)
+
+
+def choose_update(settings: Settings, objective: Objective | str) -> Settings:
+    """Return the settings with which gains are solved for if the objective is about groups of rows.
+
+    Algorithms 1 and 2 have one gain for all rows, and no update by gradient for one gain per group.
+    """
+    is_about_groups = getattr(read_objective(objective), "column", None) is not None
+    if not is_about_groups or settings.dual.update != "gradient":
+        return settings
+    return replace(settings, dual=replace(settings.dual, update="solve"))
 
 
 def build_network(model: Model, task: Task, seed: int) -> nn.Module:

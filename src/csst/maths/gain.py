@@ -146,7 +146,7 @@ class Gain:
         if not target.is_floating_point():
             if self.is_diagonal:
                 return torch.nn.functional.one_hot(target.to(like.device), self.classes).to(like.dtype)
-            return self.cached_as("optimal_rows", like).index_select(0, target)
+            return self.rows_of("optimal_rows", target, like)
         weights = self.transpose_apply(target, self.cached_as("scaled", like))
         return weights / weights.sum(-1, keepdim=True)
 
@@ -177,7 +177,8 @@ class Gain:
         if self.is_diagonal:
             weights = softmax / self.cached_as("scaled", softmax)
         else:
-            weights = (softmax @ self.cached_as("inverse", softmax)).clamp(min=torch.finfo(softmax.dtype).tiny)
+            products = self.transpose_apply(softmax, self.cached_as("inverse", softmax))
+            weights = products.clamp(min=torch.finfo(softmax.dtype).tiny)
         return weights / weights.sum(-1, keepdim=True)
 
     @cached_property
@@ -226,6 +227,31 @@ class Gain:
             # dtype first: not every device has float64
             self.__dict__[key] = getattr(self, name).to(like.dtype).to(like.device)
         return self.__dict__[key]
+
+    def rows_of(self, name: str, target: Tensor, like: Tensor) -> Tensor:
+        """Return the rows of a property of the gain for labels y.
+
+        Args:
+            name: name of the property, (K,) or (K, K): `mixing`, `entries`, ...
+            target: class indices, (B,).
+            like: a tensor with the wanted dtype and device, of any shape.
+
+        Returns:
+            The entries (B,) or rows (B, K).
+        """
+        return self.cached_as(name, like).index_select(0, target)
+
+    def weigh_classes(self, weights: Tensor) -> Gain:
+        """Return diag(weights) G.
+
+        Args:
+            weights: positive, (K,).
+
+        Returns:
+            The gain whose rows are weighed.
+        """
+        factors = weights.to(self.entries)
+        return Gain(self.entries * (factors if self.is_diagonal else factors[:, None]))
 
     @cached_property
     def entropy(self) -> Tensor:

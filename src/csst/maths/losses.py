@@ -56,7 +56,7 @@ def cost_sensitive_loss(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
     elif gain.is_diagonal:
         loss = F.cross_entropy(scores, target, reduction="none")
     else:
-        loss = -(gain.cached_as("mixing", scores).index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.rows_of("mixing", target, scores) * F.log_softmax(scores, 1)).sum(1)
     return _finite(loss, logits)
 
 
@@ -74,13 +74,12 @@ def weighted_consistency(logits: Tensor, target: Tensor, gain: Gain) -> Tensor:
         One loss per example, (B,).
     """
     scores, target = _checked(logits, target, gain)
-    entries = gain.cached_as("entries", scores)
     if target.is_floating_point():
-        loss = -(gain.transpose_apply(target, entries) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.transpose_apply(target, gain.cached_as("entries", scores)) * F.log_softmax(scores, 1)).sum(1)
     elif gain.is_diagonal:
-        loss = entries[target] * F.cross_entropy(scores, target, reduction="none")
+        loss = gain.rows_of("entries", target, scores) * F.cross_entropy(scores, target, reduction="none")
     else:
-        loss = -(entries.index_select(0, target) * F.log_softmax(scores, 1)).sum(1)
+        loss = -(gain.rows_of("entries", target, scores) * F.log_softmax(scores, 1)).sum(1)
     return _finite(loss, logits)
 
 
@@ -108,7 +107,7 @@ def kl_to_optimal(target: Tensor, probs: Tensor, gain: Gain) -> Tensor:
     if target.is_floating_point():
         entropy = -torch.special.xlogy(optimal, optimal).sum(1)
     else:
-        entropy = gain.cached_as("entropy", probs)[target]
+        entropy = gain.rows_of("entropy", target, probs)
     return (cross_entropy(optimal, probs) - entropy).clamp(min=0)
 
 

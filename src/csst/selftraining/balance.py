@@ -58,6 +58,6 @@ class UnlabeledBalance(nn.Module):
         """
         version = self.prior._version
         if self._cached is None or self._cached[0] is not gain or self._cached[1] != version:
-            ratio = (self.labeled.cpu().double() / self.prior.cpu().double()).to(gain.entries)
-            self._cached = gain, version, Gain(gain.entries * (ratio if gain.is_diagonal else ratio[:, None]))
+            ratio = self.labeled.cpu().double() / self.prior.cpu().double()
+            self._cached = gain, version, gain.weigh_classes(ratio)
         return self._cached[2]

@@ -40,6 +40,8 @@ class Batch:
         weak: weak views of unlabeled examples, (U, ...).
         strong: strong views of unlabeled examples, (U, ...).
         index: positions of the unlabeled examples in the task, (U,).
+        groups: groups of the labeled rows, (B,), -1 if unknown; None without groups.
+        unlabeled_groups: groups of the unlabeled rows, (U,), -1 if unknown; None without groups.
     """
 
     x: Tensor
@@ -47,6 +49,8 @@ class Batch:
     weak: Tensor | None = None
     strong: Tensor | None = None
     index: Tensor | None = None
+    groups: Tensor | None = None
+    unlabeled_groups: Tensor | None = None
 
     def part(self, number: int, parts: int) -> Batch:
         """Return one of several equal parts, for gradient accumulation."""
@@ -54,7 +58,8 @@ class Batch:
         def cut(values: Tensor | None) -> Tensor | None:
             return None if values is None else values[number::parts]
 
-        return Batch(self.x[number::parts], self.y[number::parts], cut(self.weak), cut(self.strong), cut(self.index))
+        rows = (self.weak, self.strong, self.index, self.groups, self.unlabeled_groups)
+        return Batch(self.x[number::parts], self.y[number::parts], *map(cut, rows))
 
 
 class Batches:
@@ -107,8 +112,9 @@ class Batches:
         labeled_index = self._fetch_index(self.labeled, task.labeled.inputs)
         x = task.weak(task.labeled.inputs[labeled_index], self.randomness(step, VIEWS_OF_LABELED))
         y = task.labeled.labels[labeled_index].to(device)
+        groups = None if task.labeled.groups is None else task.labeled.groups[labeled_index]
         if self.unlabeled is None:
-            return Batch(self._as_tensors(device, x)[0], y)
+            return Batch(self._as_tensors(device, x)[0], y, groups=groups)
         index = self._fetch_index(self.unlabeled, task.unlabeled)
         generator = self.randomness(step, VIEWS_OF_UNLABELED)
         examples = task.unlabeled[index]
@@ -116,7 +122,8 @@ class Batches:
         view = task.strong
         strong = view.of_index(index, generator) if isinstance(view, IndexedView) else view(examples, generator)
         x, weak, strong = self._as_tensors(device, x, weak, strong)
-        return Batch(x, y, weak, strong, index)
+        unlabeled_groups = None if task.unlabeled_groups is None else task.unlabeled_groups[index]
+        return Batch(x, y, weak, strong, index, groups, unlabeled_groups)
 
     def _as_tensors(self, device: torch.device, *views: Any) -> list[Tensor]:
         """Return views as tensors on the device; texts are encoded together, so that all get the same length."""

@@ -84,7 +84,8 @@ class CrossFit(TrainingRun):
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         self.objective = self.trainer.objective
         fold_tasks = [_leave_out(task, index) for index in self.index]
-        self.folds = [Trainer(part, model(), self.objective, method, settings, seed) for part in fold_tasks]
+        stated_objective = self.trainer.stated_objective
+        self.folds = [Trainer(part, model(), stated_objective, method, settings, seed) for part in fold_tasks]
         self.settings = self.trainer.settings
         self.engine = self.trainer.engine
         self.method = self.trainer.method

@@ -84,7 +84,8 @@ class Generations(TrainingRun):
         self.labels = labels
         settings, setup = plan_generation(self.settings, self.method, self.task, number)
         task = expand_labeled(self.task, index, labels)
-        self.trainer = Trainer(task, self.fresh(), self.objective, self.method, settings, self.seed, setup)
+        objective = self.trainer.stated_objective
+        self.trainer = Trainer(task, self.fresh(), objective, self.method, settings, self.seed, setup)
 
     @property
     def step(self) -> int:
@@ -125,4 +126,7 @@ def plan_generation(settings: Settings, method: Method, task: Task, generation: 
 def expand_labeled(task: Task, index: Tensor, labels: Tensor) -> Task:
     """Return the task with pseudo-labeled examples added to the labeled ones; they stay among the unlabeled, too."""
     inputs = join_examples(task.labeled.inputs, choose(task.unlabeled, index.numpy()))
-    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, labels])))
+    groups = None
+    if task.labeled.groups is not None and task.unlabeled_groups is not None:
+        groups = torch.cat([task.labeled.groups, task.unlabeled_groups[index]])
+    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, labels]), groups))

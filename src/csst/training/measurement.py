@@ -41,6 +41,7 @@ class Measurement:
         labels: classes of the validation rows, (n,).
         unlabeled: logits of the watched unlabeled rows, (m, K).
         balance: logits of the rows that estimate the unlabeled class prior.
+        groups: groups of the validation rows, (n,); None without groups.
     """
 
     counts: Tensor
@@ -48,6 +49,7 @@ class Measurement:
     labels: Tensor | None = None
     unlabeled: Tensor | None = None
     balance: Tensor | None = None
+    groups: Tensor | None = None
 
 
 class Measurer:
@@ -86,7 +88,7 @@ class Measurer:
         if self.needs_logits:
             logits = self.score_validation()
             counts = confusion_counts(validation.labels, logits.argmax(1), self.task.classes)
-            return Measurement(counts, logits, validation.labels)
+            return Measurement(counts, logits, validation.labels, groups=validation.groups)
         shard, logits = self._score_shard(validation.inputs, torch.arange(len(validation)))
         counts = confusion_counts(validation.labels[shard], logits.argmax(1), self.task.classes)
         return Measurement(self.engine.total(counts))
@@ -140,7 +142,8 @@ def join(parts: Sequence[Measurement], unlabeled: Tensor | None, balance: Tensor
         return Measurement(counts)
     logits = torch.cat([part.logits for part in parts if part.logits is not None])
     labels = torch.cat([part.labels for part in parts if part.labels is not None])
-    return Measurement(counts, logits, labels, unlabeled, balance)
+    groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
+    return Measurement(counts, logits, labels, unlabeled, balance, groups)
 
 
 def estimate_from_logits(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
+from csst.data.task import Task
+from csst.errors import InputError
 from csst.maths.confusion import Confusion
 from csst.maths.gain import Gain
+from csst.maths.language import Sentence
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.settings import Dual, Settings
+from csst.training.group_gains import GroupGains, GroupSolver, count_task_cells, find_measured_groups
 from csst.training.measurement import Measurement, measured_evidence
 from csst.training.schedules import dual_step
 from csst.training.solved_multipliers import AveragedGain, Solution, Solver
@@ -30,11 +33,34 @@ class MultiplierUpdates:
     def __init__(self, multipliers: Multipliers, settings: Settings, is_solvable: bool, prior: Tensor) -> None:
         self.multipliers = multipliers
         self.settings = settings
+        self.is_solvable = is_solvable
         self.solver: Solver | None = None
         self.averaged_gain: AveragedGain | None = None
+        self.group_gains: GroupGains | None = None
+        self.group_solver: GroupSolver | None = None
         if settings.dual.update == "solve" and is_solvable and multipliers.objective.constant_gain is None:
             self.solver = Solver(multipliers, prior, settings.dual.farthest)
             self.averaged_gain = AveragedGain(multipliers.gain, settings.ema)
+
+    def add_groups(self, objective: Objective, task: Task) -> None:
+        """Give each group of rows a gain of its own, for a sentence about groups; otherwise do nothing.
+
+        Args:
+            objective: bound to its classes.
+            task: the examples, with the groups of their rows.
+        """
+        if not self.is_solvable or not isinstance(objective, Sentence) or objective.column is None:
+            return
+        sentence = objective.bind_row_groups(task.group_names)
+        dual = self.settings.dual
+        if dual.update == "gradient" and self.multipliers.objective.constant_gain is None:
+            raise InputError(
+                f"gains of groups of rows ('by {sentence.column}') are solved for, and dual.update is 'gradient': set "
+                "dual.update to solve, or leave the groups out"
+            )
+        if self.solver is not None:
+            self.group_gains = GroupGains(self.multipliers.gain, count_task_cells(task))
+            self.group_solver = GroupSolver(sentence, self.group_gains, task.validation_prior, dual.farthest)
 
     @property
     def pools_rates(self) -> bool:
@@ -51,22 +77,33 @@ class MultiplierUpdates:
         if self.averaged_gain is not None:
             self.averaged_gain.update(self.multipliers.gain)
 
-    def solve(
-        self, measurement: Measurement, train_prior: Tensor, class_names: Sequence[str] | None
-    ) -> Solution | None:
+    def find_row_gain(self, groups: Tensor | None) -> Gain:
+        """Return the gain of each row of a batch, or one gain for all without groups.
+
+        Args:
+            groups: groups of the rows, (B,); -1 if unknown.
+        """
+        if self.group_gains is None or groups is None:
+            return self.multipliers.gain
+        return self.group_gains.of_rows(groups, self.multipliers.gain)
+
+    def solve(self, measurement: Measurement, task: Task, watched: Tensor | None) -> Solution | None:
         """Solve for the gain that the current scores ask for.
 
         Args:
             measurement: measurement of the averaged model.
-            train_prior: class fractions of the labeled examples, (K,).
-            class_names: names of the K classes, for messages.
+            task: the examples.
+            watched: unlabeled rows that are measured; None for none.
 
         Returns:
             The solution; None if the gain is not solved for.
         """
         if self.solver is None:
             return None
-        return self.solver.solve(measured_evidence(measurement, self.measured_gain, train_prior, class_names))
+        evidence = measured_evidence(measurement, self.measured_gain, task.train_prior, task.class_names)
+        if self.group_solver is None:
+            return self.solver.solve(evidence)
+        return self.group_solver.solve(evidence, find_measured_groups(measurement, task, watched))
 
     def move(self, confusion: Confusion, solution: Solution | None, step: int) -> float:
         """Move lambda and the gain; after the last step nothing moves.
@@ -87,22 +124,27 @@ class MultiplierUpdates:
         if progress < 1 and step >= self.settings.dual_warmup:
             if self.solver is None:
                 self.multipliers.update(confusion, size)
+            elif solution is not None and self.group_solver is not None:
+                self.group_solver.move(self.multipliers, solution, size)
             elif solution is not None:
                 self.solver.move(self.multipliers, solution, size)
         return size
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the averaged gain; empty if the gain is not solved for."""
-        return {} if self.averaged_gain is None else self.averaged_gain.state_dict()
+        """Return the state of the averaged gain, and of the gains of groups; empty if the gain is not solved for."""
+        state = {} if self.averaged_gain is None else self.averaged_gain.state_dict()
+        return state if self.group_gains is None else {**state, "by_group": self.group_gains.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned.
 
         Args:
-            state: the averaged gain.
+            state: the averaged gain, and the gains of groups.
         """
         if self.averaged_gain is not None:
-            self.averaged_gain.load_state_dict(state)
+            self.averaged_gain.load_state_dict({name: state[name] for name in state if name != "by_group"})
+        if self.group_gains is not None:
+            self.group_gains.load_state_dict(state["by_group"])
 
 
 def make_multipliers(objective: Objective, train_prior: Tensor, dual: Dual) -> Multipliers:

@@ -56,12 +56,29 @@ class Solution:
         prices: prices of the constraints, (m,); 0 for entries of a worst case.
         trust: weight of the fitted rule against the first multipliers, 0 to 1.
         hold: reason why the multipliers do not move, as a phrase; "" if they move.
+        by_group: parameters of the rule of each group of rows, for an objective about groups.
     """
 
     parameters: np.ndarray
     prices: np.ndarray
     trust: float = 0.0
     hold: str = ""
+    by_group: tuple[np.ndarray, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRule:
+    """A rule, the rules without each fold of the labels, and how they rank on the labels of their folds.
+
+    Args:
+        rule: rule of all labels.
+        part_rules: rules without each fold.
+        rank: constraints first, then the value.
+    """
+
+    rule: Candidate
+    part_rules: tuple[Candidate, ...]
+    rank: tuple[float, float]
 
 
 class AveragedGain(nn.Module):
@@ -153,20 +170,13 @@ class Solver:
         if reason:
             return Solution(self.start, np.zeros(0), hold=reason)
         evidence = evidence.thin(ROWS)
-        rule = fit_present_rule(evidence, self.objective, self.prior)
-        prices = find_prices(rule, evidence, self.objective, self.prior)
-        folds = deal_folds(evidence.labels, min(FOLDS, len(evidence.labels)), 0)
-        parts = [np.flatnonzero(folds != fold) for fold in np.unique(folds)]
-        part_rules = [fit_present_rule(evidence.part(rows), self.objective, self.prior) for rows in parts]
-        decisions = np.zeros(len(evidence.labels), dtype=np.int64)
-        for rows, part_rule in zip(parts, part_rules, strict=True):
-            fold_rows = np.setdiff1d(np.arange(len(decisions)), rows)
-            decisions[fold_rows] = part_rule.decide(evidence.scores[fold_rows])
+        judged = fit_and_judge(evidence, self.objective, self.prior)
+        prices = find_prices(judged.rule, evidence, self.objective, self.prior)
         # Ties go to the start: a class that no rule can tell from another must not move the gain.
-        if self._judge(evidence, decisions, rule.decide(evidence.soft_scores)) <= self._judge_start(evidence):
+        if judged.rank <= self._judge_start(evidence):
             return Solution(self.start, prices)
-        target = parameters_of_rule(rule)
-        trust = measure_trust(target, [parameters_of_rule(part_rule) for part_rule in part_rules], self.start)
+        target = parameters_of_rule(judged.rule)
+        trust = measure_trust(target, [parameters_of_rule(part) for part in judged.part_rules], self.start)
         return Solution(limit_distance(mix(self.start, target, trust), self.start, self.farthest), prices, trust)
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
@@ -184,15 +194,50 @@ class Solver:
         prices = (1 - share) * multipliers.value.cpu().numpy() + share * solution.prices
         multipliers.adopt(torch.from_numpy(weights), torch.from_numpy(prices))
 
-    def _judge(self, evidence: HeldOutScores, decisions: np.ndarray, soft_decisions: np.ndarray) -> tuple[float, float]:
-        """Return the rank of decisions on labeled and soft rows: constraints first, then the value."""
-        counts = count_labels(evidence.labels, decisions, evidence.classes)
-        soft_rates = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-        return score_on(self.objective, combine_rates(evidence, counts, soft_rates, self.prior).confusion, 0.0).rank
-
     def _judge_start(self, evidence: HeldOutScores) -> tuple[float, float]:
         """Return the rank of the rule of the first multipliers."""
-        return self._judge(evidence, *(decide(self.start, z) for z in (evidence.scores, evidence.soft_scores)))
+        decisions = (decide(self.start, z) for z in (evidence.scores, evidence.soft_scores))
+        return judge(evidence, self.objective, self.prior, *decisions)
+
+
+def judge(
+    evidence: HeldOutScores,
+    objective: Objective,
+    prior: np.ndarray,
+    decisions: np.ndarray,
+    soft_decisions: np.ndarray,
+) -> tuple[float, float]:
+    """Return the rank of decisions: constraints first, then the value.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        objective: objective, bound to the classes.
+        prior: class fractions under which it is judged, (K,).
+        decisions: classes of the labeled rows, (n,).
+        soft_decisions: classes of the rows of `evidence.soft_scores`.
+    """
+    counts = count_labels(evidence.labels, decisions, evidence.classes)
+    soft_rates = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+    return score_on(objective, combine_rates(evidence, counts, soft_rates, prior).confusion, 0.0).rank
+
+
+def fit_and_judge(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> JudgedRule:
+    """Return the rule of an objective with the rules without each fold of the labels, which judge it.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        objective: objective, bound to the classes.
+        prior: class fractions under which it is judged, (K,).
+    """
+    rule = fit_present_rule(evidence, objective, prior)
+    folds = deal_folds(evidence.labels, min(FOLDS, len(evidence.labels)), 0)
+    parts = [np.flatnonzero(folds != fold) for fold in np.unique(folds)]
+    part_rules = tuple(fit_present_rule(evidence.part(rows), objective, prior) for rows in parts)
+    decisions = np.zeros(len(evidence.labels), dtype=np.int64)
+    for rows, part_rule in zip(parts, part_rules, strict=True):
+        fold_rows = np.setdiff1d(np.arange(len(decisions)), rows)
+        decisions[fold_rows] = part_rule.decide(evidence.scores[fold_rows])
+    return JudgedRule(rule, part_rules, judge(evidence, objective, prior, decisions, rule.decide(evidence.soft_scores)))
 
 
 def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> Candidate:

@@ -92,13 +92,15 @@ class Trainer:
         """Bind the run's objective to the task, and make the multipliers that the method's gain follows."""
         task = self.task
         prior = task.train_prior
-        self.objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
+        self.stated_objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
+        self.objective: Objective = getattr(self.stated_objective, "ungrouped", self.stated_objective)
         goal = self.method.objective(self.objective)
         if isinstance(goal, str):
             goal = read_objective(goal).bind(task.classes, task.class_names)
         self.multipliers = make_multipliers(goal, prior, self.settings.dual)
         is_solvable = self.method.gain_follows == "objective"
         self.updates = MultiplierUpdates(self.multipliers, self.settings, is_solvable, task.validation_prior)
+        self.updates.add_groups(self.stated_objective, task)
 
     def _make_selftraining(self, setup: Setup | None) -> None:
         """Make the method's consistency loss, None without one, and the teacher that follows measurements."""
@@ -201,7 +203,7 @@ class Trainer:
         """Return L_s + unlabeled_weight · L_u of a batch, a scalar, and add its parts to the running means."""
         one_step = torch.ones(())
         if self.selftraining is None or batch.weak is None or batch.strong is None or batch.index is None:
-            labeled_loss = self._labeled_loss(self.forward(batch.x), batch.y)
+            labeled_loss = self._labeled_loss(self.forward(batch.x), batch.y, batch.groups)
             self.running_means.add(len(batch.x), steps=one_step, labeled_loss=labeled_loss)
             return labeled_loss
         labeled_end = len(batch.x)
@@ -213,9 +215,9 @@ class Trainer:
         else:
             logits = self.forward(torch.cat([batch.x, batch.strong, batch.weak]))
             weak_logits = logits[strong_end:].detach()
-        gain = self.multipliers.gain
+        gain = self.updates.find_row_gain(batch.unlabeled_groups)
         index = batch.index.to(weak_logits.device)
-        labeled_loss = self._labeled_loss(logits[:labeled_end], batch.y)
+        labeled_loss = self._labeled_loss(logits[:labeled_end], batch.y, batch.groups)
         target, weights = self.selftraining.pseudo_labels(weak_logits, index, gain)
         unlabeled_loss = self.selftraining.loss(logits[labeled_end:strong_end], target, weights, gain)
         if self.task.unlabeled_truth is not None:
@@ -231,9 +233,9 @@ class Trainer:
         )
         return labeled_loss + self.settings.selftraining.unlabeled_weight * unlabeled_loss
 
-    def _labeled_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+    def _labeled_loss(self, logits: Tensor, y: Tensor, groups: Tensor | None = None) -> Tensor:
         """Return L_s, a scalar; with annealing, of the examples that are not learned yet (UDA)."""
-        losses = cost_sensitive_loss(logits, y, self.multipliers.gain)
+        losses = cost_sensitive_loss(logits, y, self.updates.find_row_gain(groups))
         schedule = self.settings.selftraining.annealing
         if schedule == "off":
             return losses.mean()
@@ -278,7 +280,7 @@ class Trainer:
         """
         solution = None
         if self.engine.is_main:
-            solution = self.updates.solve(measurement, self.task.train_prior, self.task.class_names)
+            solution = self.updates.solve(measurement, self.task, self.watched)
         return self.engine.broadcast(solution)
 
     def update_multipliers(self, confusion: Confusion | None = None, solution: Solution | None = None) -> Record:
