@@ -1,4 +1,4 @@
-"""What people wish for beyond a metric: groups of rows. A section of results/wishes.md.
+"""What people wish for beyond a metric: groups of rows. Writes results/wishes-groups.md.
 
     python -m benchmarks.effect.wishes_groups --data-dir DIR [--draws 10] [--sets a;b]
 
@@ -16,7 +16,7 @@ possible with the same probabilities (*oracle*: one rule for each group, and non
 rows) and, for two classes, fairlearn's ThresholdOptimizer (equalized odds, balanced accuracy) if it is installed.
 
 Every measured cell is a line of benchmarks/results/wishes-groups.jsonl with the commit and a hash of its rows, and is
-never computed again.
+never computed again. --report writes only the page; --figures FOLDER adds groups.svg.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.effect.natural import state
+from benchmarks.effect.wishes import draw_rows
 from benchmarks.lines import Line, Log
 from benchmarks.quality.promises import format_table, read_commit
 from benchmarks.results_check import write_results
@@ -312,8 +313,24 @@ def write_section(lines: Iterable[Line]) -> str:
             "least b. Sets, draws and methods are described in `benchmarks/effect/wishes_groups.py`.",
             format_table(head, rows),
             format_table(("target", "measured", ""), targets),
+            "A gain of 0.08 is more than rules of these groups can give on traffic signs, where the worst sign is hard "
+            "in every light, and nearly all that they can give on adult, where half of it is found: its smallest cells "
+            "have about 13 labels and 70 test rows (compare *the same of oracles*). The bounds that are missed lie "
+            f"{ROOM} below the lowest expected recall, which the fewest labels of a cell carry; "
+            "`with confidence` asks for proof instead.",
         ]
     )
+
+
+def draw_figure(folder: Path, lines: list[Line]) -> None:
+    """Draw the lowest recall of a class in a group, set by set."""
+    by_set = {name: [line for line in lines if line["set"] == name] for name in LABELS}
+    kinds = {
+        "one rule for each group": ("per group", "lowest"),
+        "without groups": ("plain", "lowest"),
+        "one rule for all groups": ("one rule", "lowest"),
+    }
+    draw_rows(folder / "groups.svg", by_set, kinds, "lowest recall of a class in a group")
 
 
 def main() -> None:
@@ -323,6 +340,7 @@ def main() -> None:
     parser.add_argument("--sets", default=";".join(LABELS), help="names with ; between them")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true", help="write the page from what is measured")
+    parser.add_argument("--figures", type=Path, help="a folder for groups.svg")
     options = parser.parse_args()
     log = Log(options.results / "wishes-groups.jsonl", KEYS)
     if not options.report:
@@ -335,6 +353,8 @@ def main() -> None:
 
         cells = [{"set": name, "draw": draw} for draw in range(options.draws) for name in options.sets.split(";")]
         log.measure(cells, measure)
+    if options.figures is not None:
+        draw_figure(options.figures, list(log.lines.values()))
     page = "# Wishes: groups of rows\n\n" + write_section(log.lines.values()) + "\n"
     write_results(options.results / "wishes-groups.md", page, MODULES, not options.report)
 
