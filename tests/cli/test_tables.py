@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
@@ -198,3 +199,50 @@ def test_evaluation_on_labeled_rows_is_the_estimators(folder, monkeypatch, capsy
     assert "other.csv has labels that the model does not know: ['strange']" in capsys.readouterr().err
     assert main(["evaluate", "run", "new.csv"]) == 2
     assert "new.csv has no column 'kind'" in capsys.readouterr().err
+
+
+def test_a_folder_is_predicted_file_by_file(folder, tmp_path, monkeypatch, capsys):
+    """Predictions have the place of their file; done files are not predicted again, changed ones are."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    frame = pd.read_csv(folder / "new.csv")
+    (tmp_path / "new" / "day=1").mkdir(parents=True)
+    frame[:10].to_parquet("new/day=1/part-0.parquet")
+    frame[10:].to_csv("new/rest.csv", index=False)
+    (tmp_path / "new" / "_SUCCESS").touch()
+    command = ["predict", str(folder / "run"), "new", "-o", "out", "--keep", "id"]
+    assert main(command) == 0
+    parts = [pd.read_parquet("out/day=1/part-0.parquet"), pd.read_csv("out/rest.csv")]
+    assert main(["predict", str(folder / "run"), str(folder / "new.csv"), "-o", "whole.csv"]) == 0
+    assert [*parts[0]["prediction"], *parts[1]["prediction"]] == read_predictions("whole.csv")
+    assert [*parts[0]["id"].astype(int), *parts[1]["id"]] == frame["id"].tolist()
+    before = (tmp_path / "out/rest.csv").stat().st_mtime_ns
+    later = (tmp_path / "out/day=1/part-0.parquet").stat().st_mtime + 5
+    os.utime("new/day=1/part-0.parquet", (later, later))
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "1 of 2 files have predictions already\n1/1 10 predictions in" in capsys.readouterr().out
+    assert (tmp_path / "out/rest.csv").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["new"], "new is a folder, which is predicted file by file: name a folder for predictions by -o"),
+        (["new", "-o", "new/out"], "predictions would lie among the files of new"),
+        (["new", "-o", "out.csv"], "new is a folder, so are its predictions; found the file name out.csv"),
+        (["empty", "-o", "out"], "empty holds no .csv, .tsv, .jsonl or .parquet file"),
+        (["new", "-o", "taken"], "taken holds files that are no predictions of csst"),
+        (["new", "-o", "other"], "other holds predictions of another model or with other options"),
+    ],
+)
+def test_folders_that_cannot_be_predicted(folder, tmp_path, monkeypatch, capsys, words, says):
+    monkeypatch.chdir(tmp_path)
+    for name in ("new", "empty", "taken", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "new/a.csv").write_bytes((folder / "new.csv").read_bytes())
+    (tmp_path / "taken/mine.txt").touch()
+    (tmp_path / "other/predictions.json").write_text("{}")
+    assert main(["predict", str(folder / "run"), *words]) == 2
+    assert says in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -57,31 +58,43 @@ def test_processes_that_were_started_again_meet_under_a_name_of_their_own(monkey
         assert not met  # not restarted, or on several machines: nothing to do
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and torchrun as on Linux")
-def test_a_killed_rank_costs_nothing(tmp_path):
-    (tmp_path / "plugin_for_ranks.py").write_text(PLUGIN)
+def run_agents(folder, name: str, agents: int, options: list[str]) -> str:
+    """Train under as many agents of torchrun, each with the same options; return what they say."""
     words = ["train", "custom", "--data.source", "plugin_for_ranks:task", "--training.steps", "40", "--resume"]
     words += ["--training.labeled_batch", "16", "--training.unlabeled_batch", "32", "--dual.steps_per_update", "10"]
-    words += ["--checkpoint_seconds", "0", "--out"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    message = {}
+    words += ["--checkpoint_seconds", "0", "--out", name]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "--max-restarts", "1", "-m", "csst", *words]
+    path = os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = {**os.environ, "PYTHONPATH": path, "MARKER": str(folder / f"{name}.marker"), "OMP_NUM_THREADS": "1"}
+    if agents > 1:  # as docs/how-to/devices.md says
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, cwd=folder, env=environment, **pipes) for _ in range(agents)]
+    messages = [process.communicate(timeout=400)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * agents, "".join(messages)[-3000:]
+    return "".join(messages)
+
+
+def meet_at_a_port() -> list[str]:
+    """Return the options of an agent that stands for a machine with one process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--nnodes", "2", "--nproc-per-node", "1", "--local-addr", "127.0.0.1"]
+    return [*options, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and torchrun as on Linux")
+@pytest.mark.parametrize("agents", [1, 2], ids=["two processes of a machine", "one process each of two machines"])
+def test_a_killed_rank_costs_nothing(tmp_path, agents):
+    (tmp_path / "plugin_for_ranks.py").write_text(PLUGIN)
+    (tmp_path / "whole.marker").write_text("nobody is killed")
+    messages = {}
     for name in ("whole", "cut"):
-        marker = tmp_path / f"{name}.marker"
-        if name == "whole":
-            marker.write_text("nobody is killed")
-        done = subprocess.run(
-            [*torchrun, "--max-restarts", "1", "-m", "csst", *words, name],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": path, "MARKER": str(marker), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        message[name] = done.stderr
+        options = ["--standalone", "--nproc-per-node", "2"] if agents == 1 else meet_at_a_port()
+        messages[name] = run_agents(tmp_path, name, agents, options)
     assert (tmp_path / "cut.marker").read_text() == "killed"
-    assert "exitcode: -9" in message["cut"]
-    assert "exitcode" not in message["whole"]
+    assert "exitcode: -9" in messages["cut"]
+    assert "exitcode" not in messages["whole"]
     assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))

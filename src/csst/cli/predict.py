@@ -7,11 +7,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from csst.cli.examples import ExampleReader
+from csst.cli.partitions import Record, hash_model, list_parts
 from csst.cli.prediction_files import Cells, open_writer
 from csst.data.tabular.columns import Columns
 from csst.errors import InputError
@@ -30,9 +32,15 @@ def make_parser() -> argparse.ArgumentParser:
         "input",
         nargs="+",
         help="an .npz file with x or an .npy file, one row per example; for texts, and for a run that learned from a "
-        "table, a .csv, .tsv, .jsonl or .parquet file; for images also a folder of them, or one or more image files",
+        "table, a .csv, .tsv, .jsonl or .parquet file, or a folder of such files; for images also a folder of images, "
+        "or one or more image files",
     )
-    parser.add_argument("-o", "--output", default="", help="a .csv or .parquet file; default the terminal, as CSV")
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="",
+        help="a .csv or .parquet file; default the terminal; for a folder of tables a folder",
+    )
     parser.add_argument("--keep", default="", help="columns of the input to write beside predictions: id,date or all")
     parser.add_argument("--probabilities", action="store_true", help="write the probability of every class, p(CLASS)")
     parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
@@ -52,12 +60,55 @@ def main(argv: Sequence[str]) -> int:
     keep = tuple(name.strip() for name in args.keep.split(",") if name.strip())
     group = model.rule.column if isinstance(model.rule, GroupedRule) else ""
     reader = ExampleReader.open(args.run, model, text_column=args.column, keep=keep, group=group)
+    if model.inputs.kind != "image" and len(args.input) == 1 and Path(args.input[0]).is_dir():
+        record = Record(hash_model(args.run), args.objective, keep, args.probabilities, args.column)
+        predict_folder(reader, args.input[0], args.output, record)
+        return 0
+    count = predict_file(reader, args.input, args.output, args.probabilities)
+    if args.output:
+        print(f"{count} predictions in {args.output}")
+    return 0
+
+
+def predict_folder(reader: ExampleReader, folder: str, output: str, record: Record) -> None:
+    """Predict every table of a folder, except those whose predictions are there and newer.
+
+    Args:
+        reader: reads the tables.
+        folder: the folder of tables.
+        output: the folder of predictions.
+        record: the model and the options of the predictions.
+    """
+    parts = list_parts(folder, output)
+    record.write(Path(output))
+    waiting_parts = [part for part in parts if not part.is_done]
+    if len(waiting_parts) < len(parts):
+        print(f"{len(parts) - len(waiting_parts)} of {len(parts)} files have predictions already")
+    for number, part in enumerate(waiting_parts, 1):
+        part.target.parent.mkdir(parents=True, exist_ok=True)
+        count = predict_file(reader, [str(part.source)], str(part.target), record.has_all)
+        place = part.target.relative_to(Path(output).resolve())
+        print(f"{number}/{len(waiting_parts)} {count} predictions in {Path(output) / place}", flush=True)
+
+
+def predict_file(reader: ExampleReader, paths: Sequence[str], output: str, has_all: bool) -> int:
+    """Write the predictions of a file, or of several images, and say which categories training did not have.
+
+    Args:
+        reader: reads the examples.
+        paths: the file, or images.
+        output: a .csv or .parquet file, or "" for the terminal.
+        has_all: whether to write the probability of every class.
+
+    Returns:
+        The number of examples.
+    """
     count = 0
     progress = RowProgress()
     strangers: Counter[str] = Counter()
-    with open_writer(args.output) as writer:
-        for batch in reader.read(args.input):
-            writer.write(add_predictions(model, batch.inputs, batch.cells, args.probabilities, batch.groups))
+    with open_writer(output) as writer:
+        for batch in reader.read(paths):
+            writer.write(add_predictions(reader.model, batch.inputs, batch.cells, has_all, batch.groups))
             count += len(batch.inputs)
             strangers.update(count_strangers(batch.inputs, reader.columns))
             progress.show(count)
@@ -67,9 +118,7 @@ def main(argv: Sequence[str]) -> int:
             "categories",
             file=sys.stderr,
         )
-    if args.output:
-        print(f"{count} predictions in {args.output}")
-    return 0
+    return count
 
 
 def add_predictions(

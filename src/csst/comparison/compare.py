@@ -49,7 +49,7 @@ def compare(
     rows: Sequence[Row],
     seeds: Sequence[int],
     out: str | Path,
-    jobs: int = 0,
+    jobs: int | None = 0,
     rule: str = "fit",
     on_run: Callable[[str, int, int], None] = lambda name, finished, of: None,
 ) -> list[Outcome]:
@@ -62,7 +62,8 @@ def compare(
         rows: the rows.
         seeds: seeds of the runs of each row; runs of one seed share their splits.
         out: the folder of the runs' folders.
-        jobs: number of parallel runs; 0 takes as many as the cores allow.
+        jobs: number of parallel runs; 0 takes as many as the cores allow, None what `joblib.parallel_config` says,
+            also on other machines that see the folder `out`.
         rule: "fit" also fits the decision rule of every network, "none" does not.
         on_run: called after every run with its name, the number of finished runs, and their total number.
 
@@ -79,7 +80,7 @@ def compare(
     for run in runs:  # a folder that holds a run of other settings is refused before any work
         find_resumable_run(run.recipe, run.folder, resume=True)
     failures: dict[str, str] = {}
-    for count, (name, error) in enumerate(_carry_out(runs, jobs or count_parallel_runs(base)), 1):
+    for count, (name, error) in enumerate(_carry_out(runs, count_parallel_runs(base) if jobs == 0 else jobs), 1):
         on_run(name, count, len(runs))
         if error is not None:
             failures[name] = error
@@ -136,8 +137,15 @@ def _read_outcomes(
     return outcomes
 
 
-def _carry_out(runs: list[PlannedRun], jobs: int) -> Iterator[tuple[str, str | None]]:
+def _carry_out(runs: list[PlannedRun], jobs: int | None) -> Iterator[tuple[str, str | None]]:
     """Carry out the runs; yield the name of each finished run and its error, if any."""
+    if jobs is None:
+        from sklearn.utils.parallel import Parallel, delayed
+
+        # joblib kills its processes when it is interrupted; those of the pool below save their runs before.
+        errors = Parallel(return_as="generator")(delayed(_run)(run) for run in runs)
+        yield from zip((run.folder.name for run in runs), errors, strict=True)
+        return
     if jobs == 1:
         for run in runs:
             yield run.folder.name, _run(run)

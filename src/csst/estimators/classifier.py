@@ -92,7 +92,8 @@ class CSSTClassifier(
             group of every row; False fits one rule for all, best for the worst group (docs/how-to/groups.md).
         settings: everything else, `csst.Settings` or a dictionary such as {"training": {"steps": 500}} of what differs
             from the default; each can be searched, as `settings__selftraining__tau`.
-        n_jobs: learners fitted at a time; -1 for as many as there are cores.
+        n_jobs: learners fitted at a time, in threads; -1 for as many as there are cores, None for what
+            `joblib.parallel_config` says, else one.
         random_state: seed.
         verbose: 1 shows progress.
     """
@@ -115,7 +116,7 @@ class CSSTClassifier(
         abstain_value: Any = "auto",
         per_group: bool = False,
         settings: Settings | dict[str, Any] | None = None,
-        n_jobs: int | None = 1,
+        n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:

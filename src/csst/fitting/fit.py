@@ -86,7 +86,7 @@ def begin(
     seed: int = 0,
     rounds: int = 0,
     tau: float = 0.05,
-    n_jobs: int | None = 1,
+    n_jobs: int | None = None,
     certifying: float = CERTIFYING,
     per_group: bool = False,
 ) -> Fit:

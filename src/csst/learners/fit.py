@@ -57,7 +57,7 @@ def fit_members(
     rounds: int = 0,
     tau: float = 0.05,
     seed: int = 0,
-    n_jobs: int | None = 1,
+    n_jobs: int | None = None,
     per_group: bool = False,
 ) -> MembersFit:
     """Fit the learners and the decision rule.

@@ -187,7 +187,7 @@ def fit_portfolio(
     rounds: int = 0,
     tau: float = 0.05,
     seed: int = 0,
-    n_jobs: int | None = 1,
+    n_jobs: int | None = None,
 ) -> tuple[Portfolio, HeldOutScores]:
     """Fit all members, drop the clearly worse ones, and average the others.
 
@@ -201,7 +201,7 @@ def fit_portfolio(
             standard error of the difference; within a fold, only that fold's models give pseudo-labels.
         tau: largest -log p of a pseudo-label, see `csst.learners.self_training`.
         seed: seed of the folds and of the learners.
-        n_jobs: variants fitted at a time, in threads.
+        n_jobs: variants fitted at a time, in threads; None for what `joblib.parallel_config` says, else one.
 
     Returns:
         The portfolio, and the scores on rows it had not seen, to which a decision rule is fitted.
