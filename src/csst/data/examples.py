@@ -43,7 +43,7 @@ class SparseRows:
         return self.matrix
 
 
-class Chosen:
+class Selection:
     """Some of the examples, fetched when they are used."""
 
     def __init__(self, examples: Examples, index: Tensor) -> None:
@@ -69,7 +69,7 @@ def choose(examples: Examples, index: np.ndarray) -> Examples:
     if hasattr(examples, "part"):
         part: Examples = examples.part(index)
         return part
-    return Chosen(examples, torch.from_numpy(index))
+    return Selection(examples, torch.from_numpy(index))
 
 
 def as_examples(rows: Any) -> Examples:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.data.examples import Examples
+from csst.data.examples import Selection
 from csst.data.prepared_views import IndexedView
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
@@ -35,20 +35,6 @@ from csst.theory.weighted_errors import (
 MARGIN_EXAMPLES = 200
 #: width of the column of names
 WIDTH = 36
-
-
-class Subset:
-    """The examples at some indices."""
-
-    def __init__(self, examples: Examples, index: Tensor) -> None:
-        self.examples = examples
-        self.index = index
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, indices: Tensor) -> Any:
-        return self.examples[self.index[indices]]
 
 
 @dataclass(frozen=True)
@@ -123,7 +109,7 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     effort = effort or Effort()
     order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(effort.seed))
     index = order[: effort.examples].sort().values
-    x = Subset(labeled.inputs, index)
+    x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
     skipped_names: list[str] = []
     predictions, weak_predictions = _predictions(model, task, x, effort.seed + 1)
@@ -172,7 +158,7 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     )
 
 
-def _predictions(model: nn.Module, task: Task, x: Subset, seed: int) -> tuple[Tensor, Tensor]:
+def _predictions(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
     """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
     generator = torch.Generator().manual_seed(seed)
     predictions = []
@@ -186,7 +172,7 @@ def _predictions(model: nn.Module, task: Task, x: Subset, seed: int) -> tuple[Te
 
 
 def _measure_consistency(
-    model: nn.Module, task: Task, x: Subset, y: Tensor, weights: Any, effort: Effort, skipped: list[str]
+    model: nn.Module, task: Task, x: Selection, y: Tensor, weights: Any, effort: Effort, skipped: list[str]
 ) -> Consistency | None:
     """Return R_{B,w} over strong views; None, with the reason in `skipped`, if they cannot be drawn."""
     if isinstance(task.strong, IndexedView):
@@ -200,7 +186,7 @@ def _measure_consistency(
         return None
 
 
-def _graphs(model: nn.Module, task: Task, x: Subset, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
+def _graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
     """Return the graph of nearest neighbors and, if asked, the graph of overlapping views, by name."""
     k = effort.neighbors
     if len(x) <= k:
@@ -229,7 +215,7 @@ def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weig
 
 
 def _margins(
-    model: nn.Module, task: Task, x: Subset, labels: Tensor, with_views: bool, skipped: list[str]
+    model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, skipped: list[str]
 ) -> dict[str, float]:
     """Return medians of m(Phi, x, F_pl(x)) and m_B(Phi, x), and the fractions that are 0."""
     inputs = x[torch.arange(min(MARGIN_EXAMPLES, len(x)))]
