@@ -107,3 +107,31 @@ def test_rows_of_one_class_are_not_adapted_to(fitted: CSSTClassifier) -> None:
     single = replace(monitoring.balance, prior=np.array([0.005, 0.99, 0.005]))
     with pytest.raises(InputError, match="look like the single class 'odd'"):
         refuse_unexplained(replace(monitoring, balance=single))
+
+
+def test_unlabeled_rows_that_the_classes_do_not_explain_are_left_out() -> None:
+    """The rule and its expected value are those of a fit on the labels; one sentence says so, after decide, too."""
+    rows, labels = draw(PRIOR, 200, 0)
+    offset = np.array([0.0, 0.0, 1.5])
+    unlabeled = draw(PRIOR, 600, 1)[0] + offset
+    with pytest.warns(UserWarning, match="no balance of the labeled classes explains the unlabeled rows"):
+        classifier = CSSTClassifier("max mean(f1)", learner="linear").fit(rows, labels, unlabeled)
+    rule = classifier.fit_.full_details.adjusted
+    assert "(p = 0.000999, new values being in column 2)" in " ".join(classifier.notes_)
+    assert "are from the labels alone" in classifier.summary()
+    assert rule.estimate.unlabeled == 0
+    assert rule.estimate.unlabeled_prior == pytest.approx(rule.evidence.labeled_prior)
+    assert any("labels alone" in note for note in classifier.decide("max min(recall)").notes_)
+    # New rows are compared with the labels; a balance alone is no shift, and the rule can be adapted to it.
+    new_rows = draw(OTHER_PRIOR, 800, 2)[0]
+    assert classifier.monitor(new_rows).is_explained
+    assert classifier.monitor(new_rows + offset).is_explained is False
+    assert classifier.monitor(new_rows[:400]).is_explained is None
+    assert not any("labels alone" in note for note in classifier.adapt(new_rows).notes_)
+
+
+def test_unlabeled_rows_of_another_balance_are_trusted() -> None:
+    classifier = CSSTClassifier("max mean(f1)", learner="linear").fit(
+        *draw(PRIOR, 200, 0), draw(OTHER_PRIOR, 600, 1)[0]
+    )
+    assert classifier.fit_.full_details.adjusted.estimate.unlabeled == 600

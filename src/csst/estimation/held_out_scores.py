@@ -67,6 +67,7 @@ class HeldOutScores:
             thought to be near it.
         start: where the calibration begins; None for no calibration.
         is_cross_fitted: whether labeled rows were scored out of fold, by other models than the one in use.
+        doubt: why unlabeled rows were left out, in a sentence; "" if they were not.
     """
 
     scores: np.ndarray
@@ -76,6 +77,7 @@ class HeldOutScores:
     labeled_prior: np.ndarray
     start: Calibration | None = None
     is_cross_fitted: bool = False
+    doubt: str = ""
 
     @classmethod
     def from_probs(

@@ -61,9 +61,12 @@ class Comparison:
         if balance_change is not None:
             balance = np.where(np.abs(balance_change) > np.abs(balance), balance_change, balance)
         for fraction, class_features in zip(balance, labeled, strict=True):
-            other_rows = len(class_features) - 1
-            spread = PSEUDO_ROWS * total + other_rows * measure_spread(class_features)
-            covariance = covariance + fraction**2 * spread / ((other_rows + PSEUDO_ROWS) * len(class_features))
+            spread = total  # labels alone: what S_k of few rows lacks would be taken for a shift
+            if unlabeled is not None:
+                other_rows = len(class_features) - 1
+                spread = PSEUDO_ROWS * total + other_rows * measure_spread(class_features)
+                spread = spread / (other_rows + PSEUDO_ROWS)
+            covariance = covariance + fraction**2 * spread / len(class_features)
         whitening_matrix = make_whitening(covariance, groups)
         _, sizes, directions = np.linalg.svd((means - center) @ whitening_matrix, full_matrices=False)
         is_direction = sizes > 1e-8 * max(float(sizes[0]), 1e-12)

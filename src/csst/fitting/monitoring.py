@@ -17,6 +17,7 @@ import torch
 from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
 from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
+from csst.estimation.trust import FEWEST_ALONE
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.folder import COLUMNS, Folder
 from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs
@@ -103,12 +104,12 @@ def score_inputs(model: FittedModel, inputs: Any) -> Scored:
 
 
 def compare_inputs(model: FittedModel, deployed: Deployed, scored: Scored) -> ShiftTest | None:
-    """Return whether the labeled classes explain new rows; None if the fit kept no unlabeled rows to compare them with.
+    """Return whether the labeled classes explain new rows; None if there is nothing to compare them with.
 
-    Against labels alone the test is not calibrated: a hundred labels lack too many of the rare values of a table.
+    A fit that has no unlabeled rows, or none that its classes explain, has its labels; then many new rows are needed.
     """
     reference = model.reference
-    if reference is None or not len(reference.unlabeled):
+    if reference is None or (not len(reference.unlabeled) and len(scored.probs) < FEWEST_ALONE):
         return None
     sample = np.sort(np.random.default_rng(0).permutation(len(scored.probs))[:MOST_NEW])
     rows = scored.rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from csst.data.tabular.tables import statistics
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.reference import Reference
+from csst.estimation.trust import compare_unlabeled, lean_on_labels
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows
@@ -92,6 +93,14 @@ def fit_members(
     )
     bound = bind(objective, evidence, task.class_names)
     prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
+    reference = Reference.sample(
+        labeled.rows, labeled.labels, unlabeled, evidence.unlabeled_prior, list(task.column_sizes), seed
+    ).with_names(None if task.columns is None else task.columns.names)
+    shift = compare_unlabeled(reference, unlabeled)
+    if shift is not None and not shift.is_explained:
+        evidence = lean_on_labels(evidence, shift)
+        reference = reference.without_unlabeled
+        groups = None if groups is None else replace(groups, unlabeled=groups.unlabeled[:0])
     if groups is None:
         fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
     else:
@@ -104,7 +113,4 @@ def fit_members(
             f"classes {names[:10]} have one label each, which their models have learned from, so that their expected "
             "recall is too high: label more"
         )
-    reference = Reference.sample(
-        labeled.rows, labeled.labels, unlabeled, evidence.unlabeled_prior, list(task.column_sizes), seed
-    )
     return MembersFit(portfolio, fitted_rule, reference, notes)

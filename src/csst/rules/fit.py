@@ -352,7 +352,7 @@ def find_doubts(evidence: HeldOutScores) -> tuple[str, ...]:
     """What is wrong with the evidence, if anything, in sentences."""
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
-    notes = []
+    notes = [evidence.doubt] if evidence.doubt else []
     if evidence.information < max(CONTRADICTED, UNSURE * evidence.information_error):
         notes.append(
             "the labels do not show that the scores say anything about the classes: check that labels and scores are "

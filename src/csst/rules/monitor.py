@@ -228,7 +228,7 @@ def renew_evidence(deployed: Deployed, probs: np.ndarray) -> HeldOutScores:
     """Return the evidence of the fit with some of the new rows in place of its unlabeled rows."""
     evidence = deployed.evidence
     new_scores = deployed.score(probs[sample_rows(len(probs))])
-    return replace(evidence, unlabeled_scores=new_scores, start=evidence.calibration)
+    return replace(evidence, unlabeled_scores=new_scores, start=evidence.calibration, doubt="")
 
 
 def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int = 0) -> FittedRule:
