@@ -208,3 +208,33 @@ def test_chunks_are_small(tmp_path):
         tmp_path / "wide.csv", "\n".join([",".join(f"c{n}" for n in range(60_000)), *[",".join(["1"] * 60_000)] * 7])
     )
     assert [len(chunk["c9"]) for chunk in read_chunks(wide)] == [3, 3, 1], "a chunk has no more than 200,000 cells"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: None,
+        lambda values: [],
+        lambda values: ["x", *values[1:]],
+        lambda values: [*values, values[0]],
+        *[
+            lambda values, entry=entry: [{**values[0], **entry}, *values[1:]]
+            for entry in (
+                {"name": 5},
+                {"kind": "other"},
+                {"median": "1"},
+                {"median": float("nan")},
+                {"has_gaps": 2},
+                {"categories": 3},
+                {"categories": ["a", "a"]},
+                {"categories": [["a"]]},
+                {"notes": [1]},
+            )
+        ],
+        lambda values: [{name: value for name, value in values[0].items() if name != "gaps"}, *values[1:]],
+    ],
+)
+def test_a_file_that_describes_no_columns_is_refused(tmp_path, change):
+    columns, _ = read(write(tmp_path / "a.csv", MESSY))
+    with pytest.raises(ValueError):
+        Columns.from_dict(change(columns.as_dict()))

@@ -115,9 +115,10 @@ class Folder:
         """Return what the columns of the training table hold; None if the run did not learn from a table."""
         if not self.path(COLUMNS).is_file():
             return None
+        values = self._read(COLUMNS, json.loads, RecursionError)
         try:
-            return Columns.from_dict(self._read(COLUMNS, json.loads, RecursionError))
-        except (TypeError, KeyError, AttributeError):
+            return Columns.from_dict(values)
+        except ValueError:
             raise InputError(f"{self.path(COLUMNS)} does not describe columns: restore it, or train again") from None
 
     def write_checked(self, name: str, content: bytes) -> str:

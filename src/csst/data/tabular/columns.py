@@ -8,10 +8,10 @@ since 1970, with its month, its weekday and, if there are times, its hour as cat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -23,6 +23,18 @@ from csst.errors import InputError, nearest
 Kind = Literal["number", "category", "date", "left out"]
 #: words that mean a missing value in a column of numbers
 NUMBER_GAPS = frozenset({gap.lower() for gap in GAPS} | {"?", "-", "--", ".", "missing", "unknown"})
+#: the values of a column in columns.json, and their types
+TYPES: dict[str, Any] = {
+    "name": str,
+    "kind": str,
+    "categories": list,
+    "median": float | int,
+    "has_gaps": bool,
+    "style": str,
+    "has_times": bool,
+    "gaps": float | int,
+    "notes": list,
+}
 
 
 @dataclass(frozen=True)
@@ -219,19 +231,33 @@ class Columns:
         parts = [asdict(column) for column in self.parts]
         for column in parts:
             column["categories"] = [as_text(category) for category in column["categories"]]
+            column["notes"] = list(column["notes"])
         return parts
 
     @classmethod
-    def from_dict(cls, values: Sequence[Mapping[str, Any]]) -> Columns:
-        """Return the columns that `as_dict` describes."""
-        field_names = {field.name for field in fields(Column)}
-        columns = []
-        for value in values:
-            entries = {name: entry for name, entry in value.items() if name in field_names}
-            columns.append(
-                Column(**{**entries, "categories": tuple(entries["categories"]), "notes": tuple(entries["notes"])})
-            )
+    def from_dict(cls, values: Any) -> Columns:
+        """Return the columns that `as_dict` describes; raise a ValueError for anything else."""
+        if not isinstance(values, list) or not values:
+            raise ValueError("columns are a list")
+        columns = [read_column(value) for value in values]
+        if len({column.name for column in columns}) < len(columns):
+            raise ValueError("two columns have the same name")
         return cls(tuple(columns))
+
+
+def read_column(value: Any) -> Column:
+    """Return the column that plain values describe; raise a ValueError if they describe none."""
+    is_complete = isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in TYPES.items())
+    if not is_complete or value["kind"] not in get_args(Kind) or not np.isfinite(value["median"]):
+        raise ValueError("no description of a column")
+    texts = [*(text for text in value["categories"] if text is not None), *value["notes"]]
+    has_repeats = len(set(map(repr, value["categories"]))) < len(value["categories"])
+    if has_repeats or not all(isinstance(text, str) for text in texts):
+        raise ValueError("no list of categories or notes")
+    entries: dict[str, Any] = {
+        name: tuple(value[name]) if kind is list else value[name] for name, kind in TYPES.items()
+    }
+    return Column(**entries)
 
 
 def as_text(value: Any) -> str | None:
