@@ -88,6 +88,21 @@ def test_a_network_is_trained_for_groups():
     assert "one rule for each group" in model.summary()
 
 
+def test_bounds_of_groups_are_promised_and_proved_by_fresh_labels(tmp_path):
+    x, y, g = draw()
+    target = np.where(np.arange(1500) < 700, y, -1)
+    model = CSSTClassifier("max accuracy s.t. recall by sex >= 0.55 with confidence 0.9", learner="linear")
+    model.fit(x[:1000], target[:1000], group=g[:1000])
+    assert model.certificate_.is_certified
+    assert len(model.certificate_.bounds) == 4
+    model.fit_.save(tmp_path / "model")
+    assert FittedModel.load(tmp_path / "model").certificate == model.certificate_
+    assert model.certify(None, x[1000:], y[1000:], group=g[1000:]).verdict == "certified"
+    result = model.certify("recall by sex >= 0.9", x[1000:], y[1000:], group=g[1000:])
+    assert result.verdict == "refuted"
+    assert "by sex['m']" in result.sentence
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -99,7 +114,11 @@ def test_a_network_is_trained_for_groups():
         (lambda x, y, g: fit(True).predict(x), "pass group"),
         (lambda x, y, g: fit(False).evaluate(x, y), "needs the sex"),
         (lambda x, y, g: fit(False).monitor(x), "cannot be watched"),
-        (lambda x, y, g: fit(False).certify("recall by sex >= 0.5", x, y), "cannot be certified"),
+        (lambda x, y, g: fit(False).certify("recall by sex >= 0.5", x, y), "needs the sex"),
+        (
+            lambda x, y, g: fit(False).certify("recall by sex - min(recall by sex) <= 0.1", x, y, group=g),
+            "compares groups",
+        ),
     ],
 )
 def test_bad_groups_get_a_sentence(call, reason):
@@ -130,5 +149,7 @@ def test_groups_on_the_command_line(tmp_path, capsys):
     assert metrics["adjusted"]["test"]["objective_value"] == pytest.approx(worst)
     assert main(["evaluate", run, str(tmp_path / "new.csv")]) == 0
     assert f"'{SENTENCE}' is {worst:.3f}" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["certify", run, str(tmp_path / "new.csv"), "recall by sex >= 0.3"]) == 0
+    assert "certified with confidence 0.95" in capsys.readouterr().out
     assert main(["report", run]) == 0
     assert "recall by sex" in (tmp_path / "run" / "report.html").read_text()

@@ -135,7 +135,6 @@ def test_entries_are_named_by_class_and_group():
         ("max min(recall by 3)", "name of a column"),
         ("max mean(recall by region) by region", "once"),
         ("max min(recall by region) s.t. abstain <= 0.1", "leave one out"),
-        ("max accuracy s.t. recall by region >= 0.5 with confidence 0.9", "cannot be promised"),
         ("max recall['ok'] by region['nort']", "did you mean 'north'"),
     ],
 )

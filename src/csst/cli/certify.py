@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from csst.cli.examples import ExampleReader, index_labels
 from csst.fitting.fitted_model import FittedModel
+from csst.maths.language import objective as read_objective
+from csst.rules.certification import complete_sentence
+from csst.rules.rule import GroupedRule
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,8 +31,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
-    batch = ExampleReader.open(args.run, model, text_column=args.column, label=args.label).read_all([args.labeled])
+    objective = args.sentence or model.stated
+    column = getattr(read_objective(complete_sentence(objective)), "column", None)
+    group = model.rule.column if isinstance(model.rule, GroupedRule) else column or ""
+    reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
+    batch = reader.read_all([args.labeled])
     labels = index_labels(batch.labels, model.class_names, args.labeled, "certifies")
-    result = model.certify(args.sentence or model.objective, batch.inputs, labels, args.confidence)
+    result = model.certify(objective, batch.inputs, labels, args.confidence, batch.groups)
     print(result.sentence)
     return 0

@@ -12,8 +12,16 @@ from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.fitting.fitted_model import FittedModel
-from csst.rules.certification import Certification, Expectation, certify_labels, read_certified, refuse_seen
+from csst.rules.certification import (
+    Certification,
+    Expectation,
+    certify_labels,
+    name_row_groups,
+    read_certified,
+    refuse_seen,
+)
 from csst.rules.certified import Certificate
+from csst.rules.rule import GroupedRule, read_group_values
 
 
 class CertifyingMixin:
@@ -38,7 +46,13 @@ class CertifyingMixin:
         return self.fit_.certificate
 
     def certify(
-        self, sentence: Any, X: Any, y: Any, confidence: float | None = None, X_unlabeled: Any = None
+        self,
+        sentence: Any,
+        X: Any,
+        y: Any,
+        confidence: float | None = None,
+        X_unlabeled: Any = None,
+        group: Any = None,
     ) -> Certification:
         """Return whether fresh labels prove or disprove the bounds of a sentence for this classifier as it is.
 
@@ -54,6 +68,8 @@ class CertifyingMixin:
             confidence: how sure one must be; None for what the sentence says, or else 0.95.
             X_unlabeled: fresh rows without labels, of the same population as X in random order: what the model expects
                 of them makes labels go further, and never the verdict wrong; None uses labels alone.
+            group: the group of every row of X, (N,), for bounds such as "recall by region >= 0.7", each of which is
+                proved by the labels of its group alone.
 
         Returns:
             certified, refuted or undecided, and about how many labels would decide.
@@ -69,8 +85,11 @@ class CertifyingMixin:
             )
         truth = numbers_of(values, self.classes_, "the labels y")
         names = self.fit_.class_names
-        objective = self.fit_.objective if sentence is None else sentence
-        goal = read_certified(objective, confidence, self.fit_.objective, names)
+        objective = self.fit_.stated if sentence is None else sentence
+        row_groups = name_row_groups(self.fit_.groups, group)
+        goal = read_certified(objective, confidence, self.fit_.objective, names, row_groups)
+        if X_unlabeled is not None and isinstance(self.fit_.rule, GroupedRule):
+            raise InputError("a rule for each group needs the group of every row: leave X_unlabeled out")
         seen_hashes = self.fit_.row_hashes
         refuse_seen(hash_rows(rows), seen_hashes, self.suggested_)
         expectation = None
@@ -78,8 +97,9 @@ class CertifyingMixin:
             pool = self._rows(X_unlabeled, reset=False)
             refuse_seen(hash_rows(pool), seen_hashes, self.suggested_)
             expectation = self._expect(rows, pool)
-        predictions = self.fit_.predict(rows).numpy()
-        return certify_labels(goal, truth, predictions, self.deployment_prior, names, expectation)
+        predictions = self.fit_.predict(rows, group).numpy()
+        places = None if not row_groups else read_group_values(group, row_groups, str(goal.column), len(truth))
+        return certify_labels(goal, truth, predictions, self.deployment_prior, names, expectation, places)
 
     def _expect(self, rows: Any, pool: Any) -> Expectation | None:
         """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""

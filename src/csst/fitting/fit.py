@@ -174,7 +174,8 @@ class LearnersFit(Fit):
         certifying = self.task.require("certifying")
         reserved_rows = self.task.kept_apart
         unlabeled = None if reserved_rows is None else portfolio.probs(as_rows(reserved_rows))
-        return FreshLabels(portfolio.probs(as_rows(certifying.inputs)), certifying.labels.numpy(), unlabeled)
+        groups = None if certifying.groups is None else certifying.groups.numpy()
+        return FreshLabels(portfolio.probs(as_rows(certifying.inputs)), certifying.labels.numpy(), unlabeled, groups)
 
     def score_parts(self, portfolio: Portfolio, evidence: HeldOutScores) -> Outputs:
         """Return the scores of the labels that judge, of the test examples and of the unlabeled rows."""

@@ -42,7 +42,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
 from csst.rules import GroupedRule, Rule, fit_point
-from csst.rules.certification import Certification, certify_labels, read_certified, refuse_seen
+from csst.rules.certification import Certification, certify_labels, name_row_groups, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.rules.rule import read_group_values
 from csst.training.evaluation import compute_logits
@@ -191,7 +191,7 @@ class FittedModel:
         return None if values is None else certificate_from_dict(values)
 
     def certify(
-        self, objective: Objective | str, inputs: Any, labels: Any, confidence: float | None = None
+        self, objective: Objective | str, inputs: Any, labels: Any, confidence: float | None = None, groups: Any = None
     ) -> Certification:
         """Return whether fresh labels prove or disprove the bounds of a sentence for this model as it is.
 
@@ -202,15 +202,18 @@ class FittedModel:
             inputs: N fresh examples, a random sample of the rows where it is used; for recall, of their class.
             labels: class indices, (N,).
             confidence: how sure one must be; None for what the sentence says, or else 0.95.
+            groups: the group of every example, (N,), for a sentence about groups.
 
         Returns:
             certified, refuted or undecided, and how many labels would decide.
         """
-        goal = read_certified(objective, confidence, self.objective, self.class_names)
+        names = name_row_groups(self.groups, groups)
+        goal = read_certified(objective, confidence, self.objective, self.class_names, names)
         refuse_seen(hash_rows(inputs), self.row_hashes)
         prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
-        predictions = self.predict(inputs).cpu().numpy()
-        return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names)
+        predictions = self.predict(inputs, groups).cpu().numpy()
+        places = None if not names else read_group_values(groups, names, str(goal.column), len(predictions))
+        return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names, groups=places)
 
     @property
     def groups(self) -> dict[str, Any] | None:

@@ -233,7 +233,9 @@ class NetworkFit(Fit):
             return torch.softmax(self.compute_logits(model, inputs).double(), 1).cpu().numpy()
 
         unlabeled = None if self.task.kept_apart is None else score(self.task.kept_apart)
-        return FreshLabels(score(self.task.certifying.inputs), self.task.certifying.labels.numpy(), unlabeled)
+        certifying = self.task.certifying
+        groups = None if certifying.groups is None else certifying.groups.numpy()
+        return FreshLabels(score(certifying.inputs), certifying.labels.numpy(), unlabeled, groups)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from csst.data.examples import choose
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING, deal_certification
+from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.fresh_labels import check_certifiable, keep_apart, keeps_unlabeled, needs_random_sample
+from csst.rules.fresh_labels import check_certifiable, find_strata, keep_apart, keeps_unlabeled, needs_random_sample
 
 
 def deal_certifying(
@@ -45,14 +46,18 @@ def deal_certifying(
     if goal.confidence is None or task.certifying is not None:
         return task
     goal = bind_labels(goal, task.labeled.labels.numpy(), task.class_names)
+    if isinstance(goal, Sentence) and goal.column is not None:
+        goal = goal.bind_row_groups(task.group_names)
     if task.validation is not None and not cuts_validation:
         check_certifiable(goal, task.labeled.labels.numpy(), deployment_prior, task.class_names, len(task.validation))
         task = replace(task, validation=None, certifying=task.validation)
     else:
         examples = task.require("validation") if cuts_validation else task.labeled
         labels = examples.labels.numpy()
-        check_certifiable(goal, labels, deployment_prior, task.class_names)
-        rows = deal_certification(labels, share, seed, needs_random_sample(goal, deployment_prior))
+        groups = None if examples.groups is None else examples.groups.numpy()
+        check_certifiable(goal, labels, deployment_prior, task.class_names, groups=groups)
+        strata = find_strata(goal, labels, groups, task.classes)
+        rows = deal_certification(strata, share, seed, needs_random_sample(goal, deployment_prior))
         other_rows = np.setdiff1d(np.arange(len(labels)), rows)
         task = replace(task, certifying=examples.part(rows))
         if cuts_validation:

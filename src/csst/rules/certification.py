@@ -67,7 +67,11 @@ class Expectation:
 
 
 def read_certified(
-    objective: Objective | str, confidence: float | None, own: Objective, class_names: Sequence[str]
+    objective: Objective | str,
+    confidence: float | None,
+    own: Objective,
+    class_names: Sequence[str],
+    row_groups: Sequence[str] = (),
 ) -> Sentence:
     """The sentence that is to be certified, bound to the classes.
 
@@ -76,20 +80,46 @@ def read_certified(
         confidence: None for what the sentence says, or else 0.95.
         own: the model's objective, which knows groups of classes.
         class_names: K names.
+        row_groups: names of the groups of rows, for a sentence about groups.
 
     Returns:
         The sentence with a confidence.
     """
-    text = objective
-    if isinstance(text, str) and not text.strip().startswith("max") and any(sign in text for sign in "<>≤≥"):
-        text = f"max accuracy s.t. {text}"
-    sentence = read_objective(text, confidence=confidence)
+    sentence = read_objective(complete_sentence(objective), confidence=confidence)
     if isinstance(sentence, Sentence):
         groups = dict(own.binding.groups) if isinstance(own, Sentence) else None
         sentence = sentence.bind(len(class_names), class_names, groups)
+        if sentence.column is not None:
+            if not row_groups:
+                raise InputError(f"'{sentence}' needs the {sentence.column} of every row: pass group=...")
+            sentence = sentence.bind_row_groups(row_groups)
         read_claims(sentence)  # a sentence without bounds is refused before a default confidence is
         return sentence if sentence.confidence is not None else replace(sentence, confidence=CONFIDENCE)
     raise InputError(f"only the bounds of a sentence can be certified; found {type(sentence).__name__}")
+
+
+def complete_sentence(objective: Objective | str) -> Objective | str:
+    """Return a sentence with the bounds if only bounds are given."""
+    if not isinstance(objective, str) or objective.strip().startswith("max"):
+        return objective
+    return f"max accuracy s.t. {objective}" if any(sign in objective for sign in "<>≤≥") else objective
+
+
+def name_row_groups(stored: dict[str, Any] | None, groups: Any) -> tuple[str, ...]:
+    """Return the names of groups of rows: those of the fit or, if it had none, those that occur; () for None.
+
+    Args:
+        stored: what the fit says about its groups, `FittedModel.groups`.
+        groups: the group of every row, (N,); None without groups.
+
+    Returns:
+        The names, in order.
+    """
+    if groups is None:
+        return ()
+    if stored is not None:
+        return tuple(stored["names"])
+    return tuple(sorted({str(value) for value in np.asarray(groups, dtype=object).tolist()}))
 
 
 def refuse_seen(hashes: np.ndarray, *seen: np.ndarray | None) -> None:
@@ -115,6 +145,7 @@ def certify_labels(
     deployment_prior: Any,
     class_names: Sequence[str],
     expectation: Expectation | None = None,
+    groups: np.ndarray | None = None,
 ) -> Certification:
     """Return whether labels in order of arrival prove or disprove the bounds of a sentence.
 
@@ -125,6 +156,7 @@ def certify_labels(
         deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         class_names: K names.
         expectation: what the model expects; None uses labels alone.
+        groups: groups of the rows as numbers, (n,), for a sentence about groups; bounds of groups use labels alone.
 
     Returns:
         The verdict at the first label that allowed it.
@@ -134,15 +166,45 @@ def certify_labels(
     truth = check_labels(labels, len(predictions), classes)
     bounds = read_claims(objective)
     prior = state_prior(deployment_prior, bounds, classes)
-    bets = [place_bets(bound, truth, predictions, prior, classes) for bound in bounds]
+    bets = [place_in_group(bound, truth, predictions, prior, classes, groups) for bound in bounds]
     if expectation is not None and prior is None:
-        bets = [adjust_bets(bet, predictions, expectation) for bet in bets]
+        bets = [bet if bet.bound.group is not None else adjust_bets(bet, predictions, expectation) for bet in bets]
     delta = 1 - objective.confidence
     decision = decide(bets, delta, len(truth))
     sentence = describe(decision, bounds, bets, objective.confidence, class_names)
     return Certification(
         decision.verdict, sentence, objective.confidence, decision.labels, decision.more, decision.wealth
     )
+
+
+def place_in_group(
+    bound: Claim,
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    prior: np.ndarray | None,
+    classes: int,
+    groups: np.ndarray | None,
+) -> Bets:
+    """Return the bets on a bound, on the rows of the group that it is about; see `place_bets`.
+
+    Args:
+        bound: that is bet on.
+        labels: true classes in order of arrival, (n,).
+        predictions: the rule's, (n,).
+        prior: the stated class balance, (K,); None for a random sample.
+        classes: K.
+        groups: groups of the rows, (n,); None without groups.
+
+    Returns:
+        The bets.
+    """
+    if bound.group is None:
+        return place_bets(bound, labels, predictions, prior, classes)
+    assert groups is not None
+    rows = np.flatnonzero(groups == bound.group)
+    bets = place_bets(bound, labels[rows], predictions[rows], prior, classes)
+    # Labels are counted over all groups.
+    return replace(bets, ends=rows[bets.ends - 1] + 1)
 
 
 def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -> Bets:

@@ -6,15 +6,16 @@ precision['fraud'] >= 0.9,    recall >= 0.5 (one bound for every class),    mean
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from csst.errors import InputError
 from csst.maths.language import Sentence
 from csst.maths.language.binding import Binding
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import Call, Constraint, Each, Group, Metric, Node, Sum, render
+from csst.maths.language.comparing import drop_groups, is_about_groups
+from csst.maths.language.meaning import evaluate, has_pairs, is_constant, list_entries, members
+from csst.maths.language.tree import By, Call, Constraint, Each, Group, Metric, Node, Sum, render, walk
 from csst.maths.objectives import Objective
 
 #: metrics that labels can prove a bound of
@@ -33,6 +34,7 @@ class Claim:
         is_lower: whether it is metric >= value.
         value: the number.
         text: the bound as a user reads it.
+        group: the group of rows it is about; None for all rows.
     """
 
     metric: str
@@ -40,6 +42,7 @@ class Claim:
     is_lower: bool
     value: float
     text: str
+    group: int | None = None
 
     @property
     def reads_balance(self) -> bool:
@@ -82,20 +85,16 @@ class Claim:
 
 
 def read_claims(objective: Objective) -> tuple[Claim, ...]:
-    """Return the bounds of a sentence, one for every class that each is about.
+    """Return the bounds of a sentence, one for every class, and every group of rows, that each is about.
 
     Args:
-        objective: a sentence that is bound to its classes.
+        objective: a sentence that is bound to its classes and groups.
 
     Returns:
         The bounds; one that labels cannot prove is an error.
     """
     if not isinstance(objective, Sentence):
         raise InputError(f"only the bounds of a sentence can be certified; found {type(objective).__name__}")
-    if objective.column is not None:
-        raise InputError(
-            f"bounds of groups of rows are estimates and cannot be certified; found 'by {objective.column}'"
-        )
     if not objective.constraints:
         raise InputError(
             f"a confidence is for bounds, and '{objective}' has none: add s.t. and a bound, or leave it out"
@@ -104,10 +103,20 @@ def read_claims(objective: Objective) -> tuple[Claim, ...]:
 
 
 def _split(constraint: Constraint, sentence: Sentence) -> Iterator[Claim]:
-    for k in range(entries(constraint, sentence.binding, sentence.text)):
-        entry = at_class(constraint, k, sentence.binding)
+    binding = sentence.binding
+    if has_pairs(constraint):
+        raise InputError(
+            f"{render(constraint)} cannot be certified: it compares groups of rows; give each a number, such as "
+            f"recall by {sentence.column} >= 0.7"
+        )
+    for entry in list_entries(constraint, binding, sentence.text):
         assert isinstance(entry, Constraint)
-        yield _read(entry, sentence.binding, sentence.text)
+        names = {str(node.group) for node in walk(entry) if isinstance(node, By)}
+        if len(names) > 1 or (names and not is_about_groups(entry)):
+            raise InputError(f"{render(entry)} cannot be certified: it is about more than one group of rows")
+        claim = _read(drop_groups(entry), binding, sentence.text)
+        group = binding.row_group_index(names.pop()) if names else None
+        yield replace(claim, text=render(entry), group=group)
 
 
 def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:

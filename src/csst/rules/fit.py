@@ -230,6 +230,8 @@ def fit_rule(
             most_unlabeled=most_unlabeled,
             seed=seed,
             margin=margin,
+            groups=groups,
+            per_group=per_group,
         )
     undo = None if gain is None else gain.softmax_inverse
     if undo is not None:

@@ -27,11 +27,13 @@ class FreshLabels:
         probs: of the deployed model, (n, K).
         labels: class indices, (n,).
         unlabeled_probs: of unlabeled rows kept apart that are the rows where the rule is used, (m, K); None without.
+        groups: groups of the rows as numbers, (n,), for a sentence about groups.
     """
 
     probs: np.ndarray
     labels: np.ndarray
     unlabeled_probs: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) -> np.ndarray | None:
@@ -48,6 +50,12 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
     """
     if deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE):
         return None
+    for bound in bounds:
+        if bound.group is not None and bound.reads_balance:
+            raise InputError(
+                f"{bound.text} is proved by a random sample of the rows where the rule is used, whatever their balance "
+                "in each group: leave the deployment prior out"
+            )
     if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
         for bound in bounds:
             if bound.metric in (*RATIOS, "accuracy"):
@@ -81,6 +89,7 @@ def check_certifiable(
     deployment_prior: Any,
     class_names: Sequence[str],
     fresh: int | None = None,
+    groups: np.ndarray | None = None,
 ) -> None:
     """Refuse what labels cannot certify, before anything is fitted.
 
@@ -90,13 +99,15 @@ def check_certifiable(
         deployment_prior: see `state_prior`.
         class_names: K names.
         fresh: how many labels of their own certify; None if they are dealt from `labels`.
+        groups: groups of the rows, (n,), for a sentence about groups.
     """
     bounds = read_claims(objective)
     state_prior(deployment_prior, bounds, len(class_names))
     if fresh is not None:
         return
-    counts = np.bincount(labels, minlength=len(class_names))
     for bound in bounds:
+        part = labels if bound.group is None or groups is None else labels[groups == bound.group]
+        counts = np.bincount(part, minlength=len(class_names))
         for k in bound.classes:
             if counts[k] < 2:
                 raise InputError(
@@ -104,6 +115,24 @@ def check_certifiable(
                     f"{'s' if counts[k] != 1 else ''}, and at least 2 are needed, one to learn from and one to "
                     "certify: label more rows of it"
                 )
+
+
+def find_strata(objective: Objective, labels: np.ndarray, groups: np.ndarray | None, classes: int) -> np.ndarray:
+    """Within which parts labels are dealt into those that fit and those that certify.
+
+    Args:
+        objective: bound to the classes and groups.
+        labels: class indices, (n,).
+        groups: groups of the rows, (n,); None without groups.
+        classes: K.
+
+    Returns:
+        The cell of each row if all bounds are about single groups, otherwise its class: within a class, a deal by group
+        would be no random choice of its rows.
+    """
+    if groups is None or any(bound.group is None for bound in read_claims(objective)):
+        return labels
+    return groups * classes + labels
 
 
 def keeps_unlabeled(objective: Objective, deployment_prior: Any) -> bool:

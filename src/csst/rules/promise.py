@@ -18,6 +18,7 @@ from csst.estimation.held_out_scores import check_labels, check_probs
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
+from csst.rules.cells import RowGroups
 from csst.rules.certificates import draw_unluckily, joint_p_value, p_value, read_range
 from csst.rules.certified import BoundResult, Certificate
 from csst.rules.claims import RATIOS, Claim, read_claims
@@ -25,11 +26,13 @@ from csst.rules.fit import FittedRule, find_doubts, fit_rule
 from csst.rules.fresh_labels import (
     FreshLabels,
     check_certifiable,
+    find_strata,
     keep_apart,
     keeps_unlabeled,
     needs_random_sample,
     state_prior,
 )
+from csst.rules.groups import bind_groups
 from csst.rules.path import PathRule, make_path
 from csst.rules.price import measure_bound, price_in_labels
 from csst.rules.threads import use_one_thread
@@ -48,6 +51,11 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     Returns:
         The rule with its certificate.
     """
+    if fitted.groups is not None:
+        # It builds on this module.
+        from csst.rules.group_promise import promise_groups
+
+        return promise_groups(fitted, fresh, deployment_prior, class_names)
     objective = fitted.objective
     evidence = fitted.evidence
     assert objective.confidence is not None
@@ -104,7 +112,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
         tuple(rows.tolist()),
         len(path),
         passes,
-        _describe_basis(rows, prior, bounds, unlabeled_rows),
+        describe_basis(rows, prior, bounds, unlabeled_rows),
         price,
     )
     return replace(result, certificate=certificate)
@@ -120,6 +128,7 @@ def fit_promised(
     deployment_prior: Any,
     class_names: Sequence[str] | None,
     seed: int,
+    groups: RowGroups | None = None,
     **options: Any,
 ) -> FittedRule:
     """`csst.rules.fit_rule` with a confidence: labels are dealt into those that fit and those that certify.
@@ -133,6 +142,7 @@ def fit_promised(
         deployment_prior: see `fit_rule`.
         class_names: see `fit_rule`.
         seed: see `fit_rule`.
+        groups: see `fit_rule`.
         **options: see `fit_rule`.
 
     Returns:
@@ -145,8 +155,12 @@ def fit_promised(
     counts = np.bincount(truth, minlength=classes)
     refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
     bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
-    check_certifiable(bound, truth, deployment_prior, names)
-    certifying = deal_certification(truth, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
+    if groups is not None:
+        bound = bind_groups(bound, groups)
+    places = None if groups is None else groups.labeled
+    check_certifiable(bound, truth, deployment_prior, names, groups=places)
+    strata = find_strata(bound, truth, places, classes)
+    certifying = deal_certification(strata, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
     fitting_labels = np.setdiff1d(np.arange(len(truth)), certifying)
     if isinstance(train_prior, str) and train_prior == "labels":
         train_prior = counts / counts.sum()
@@ -167,11 +181,21 @@ def fit_promised(
         deployment_prior=deployment_prior,
         class_names=class_names,
         seed=seed,
+        groups=None if groups is None else replace(groups, labeled=groups.labeled[fitting_labels]),
         **options,
     )
-    stated_fit = replace(fit, objective=bound)
-    fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs)
+    stated_fit = state_confidence(fit, bound)
+    fresh_groups = None if groups is None else groups.labeled[certifying]
+    fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs, fresh_groups)
     return promise(stated_fit, fresh_labels, deployment_prior, names)
+
+
+def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
+    """Return a fit of a sentence without its confidence as one of the sentence itself."""
+    if fitted.groups is None:
+        return replace(fitted, objective=sentence)
+    objective = replace(fitted.groups.objective, sentence=sentence)
+    return replace(fitted, objective=sentence.ungrouped, groups=replace(fitted.groups, objective=objective))
 
 
 def drop_hopeless(
@@ -202,7 +226,7 @@ def drop_hopeless(
         confusion = rule.estimate.confusion
         mean_counts = rows[:, None] * confusion.rates.numpy()
         predictions = kept * confusion.coverage.numpy() if kept else None
-        perfect = [p_value(bound, _without_mistakes(bound, mean_counts), prior, predictions) for bound in bounds]
+        perfect = [p_value(bound, without_mistakes(bound, mean_counts), prior, predictions) for bound in bounds]
         if max(map(float, perfect)) <= delta:
             return path[place:]
     return []
@@ -240,7 +264,7 @@ def choose_start(
     return path[int(np.argmin(chances)) :]
 
 
-def _without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
+def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
     """The expected counts as they would be if no label spoke against the bound, (K, K)."""
     if bound.metric in ("recall", "accuracy"):
         return np.diag(expected.sum(1)) if bound.is_lower else expected * (1 - np.eye(len(expected)))
@@ -281,8 +305,8 @@ def _report(
     return BoundResult(bound.text, bound.value, measure_bound(bound, fitted.estimate.confusion), p, balance)
 
 
-def _describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
-    draw = "each a random row of its class"
+def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
+    draw = "each a random row of its class" + (" and group" if any(bound.group is not None for bound in bounds) else "")
     if any(bound.reads_balance for bound in bounds):
         draw = "a random sample of the rows where it is used" if prior is None else f"{draw}, at the stated balance"
     if kept:

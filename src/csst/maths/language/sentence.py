@@ -328,12 +328,6 @@ class Sentence(Objective):
         for metric in ("abstain", "cost"):
             if nodes and self.mentions(metric):
                 raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
-        if nodes and self.confidence is not None:
-            raise self._error(
-                "bounds of groups of rows are estimates and cannot be promised with confidence: leave the confidence "
-                "out, and check bounds on new labels with csst evaluate",
-                nodes[0],
-            )
 
     def _check_references(self) -> None:
         for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
