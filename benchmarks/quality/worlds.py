@@ -155,9 +155,9 @@ def says_noise(fitted: Any) -> bool:
     """Whether a fitted rule says that its scores tell nothing about the classes, of which its evidence is the cause."""
     from csst.rules.fit import find_doubts
 
-    doubts = find_doubts(fitted.evidence)
-    assert set(doubts) <= set(fitted.notes)
-    return bool(doubts)
+    doubts = set(find_doubts(fitted.evidence))
+    assert doubts <= set(fitted.notes)
+    return bool(doubts - {fitted.evidence.doubt})
 
 
 def measure_cell(cell: Line, commit: str) -> Line:
