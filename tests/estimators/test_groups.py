@@ -13,6 +13,8 @@ import pytest
 from csst import CSSTClassifier, FittedModel
 from csst.cli import main
 from csst.errors import InputError
+from csst.fitting import deciding
+from csst.rules import Frontier
 
 SENTENCE = "max min(recall by sex)"
 
@@ -86,6 +88,25 @@ def test_a_network_is_trained_for_groups():
     recalls = count_recalls(model.predict(x[1000:], g[1000:]), y[1000:], g[1000:])
     assert recalls.min() > 0.6
     assert "one rule for each group" in model.summary()
+
+
+def test_the_frontier_says_what_the_worst_group_costs(monkeypatch):
+    # The frontier of all rows has tests of its own and takes seconds.
+    monkeypatch.setattr(deciding, "trace_frontier", lambda *arguments: Frontier((), None, None, None, ""))
+    for per_group in (False, True):
+        model = fit(per_group)
+        frontier = model.frontier("max accuracy s.t. recall by sex >= 0.6")
+        assert frontier.feasible
+        assert "recall by sex >= 0.6' can be met" in frontier.sentence
+        means = [point.mean_recall for point in frontier.groups]
+        lowest = [point.lowest_recall for point in frontier.groups]
+        assert means == sorted(means, reverse=True)
+        assert lowest == sorted(lowest)
+        again = model.decide(frontier.groups[-1].sentence).fit_.groups["lowest_recall"]["estimate"]
+        assert again == pytest.approx(lowest[-1], abs=0.05)
+    frontier = model.frontier("max accuracy s.t. recall by sex >= 0.95")
+    assert not frontier.feasible
+    assert "by sex['m'] >= 0.95 cannot be met" in frontier.sentence
 
 
 def test_bounds_of_groups_are_promised_and_proved_by_fresh_labels(tmp_path):

@@ -15,6 +15,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier, fit_evidence, trace_frontier
 from csst.rules.fit import bind
+from csst.rules.group_trades import check_groups, trace_groups
 from csst.rules.groups import bind_groups, fit_groups
 
 
@@ -66,4 +67,16 @@ def explore(fitted: FittedModel, objective: Any = None) -> Frontier:
     goal = fitted.objective if objective is None else bind(objective, evidence, fitted.class_names)
     # Rules along the frontier are estimates: no fresh labels certify them.
     goal = replace(goal, confidence=None) if isinstance(goal, Sentence) else goal
-    return trace_frontier(evidence, prior, goal, undo)
+    adjusted = fitted.full_details.adjusted
+    if adjusted is None or adjusted.groups is None:
+        return trace_frontier(evidence, prior, goal, undo)
+    groups = adjusted.groups
+    stated_goal = replace(groups.sentence, confidence=None) if objective is None else goal
+    plain_goal = stated_goal.ungrouped if isinstance(stated_goal, Sentence) else stated_goal
+    points = trace_groups(evidence, groups.groups, prior, groups.is_per_group, fitted.class_names)
+    frontier = replace(trace_frontier(evidence, prior, plain_goal, undo), groups=points)
+    if not isinstance(stated_goal, Sentence) or stated_goal.column is None or not stated_goal.constraints:
+        return frontier
+    sentence = bind_groups(stated_goal, groups.groups)
+    feasible, description = check_groups(evidence, groups.groups, prior, groups.is_per_group, sentence)
+    return replace(frontier, feasible=feasible, sentence=description)

@@ -16,6 +16,7 @@ from csst.maths.objectives import Objective
 from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
 from csst.rules.class_trades import ClassPoint, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
+from csst.rules.group_trades import GroupPoint
 from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
@@ -64,6 +65,8 @@ class Frontier:
             down, and on it no point beats another in these two numbers.
         class_trades: of a class (index), its recall against its precision, see `trace_classes`.
         reviews: what a human's answers buy, for a sentence that may leave rows to one; the rest always answers.
+        groups: mean recall against the lowest recall of a class in a group of rows, for a fit with groups; the rest is
+            about all rows together.
     """
 
     points: tuple[Point, ...]
@@ -74,6 +77,7 @@ class Frontier:
     trades: dict[str, tuple[Point, ...]] = field(default_factory=dict)
     class_trades: dict[int, tuple[ClassPoint, ...]] = field(default_factory=dict)
     reviews: tuple[Review, ...] = ()
+    groups: tuple[GroupPoint, ...] = ()
 
 
 @use_one_thread
