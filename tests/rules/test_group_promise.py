@@ -107,8 +107,8 @@ def test_a_wrong_promise_is_as_rare_as_stated(monkeypatch, per_group):
 @pytest.mark.parametrize("per_group", [False, True])
 @pytest.mark.parametrize(("sentence", "is_true"), [(RECALLS, has_recalls), (PRECISION, has_precision)])
 def test_wrong_promises_are_as_rare_as_stated(monkeypatch, sentence, is_true, per_group, rows):
-    _, wrong = count_certified(monkeypatch, sentence, is_true, per_group, 1000, rows)
-    assert wrong <= 0.2 * 1000 + 3 * (0.2 * 0.8 * 1000) ** 0.5
+    _, wrong = count_certified(monkeypatch, sentence, is_true, per_group, 300, rows)
+    assert wrong <= 0.2 * 300 + 3 * (0.2 * 0.8 * 300) ** 0.5
 
 
 def test_each_bound_is_tested_on_the_labels_of_its_group():
