@@ -450,7 +450,10 @@ def main() -> None:
     if not options.report:
         commit = read_commit()
         lines = log.measure(list_cells(options), lambda cell: measure_cell(cell, options.data_dir, commit))
-    write_results(options.results / "monitor.md", write_report(lines), MODULES, not options.report)
+    page = options.results / "monitor.md"
+    before = page.read_text(encoding="utf-8") if page.is_file() else ""
+    _, mark, notes = before.partition("\n## What it says")  # written by hand
+    write_results(page, write_report(lines) + mark + notes, MODULES, not options.report)
 
 
 if __name__ == "__main__":

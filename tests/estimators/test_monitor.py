@@ -75,7 +75,7 @@ def test_a_shift_is_flagged_and_not_adapted_to(fitted: CSSTClassifier) -> None:
         fitted.adapt(rows)
 
 
-def test_bounds_follow_the_balance(fitted: CSSTClassifier) -> None:
+def test_bounds_follow_the_balance(monkeypatch: pytest.MonkeyPatch) -> None:
     sentence = "max recall['fraud'] s.t. precision['fraud'] >= 0.5"
     rows = draw(PRIOR, 200, 0)
     classifier = CSSTClassifier(sentence, learner="linear").fit(*rows, draw(PRIOR, 600, 1)[0])
@@ -83,6 +83,13 @@ def test_bounds_follow_the_balance(fitted: CSSTClassifier) -> None:
     commoner = classifier.monitor(draw(OTHER_PRIOR, 800, 4)[0])
     assert rarer.bounds[0].slack < commoner.bounds[0].slack
     assert rarer.bounds[0].status == "missed"
+    # A balance known from few rows makes the margin of an adapted rule larger.
+    few_rows = draw(np.array([0.68, 0.28, 0.04]), 120, 4)[0]
+    assert classifier.monitor(few_rows).growth > 1.2
+    careful_rule = classifier.adapt(few_rows).fit_.full_details.adjusted
+    monkeypatch.setattr("csst.rules.monitor.MOST_GROWTH", 1.0)
+    bold_rule = classifier.adapt(few_rows).fit_.full_details.adjusted
+    assert careful_rule.bounds[0].slack > bold_rule.bounds[0].slack
 
 
 @pytest.mark.parametrize(
@@ -107,6 +114,7 @@ def test_rows_of_one_class_are_not_adapted_to(fitted: CSSTClassifier) -> None:
     single = replace(monitoring.balance, prior=np.array([0.005, 0.99, 0.005]))
     with pytest.raises(InputError, match="look like the single class 'odd'"):
         refuse_unexplained(replace(monitoring, balance=single))
+    refuse_unexplained(replace(monitoring, balance=replace(single, rows=800)))  # classes may be as rare as that
 
 
 def test_unlabeled_rows_that_the_classes_do_not_explain_are_left_out() -> None:

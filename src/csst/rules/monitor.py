@@ -29,14 +29,17 @@ from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
+from csst.rules.candidates import MARGIN
 from csst.rules.fit import FittedRule, fit_evidence
 from csst.rules.rule import DecisionRule, undo_gain
 from csst.rules.soft_objective import SoftObjective
 
 #: draws of the balance behind an interval
 BALANCE_DRAWS = 200
-#: all classes but one have less than this together: rows of one class
-ONE_CLASS = 0.02
+#: all classes but one have less than this together, and fewer rows than this: rows of one class
+ONE_CLASS, FEWEST_OTHERS = 0.02, 5.0
+#: doubt about the balance makes the margin of a bound larger by this factor at most
+MOST_GROWTH = 4.0
 #: the new rows of which most are unlike those of the fit, as a share of all
 STRANGEST = 0.05
 #: classes that a text lists one by one
@@ -127,12 +130,22 @@ class Monitoring:
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint as it is expected to hold on the new rows."""
-        smooth = SoftObjective(self.objective, self.balance.prior, 1.0)
         errors = self._balance_spread[1]
         return tuple(
             replace(bound, error=float(np.hypot(bound.error, error)))
-            for bound, error in zip(measure_bounds(smooth, self.estimate), errors, strict=True)
+            for bound, error in zip(self._bounds_of_balance, errors, strict=True)
         )
+
+    @property
+    def growth(self) -> float:
+        """By how much doubt about the balance makes the standard error of a bound larger, at most; 1 without bounds."""
+        pairs = zip(self.bounds, self._bounds_of_balance, strict=True)
+        return min(MOST_GROWTH, max((bound.error / max(part.error, 1e-9) for bound, part in pairs), default=1.0))
+
+    @cached_property
+    def _bounds_of_balance(self) -> tuple[Bound, ...]:
+        """Every constraint, as if the balance were known."""
+        return measure_bounds(SoftObjective(self.objective, self.balance.prior, 1.0), self.estimate)
 
     @cached_property
     def _balance_spread(self) -> tuple[float, np.ndarray]:
@@ -245,7 +258,9 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
     if isinstance(objective, Sentence):
         objective = replace(objective, confidence=None)  # no fresh labels certify a rule that is new
     evidence = renew_evidence(deployed, check_probs(probs, deployed.evidence.classes))
-    return fit_evidence(evidence, objective, monitoring.balance.prior, deployed.undo, seed)
+    return fit_evidence(
+        evidence, objective, monitoring.balance.prior, deployed.undo, seed, margin=MARGIN * monitoring.growth
+    )
 
 
 def refuse_few(rows: int) -> None:
@@ -265,7 +280,7 @@ def refuse_unexplained(monitoring: Monitoring) -> None:
             "it right: label some of the new rows and fit again"
         )
     prior = monitoring.balance.prior
-    if 1 - prior.max() < ONE_CLASS:
+    if 1 - prior.max() < min(ONE_CLASS, FEWEST_OTHERS / monitoring.balance.rows):
         name = monitoring.class_names[int(prior.argmax())]
         raise InputError(
             f"the rule is not adapted: the new rows look like the single class {name!r}, and a rule for them would "
