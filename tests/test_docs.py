@@ -322,6 +322,14 @@ def test_the_tables_of_the_readme_are_those_that_were_measured():
         shown = [float(readme[key][column]) for key in readme if key.startswith(("`CSST", "best other"))]
         measured = [float(rows[name][n].split()[0]) for n in (1, 3)]
         assert shown == [pytest.approx(value, abs=0.0051) for value in measured], name
+    natural = {row[0]: row for row in read_rows(ROOT / "benchmarks/results/natural.md") if len(row) == 6}
+    methods = ["csst", "forest ÷ prior", "LR ÷ prior", "balanced forest", "LR, balanced", "LightGBM, balanced"]
+    for column, method in enumerate(methods):
+        for place, key in enumerate(
+            ("lowest recall, asked for `max min(recall)`", "mean F1, asked for `max mean(f1)`"), 1
+        ):
+            measured = float(natural[method][place].split()[0])
+            assert float(readme[key][column]) == pytest.approx(measured, abs=0.0051), (key, method)
     blocks = [
         block for block in read_blocks(ROOT / "benchmarks/results/encoder_images.md") if "Worst-class" in block[0]
     ]

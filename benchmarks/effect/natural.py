@@ -558,8 +558,10 @@ class Report:
             row = [name, str(len(cells)), f"{np.mean([self.score(c, OURS, SENTENCES[0]) for c in cells]):.3f}"]
             for method in others:
                 differences = self.compare(name, method)
-                error = differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
-                row.append(f"{differences.mean():+.3f} ± {error:.3f}")
+                error = ""
+                if len(differences) > 1:
+                    error = f" ± {differences.std(ddof=1) / len(differences) ** 0.5:.3f}"
+                row.append(f"{differences.mean():+.3f}{error}")
             rows.append(row)
         return format_table(("set", "cells", "csst", *(f"− {method}" for method in others)), rows)
 
