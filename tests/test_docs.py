@@ -285,6 +285,14 @@ def test_measured_tables_that_nobody_named_come_last():
     assert site_hooks.find_unnamed(named) == every[-2:]
 
 
+def test_pictures_of_measured_tables_are_in_the_site():
+    for path in (ROOT / "benchmarks/results").glob("*.md"):
+        for place in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text(encoding="utf-8")):
+            picture = (path.parent / place).resolve()
+            assert picture.is_file(), (path.name, place)
+            assert picture.is_relative_to(ROOT / "docs"), (path.name, place)
+
+
 def test_every_sentence_of_the_language_reference_parses():
     import csst
 

