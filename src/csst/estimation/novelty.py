@@ -59,9 +59,9 @@ def measure_novelty(
         change: d, what a class has more in the new rows than in the unlabeled ones, as a model estimates it, (K,).
     """
     own_distances = find_nearest(unlabeled, unlabeled)[:, 1]  # the nearest is the row itself
-    nearest = find_nearest(labeled, unlabeled)
+    pairs = find_nearest(labeled, unlabeled)
     # A labeled row may be among the unlabeled ones.
-    labeled_distances = np.where(nearest[:, 0] > 0, nearest[:, 0], nearest[:, 1])
+    labeled_distances = np.where(pairs[:, 0] > 0, pairs[:, 0], pairs[:, 1])
     distances = find_nearest(rows, unlabeled)[:, 0]
     order = np.sort(own_distances)
     new_places = place(distances, order)
@@ -81,12 +81,12 @@ def measure_novelty(
 def find_nearest(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return distances of rows (N, E) to the nearest two of other rows (M, E), (N, 2), identical ones being 0."""
     squares = (others**2).sum(1)
-    nearest = np.empty((len(rows), 2))
+    smallest_squares = np.empty((len(rows), 2))
     for start in range(0, len(rows), CHUNK):
         part = rows[start : start + CHUNK]
-        distances = (part**2).sum(1)[:, None] + squares - 2 * part @ others.T
-        nearest[start : start + CHUNK] = np.partition(distances, 1, axis=1)[:, :2]
-    return np.sqrt(np.where(nearest > IDENTICAL, nearest, 0.0))
+        squared_distances = (part**2).sum(1)[:, None] + squares - 2 * part @ others.T
+        smallest_squares[start : start + CHUNK] = np.partition(squared_distances, 1, axis=1)[:, :2]
+    return np.sqrt(np.where(smallest_squares > IDENTICAL, smallest_squares, 0.0))
 
 
 def place(distances: np.ndarray, order: np.ndarray) -> np.ndarray:

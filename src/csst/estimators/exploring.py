@@ -182,14 +182,14 @@ class ExploringMixin:
                 "without a confidence"
             )
         probs = softmax(evidence.scores + np.log(evidence.train_prior), axis=1)
-        own = probs[np.arange(len(probs)), evidence.labels]
+        label_probs = probs[np.arange(len(probs)), evidence.labels]
         likelier = probs.argmax(1)
-        order = [index for index in np.argsort(own, kind="stable") if likelier[index] != evidence.labels[index]]
+        order = [index for index in np.argsort(label_probs, kind="stable") if likelier[index] != evidence.labels[index]]
         return [
             Suspect(
                 int(self.judged_rows_[index]),
                 self.classes_[evidence.labels[index]],
-                float(own[index]),
+                float(label_probs[index]),
                 self.classes_[likelier[index]],
             )
             for index in order[:n]

@@ -53,8 +53,8 @@ class Network:
         all_settings = choose_update(self.settings, objective)
         if not self.folds:
             settings, setup = plan_generation(all_settings, method, task, 0)
-            first = Trainer(task, self.make(), objective, method, settings, seed, setup)
-            return Generations(first, all_settings, self.make)
+            trainer = Trainer(task, self.make(), objective, method, settings, seed, setup)
+            return Generations(trainer, all_settings, self.make)
         if method.generation_schedule(all_settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "

@@ -69,7 +69,7 @@ class Expectation:
 def read_certified(
     objective: Objective | str,
     confidence: float | None,
-    own: Objective,
+    model_objective: Objective,
     class_names: Sequence[str],
     row_groups: Sequence[str] = (),
 ) -> Sentence:
@@ -78,7 +78,7 @@ def read_certified(
     Args:
         objective: a sentence, or only its bounds.
         confidence: None for what the sentence says, or else 0.95.
-        own: the model's objective, which knows groups of classes.
+        model_objective: objective of the model, which knows groups of classes.
         class_names: K names.
         row_groups: names of the groups of rows, for a sentence about groups.
 
@@ -87,7 +87,7 @@ def read_certified(
     """
     sentence = read_objective(complete_sentence(objective), confidence=confidence)
     if isinstance(sentence, Sentence):
-        groups = dict(own.binding.groups) if isinstance(own, Sentence) else None
+        groups = dict(model_objective.binding.groups) if isinstance(model_objective, Sentence) else None
         sentence = sentence.bind(len(class_names), class_names, groups)
         if sentence.column is not None:
             if not row_groups:
@@ -185,18 +185,11 @@ def place_in_group(
     classes: int,
     groups: np.ndarray | None,
 ) -> Bets:
-    """Return the bets on a bound, on the rows of the group that it is about; see `place_bets`.
+    """Return the bets of `place_bets` on the rows of the group that a bound is about.
 
     Args:
-        bound: that is bet on.
-        labels: true classes in order of arrival, (n,).
-        predictions: the rule's, (n,).
-        prior: the stated class balance, (K,); None for a random sample.
-        classes: K.
+        bound, labels, predictions, prior, classes: as in `place_bets`.
         groups: groups of the rows, (n,); None without groups.
-
-    Returns:
-        The bets.
     """
     if bound.group is None:
         return place_bets(bound, labels, predictions, prior, classes)

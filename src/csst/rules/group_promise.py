@@ -187,8 +187,8 @@ def choose_path(
             values.append(float(p_value(bound, counts, None, None)))
         return values
 
-    first = next((place for place, rule in enumerate(rules) if max(list_p(rule, True)) <= delta), len(rules))
-    path = rules[first:]
+    start = next((place for place, rule in enumerate(rules) if max(list_p(rule, True)) <= delta), len(rules))
+    path = rules[start:]
     chances = [max(list_p(rule, False)) for rule in path]
     return path[int(np.argmin(chances)) :] if path else []
 

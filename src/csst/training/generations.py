@@ -34,21 +34,21 @@ class Generations(TrainingRun):
     generations. The selected model is the best on validation of all generations, as for every other method.
 
     Args:
-        first: the trainer of the first generation, made with the settings of `plan_generation`.
+        trainer: the trainer of the first generation, made with the settings of `plan_generation`.
         settings: settings of all generations together.
         fresh: makes an untrained model.
     """
 
-    def __init__(self, first: Trainer, settings: Settings, fresh: Callable[[], nn.Module]) -> None:
-        self.task = first.task
-        self.engine = first.engine
-        self.objective = first.objective
-        self.method = first.method
-        self.seed = first.seed
+    def __init__(self, trainer: Trainer, settings: Settings, fresh: Callable[[], nn.Module]) -> None:
+        self.task = trainer.task
+        self.engine = trainer.engine
+        self.objective = trainer.objective
+        self.method = trainer.method
+        self.seed = trainer.seed
         self.settings = settings
         self.fresh = fresh
         self.schedule = self.method.generation_schedule(settings.selftraining)
-        self.trainer = first
+        self.trainer = trainer
         self.best = Best()
         self.number = 0
         self.before = 0

@@ -158,12 +158,12 @@ class GroupSolver:
         scores = cells.scores.thin(ROWS)
         objective = CellObjective(self.sentence, torch.from_numpy(cells.prior))
         prior = cells.prior.ravel()
-        judged = fit_and_judge(scores, objective, prior)
+        judged_rule = fit_and_judge(scores, objective, prior)
         first_decisions = [decide_in_groups(self.start, z) for z in (scores.scores, scores.soft_scores)]
-        if judged.rank <= judge(scores, objective, prior, *first_decisions):
+        if judged_rule.rank <= judge(scores, objective, prior, *first_decisions):
             return Solution(NO_NUMBERS, NO_NUMBERS, by_group=tuple(self.start))
-        targets = read_groups(judged.rule, len(self.start))
-        parts = [read_groups(part, len(self.start)) for part in judged.part_rules]
+        targets = read_groups(judged_rule.rule, len(self.start))
+        parts = [read_groups(part, len(self.start)) for part in judged_rule.part_rules]
         solutions = []
         trusts = []
         for a, (target, start) in enumerate(zip(targets, self.start, strict=True)):
@@ -173,17 +173,11 @@ class GroupSolver:
         return Solution(NO_NUMBERS, NO_NUMBERS, float(self.gains.shares @ trusts), by_group=tuple(solutions))
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
-        """Move the gain of each group part of the way to a solution, and the multipliers to the mean gain.
-
-        Args:
-            multipliers: multipliers, changed in place.
-            solution: result of `solve`.
-            share: eta, the part of the way, 0 to 1.
-        """
+        """Move the gains as `Solver.move` does, each group to its solution, and the multipliers to the mean gain."""
         if solution.hold:
             return
         pairs = zip(self.gains.parameters_of_groups, solution.by_group, strict=True)
-        mean = self.gains.adopt([mix(old, new, share) for old, new in pairs])
+        mean = self.gains.adopt([mix(start, target, share) for start, target in pairs])
         prior = multipliers.train_prior.cpu()
         weights = mean * (prior if mean.ndim == 1 else prior[:, None])
         multipliers.adopt(weights, multipliers.value.cpu())

@@ -170,13 +170,13 @@ class Solver:
         if reason:
             return Solution(self.start, np.zeros(0), hold=reason)
         evidence = evidence.thin(ROWS)
-        judged = fit_and_judge(evidence, self.objective, self.prior)
-        prices = find_prices(judged.rule, evidence, self.objective, self.prior)
+        judged_rule = fit_and_judge(evidence, self.objective, self.prior)
+        prices = find_prices(judged_rule.rule, evidence, self.objective, self.prior)
         # Ties go to the start: a class that no rule can tell from another must not move the gain.
-        if judged.rank <= self._judge_start(evidence):
+        if judged_rule.rank <= self._judge_start(evidence):
             return Solution(self.start, prices)
-        target = parameters_of_rule(judged.rule)
-        trust = measure_trust(target, [parameters_of_rule(part) for part in judged.part_rules], self.start)
+        target = parameters_of_rule(judged_rule.rule)
+        trust = measure_trust(target, [parameters_of_rule(part) for part in judged_rule.part_rules], self.start)
         return Solution(limit_distance(mix(self.start, target, trust), self.start, self.farthest), prices, trust)
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
@@ -331,12 +331,12 @@ def as_matrix(parameters: np.ndarray) -> np.ndarray:
     return matrix / matrix.mean()
 
 
-def mix(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
-    """Return the parameters part of the way from the first to the second."""
-    if not first.ndim == second.ndim == 1:
-        first = as_matrix(first)
-        second = as_matrix(second)
-    return (1 - share) * first + share * second
+def mix(start: np.ndarray, target: np.ndarray, share: float) -> np.ndarray:
+    """Return the parameters part of the way from a start to a target."""
+    if not start.ndim == target.ndim == 1:
+        start = as_matrix(start)
+        target = as_matrix(target)
+    return (1 - share) * start + share * target
 
 
 def measure_trust(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray) -> float:
