@@ -13,7 +13,7 @@ help:
 	@echo "make docs       build the documentation into site/, without a warning, and check its links"
 	@echo "make docs-output  write into the tutorials what their blocks print now"
 	@echo "make coverage   the tests with the lines that they reach"
-	@echo "make package    build wheel and sdist, install each into an empty environment and run csst demo there"
+	@echo "make package    build wheel and sdist, install each into an empty environment and run csst demo there, also with the oldest versions"
 	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
 	@echo "make mutants    put small faults into the code, one at a time, and see whether a test notices (long)"

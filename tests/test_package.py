@@ -49,12 +49,15 @@ def test_what_is_inside(built):
     assert not any(name.startswith((".venv", "runs", "site", "dist")) for name in names)
 
 
-@pytest.mark.parametrize("pattern", ["*.whl", "*.tar.gz"])
-def test_it_installs_and_runs_the_demo(built, pattern, tmp_path):
+@pytest.mark.parametrize(
+    ("pattern", "versions"),
+    [("*.whl", "constraints.txt"), ("*.tar.gz", "constraints.txt"), ("*.whl", "constraints-oldest.txt")],
+)
+def test_it_installs_and_runs_the_demo(built, pattern, versions, tmp_path):
     run([sys.executable, "-m", "venv", str(tmp_path / "env")], tmp_path)
     python = tmp_path / "env" / "bin" / "python"
     package = next(built.glob(pattern))
-    run([str(python), "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), str(package)], tmp_path)
+    run([str(python), "-m", "pip", "install", "-q", "-c", str(ROOT / versions), str(package)], tmp_path)
     where = run([str(python), "-c", "import csst; print(csst.__file__, csst.__version__)"], tmp_path)
     assert str(tmp_path / "env") in where
     printed = run([str(tmp_path / "env/bin/csst"), "demo", "--seeds", "1", "--out", "demo"], tmp_path)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from csst.settings import Settings
     from csst.training.trainer import Trainer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: where each public name lives; the imports above say the same to a type checker
 _HOMES = {
