@@ -18,7 +18,7 @@ help:
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
 	@echo "make mutants    put small faults into the code, one at a time, and see whether a test notices (long)"
 	@echo "make results-check  list the pages of benchmarks/results that are older than the code they measure"
-	@echo "make bench      time the mathematics and a step, compare the methods (benchmarks/results/)"
+	@echo "make bench      time the mathematics and a step (benchmarks/results/)"
 
 $(BIN)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -81,11 +81,10 @@ mutants: $(BIN)/.ready-dev
 	$(BIN)/python -W ignore -m benchmarks.quality.mutants
 
 results-check:
-	$(PYTHON) benchmarks/results_check.py
+	$(PYTHON) -m benchmarks.results_check
 
 bench: $(BIN)/.ready
 	OMP_NUM_THREADS=2 $(BIN)/python -m benchmarks.speed.maths
-	$(BIN)/python -m benchmarks.effect.quick
 	$(BIN)/python -m benchmarks.speed.speed
 
 clean:

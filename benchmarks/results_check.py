@@ -1,4 +1,6 @@
-"""Which measured pages are older than the code they measure? python benchmarks/results_check.py
+"""Which measured pages are older than the code they measure? python -m benchmarks.results_check
+
+    python -m benchmarks.results_check --repeat benchmarks.effect.versus --data-dir DIR
 
 Every page of benchmarks/results has a line in a fixed form below its title,
 
@@ -7,17 +9,27 @@ Every page of benchmarks/results has a line in a fixed form below its title,
 with the commit whose code was measured and the modules, files or folders of src/csst, on which its numbers depend. A
 page is listed if one of these modules behaves differently now: comments, docstrings, moved files and renamed variables,
 functions and classes do not count. Scripts write their page by `write_results`, which keeps the line true.
+
+A page need not be measured again in full. With --repeat, a script that keeps its lines in a `benchmarks.lines.Log`
+measures a twentieth of them once more, drawn at random with seed 0. If all values but times are the same to the digit,
+the page gets a second line,
+
+    Repeated on commit `4d5e6f7` of 2026-11-18, to the digit: lines 3, 17 and 25 of page.jsonl.
+
+and counts as of that commit; else the differences are shown, and it has to be measured again.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import re
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -26,6 +38,11 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SOURCE = "src/csst"
 LINE = re.compile(r"^Measured on commit `([0-9a-f]{7,40})`: (`[^`]+`(?:, `[^`]+`)*)\.\n", re.MULTILINE)
+
+REPEATED = re.compile(r"^Repeated on commit `([0-9a-f]{7,40})` of [^\n]*\n", re.MULTILINE)
+
+#: part of the lines that is measured once more
+REPEATED_FRACTION = 0.05
 
 #: changed modules that are named for a page; of more, only how many there are
 MOST_NAMED = 5
@@ -41,19 +58,30 @@ class Measurement:
     Args:
         commit: whose code was measured.
         modules: files and folders below src/csst.
+        repeated: the line about the commit on which a part of it was measured once more; "" if none was.
     """
 
     commit: str
     modules: tuple[str, ...]
+    repeated: str = ""
+
+    @property
+    def last_commit(self) -> str:
+        """The commit whose code the numbers are of, as far as is known."""
+        match = REPEATED.match(self.repeated)
+        return self.commit if match is None else match[1]
 
     @classmethod
     def read(cls, text: str) -> Measurement | None:
         """Return the measurement that a page names; None if it names none."""
         match = LINE.search(text)
-        return None if match is None else cls(match[1], tuple(re.findall("`([^`]+)`", match[2])))
+        repeated = REPEATED.search(text)
+        last = "" if repeated is None else repeated[0]
+        return None if match is None else cls(match[1], tuple(re.findall("`([^`]+)`", match[2])), last)
 
     def __str__(self) -> str:
-        return f"Measured on commit `{self.commit}`: {', '.join(f'`{name}`' for name in self.modules)}."
+        line = f"Measured on commit `{self.commit}`: {', '.join(f'`{name}`' for name in self.modules)}."
+        return f"{line}\n\n{self.repeated.rstrip()}" if self.repeated else line
 
 
 # ── Writing a page ──
@@ -73,13 +101,16 @@ def write_results(page: Path, text: str, modules: Sequence[str], is_measured: bo
     """
     before = Measurement.read(page.read_text(encoding="utf-8")) if page.is_file() else None
     keeps_numbers = not is_measured or has_committed_lines(page.with_suffix(".jsonl"))
-    commit = before.commit if before is not None and keeps_numbers else run_git("rev-parse", "--short", "HEAD").strip()
-    page.write_text(insert_line(text, Measurement(commit, tuple(modules))), encoding="utf-8")
+    if before is not None and keeps_numbers:
+        measurement = replace(before, modules=tuple(modules))
+    else:
+        measurement = Measurement(run_git("rev-parse", "--short", "HEAD").strip(), tuple(modules))
+    page.write_text(insert_line(text, measurement), encoding="utf-8")
 
 
 def insert_line(text: str, measurement: Measurement) -> str:
     """Return the page with this line below its title, and no other of its kind."""
-    title, _, rest = LINE.sub("", text).partition("\n")
+    title, _, rest = REPEATED.sub("", LINE.sub("", text)).partition("\n")
     return f"{title}\n\n{measurement}\n\n{rest.lstrip()}"
 
 
@@ -256,7 +287,7 @@ def check(root: Path = ROOT) -> list[str]:
         if measurement is None:
             sentences.append(f"{page.name} does not say what it measures: write it by results_check.write_results")
             continue
-        commit = measurement.commit
+        commit = measurement.last_commit
         if not run_git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}", folder=root, may_fail=True):
             sentences.append(f"{page.name}: commit {commit} is not in this clone; fetch its whole history")
             continue
@@ -265,11 +296,58 @@ def check(root: Path = ROOT) -> list[str]:
             day = run_git("show", "-s", "--format=%as", commit, folder=root).strip()
             more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
             names = ", ".join(changed[:MOST_NAMED]) + more
-            sentences.append(f"{page.name}, measured on {commit} of {day}: since then {names} changed")
+            verb = "repeated" if measurement.repeated else "measured"
+            sentences.append(f"{page.name}, {verb} on {commit} of {day}: since then {names} changed")
     return sentences
 
 
+# ── Measuring a part once more ──
+
+
+def repeat(module: str, arguments: Sequence[str]) -> int:
+    """Measure a part of a page once more, note it in the page if it is the same, and return the exit code.
+
+    Args:
+        module: of the script, such as benchmarks.effect.versus.
+        arguments: the script's own.
+    """
+    from benchmarks.lines import Log, Repeated
+
+    Log.repeated_fraction = REPEATED_FRACTION
+    sys.argv = [module, *arguments]
+    try:
+        # Not by runpy: the script would get a second copy of `Log` if it were run as __main__.
+        importlib.import_module(module).main()
+    except Repeated as found:
+        return note_repeated(found.file, found.drawn, found.different)
+    raise SystemExit(f"{module} does not keep its lines in a benchmarks.lines.Log, and cannot be repeated in part")
+
+
+def note_repeated(log: Path, drawn: Sequence[int], different: Sequence[str]) -> int:
+    """Print what was found, write it into the page beside the log if nothing differs, and return the exit code."""
+    if different:
+        print("\n".join(different))
+        print(f"\n{len(different)} of {len(drawn)} lines of {log.name} are no longer what they were: measure it again.")
+        return 1
+    page = log.with_suffix(".md")
+    text = page.read_text(encoding="utf-8")
+    measurement = Measurement.read(text)
+    if measurement is None:
+        raise SystemExit(f"{page.name} does not say what it measures: write it by results_check.write_results")
+    commit, day = run_git("show", "-s", "--format=%h %as", "HEAD", folder=log.parent).split()
+    numbers = ", ".join(map(str, drawn))
+    line = f"Repeated on commit `{commit}` of {day}, to the digit: lines {numbers} of {log.name}."
+    page.write_text(insert_line(text, replace(measurement, repeated=f"{line}\n")), encoding="utf-8")
+    print(line)
+    return 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--repeat"]:
+        if len(sys.argv) < 3:
+            raise SystemExit("--repeat needs the module of the script, such as benchmarks.effect.versus")
+        sys.path.insert(0, str(ROOT))
+        sys.exit(repeat(sys.argv[2], sys.argv[3:]))
     listed = check()
     print("\n".join(listed) or "every page is as new as the code it measures")
     if listed:

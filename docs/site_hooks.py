@@ -27,9 +27,7 @@ COPIES = {
     "project/security.md": ROOT / "SECURITY.md",
     "project/conduct.md": ROOT / "CODE_OF_CONDUCT.md",
 }
-#: a copy of this page is among the explanations already
-del COPIES["measured/effectiveness.md"]
-ELSEWHERE = {"benchmarks/results/effectiveness.md": "explanation/effectiveness.md", "README.md": "index.md"}
+ELSEWHERE = {"README.md": "index.md"}
 
 
 def write_settings() -> str:

@@ -29,6 +29,7 @@ METHODS = ("erm", "csst-uda", "uda")
 RESULTS = Path(__file__).parents[1] / "results"
 #: what follows it in the page is written by hand
 MARK = "<!-- by hand -->"
+FROZEN = "## rho = {rho}, frozen, measured on commit `673a461`"
 COLUMNS = "| method | seed | raw: mean recall | min recall | rule: mean recall | min recall | step | hours |"
 HEAD = """# IMDb with the encoder fine-tuned
 
@@ -73,8 +74,8 @@ def format_row(method: str, seed: int, metrics: dict[str, Any]) -> str:
 
 
 def read_frozen_rows(rho: int) -> list[str]:
-    """The rows of the same split with the encoder frozen, from the page that benchmarks/effect/text.py writes."""
-    section = (RESULTS / "text.md").read_text().partition(f"## rho = {rho}\n")[2].partition("\n## ")[0]
+    """The rows of the same split with the encoder frozen, which the page has from commit 673a461."""
+    section = (RESULTS / "text_finetuned.md").read_text().partition(FROZEN.format(rho=rho))[2].partition("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("|")]
 
 
@@ -93,7 +94,7 @@ def write_page(args: argparse.Namespace) -> None:
             lines += [f"## rho = {rho}, fine-tuned", ""]
             lines += [COLUMNS]
             lines += ["|---|---|---|---|---|---|---|---|", *rows, ""]
-            lines += [f"## rho = {rho}, frozen, from [text.md](text.md)", "", *read_frozen_rows(rho), ""]
+            lines += [FROZEN.format(rho=rho), "", *read_frozen_rows(rho), ""]
     write_results(page, "\n".join([*lines, MARK]) + (said or "\n"), MEASURED, is_measured=not args.page_only)
 
 

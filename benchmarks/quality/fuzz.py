@@ -1,9 +1,11 @@
 """Bad input by the million.
 
-    python -m benchmarks.quality.fuzz [--sentences 1000000] [--recipes 20000] [--files 5000] [--seed 0]
+    python -m benchmarks.quality.fuzz [--sentences 1000000] [--recipes 20000] [--files 10000] [--tables 15000]
+        [--runs 6000] [--seed 0]
 
-Mutated and random objective sentences, recipes and data files. Each must be accepted or refused with a sentence
-(`csst.InputError`), and within a second. Prints one table; ends with code 1 and shows the input otherwise.
+Mutated and random objective sentences, recipes, data files, tables with what describes them, and runs with their models
+and exports (`benchmarks/quality/fuzz_files.py`). Each must be accepted or refused with a sentence (`csst.InputError`),
+and within two seconds. Prints one table; ends with code 1 and shows the input otherwise.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ import torch
 from PIL import Image
 
 import csst
+from benchmarks.quality.fuzz_files import damages, run_user, table_user, tables
 from csst.data import Arrays
 from csst.data.images.reading import Readers
 from csst.data.text.files import labels_of, read_table, texts_of
 from csst.maths.confusion import Confusion
+from csst.maths.costs import CostTable
 from csst.maths.gain import gain_matrix
-from csst.maths.language import ALIASES
+from csst.maths.grouped_confusion import GroupedConfusion
+from csst.maths.language import ALIASES, Sentence
 from csst.maths.objectives import payoff_of
 from csst.recipes import RECIPES, from_dict, recipe
 
@@ -41,15 +46,30 @@ SENTENCES = [
     "max mean(f1) s.t. recall['cat'] >= 0.3, 0.1 <= coverage <= 0.9, precision[2] >= 1e-2",
     'max 0.5*min(recall) + 0.5*hmean(each(recall, tail)) s.t. recall["a \\" b"] - recall[0] ≤ .1/K',
     "max -qmean(jaccard, recall[head]) + gmean(precision)/3 subject to accuracy >= 1/(K+1)",
+    "max min(recall by region) s.t. recall['cat'] by region['north'] >= 70%, coverage by region <= 0.9",
+    "maximize mean(recall) such that max(recall by region) - min(recall by region) <= 0.05",
+    "max accuracy s.t. coverage['dog'] by region >= 0.8*max(coverage['dog'] by region) with confidence 0.95",
+    "max mean(recall) s.t. precision['cat'] >= 0.9, recall >= 0.2 with confidence 0.9",
+    "min abstain s.t. precision['cat'] >= 0.95, abstain['dog'] <= 0.2",
+    "max min(recall) s.t. abstain <= 0.1",
+    "min cost s.t. recall['cat'] >= 0.8, cost <= 3",
+    "minimize fpr['cat'] s.t. fnr['cat'] < 0.1, fbeta(2)['dog'] > 20%",
+    "max mcc + 0.1*balanced_accuracy s.t. macro_f1 >= 0.3, specificity >= 0.5, error <= 0.4",
 ]
 TOKENS = ["max", "min", "mean(", "gmean(", "hmean(", "qmean(", "each(", "recall", "precision", "coverage", "f1", "K"]
 TOKENS += ["accuracy", "jaccard", "head", "tail", "'cat'", '"dog"', "(", ")", "[", "]", ",", "+", "-", "*", "/", "**"]
 TOKENS += ["s.t.", "subject to", ">=", "<=", "≥", "<", "==", "0", "1", "0.5", "1e-3", "1e999", ".5", "7", "99999999999"]
+TOKENS += ["by", "by region", "region['north']", "with confidence", "0.95", "abstain", "cost", "mcc", "fbeta(2)", "90%"]
+TOKENS += ["specificity", "fpr", "fnr", "error", "macro_f1", "maximize", "minimize", "such that", "max(", "min("]
 CHARACTERS = "abKmx019 .,:;()[]{}'\"\\+-*/<>=≥_\n\t\x00é漢😀\u202e\ud800"
+METRICS = ("recall", "precision", "coverage", "f1", "jaccard", "specificity", "fbeta(2)", "fpr")
 NAMES = ("cat", "dog", 'a " b', "tail", "=1+1")
 PLAIN = Confusion.from_counts(torch.tensor([[8, 1, 1, 0, 0]] * 5) + 5 * torch.eye(5, dtype=torch.int64))
+#: costs of the classes, and rates of rows that two groups share
+COSTS = CostTable(tuple(tuple(float(abs(i - j)) for j in range(5)) for i in range(5)), NAMES, "EUR")
+GROUPED = GroupedConfusion.from_counts(torch.stack([counts := torch.eye(5) * 6 + 1, counts.flip(0) + 1]))
 PRIOR = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.05])
-LONGEST = 1.0
+LONGEST = 2.0
 
 
 # ── Inputs ──
@@ -79,14 +99,17 @@ def mutated(text: str, rng: random.Random) -> str:
 
 def grown(rng: random.Random, depth: int = 0) -> str:
     """A random expression of the grammar; most have a meaning."""
-    metric, name = rng.choice(["recall", "precision", "coverage", "f1", "jaccard"]), rng.choice(NAMES)
+    metric, name = rng.choice(METRICS), rng.choice(NAMES)
+    if rng.random() < 0.1:
+        metric += rng.choice([" by region", " by region['north']", " by sex"])
     kind = rng.randrange(3 if depth > 1 else 11)
     if kind == 0:
         return metric
     if kind == 1:
         return f"{metric}[{rng.choice([json.dumps(name, ensure_ascii=False), 'head', 'tail', rng.randrange(6)])}]"
     if kind == 2:
-        return rng.choice(["K", "accuracy", "0.5", "1", f"each({metric}, tail)", f"{rng.random():.3g}"])
+        number = rng.choice(["K", "accuracy", "0.5", "1", "mcc", "cost", "abstain", "20%", f"{rng.random():.3g}"])
+        return f"each({metric}, tail)" if rng.random() < 0.15 else number
     if kind <= 6:
         inside = ", ".join(grown(rng, depth + 1) for _ in range(rng.choice((1, 1, 2, 3))))
         return f"{rng.choice(['mean', 'min', 'gmean', 'hmean', 'qmean'])}({inside})"
@@ -105,7 +128,10 @@ def sentences(rng: random.Random) -> Iterator[str]:
         text = rng.choice(SENTENCES)
         if kind < 0.6:
             goal = rng.choice([f"mean({grown(rng)})", f"0.5*min({grown(rng)}) + accuracy", grown(rng)])
-            text = f"max {goal}" + (f" s.t. {grown(rng)} >= {grown(rng)}" if rng.random() < 0.4 else "")
+            text = rng.choice(("max ", "max ", "min ")) + goal
+            if rng.random() < 0.4:
+                text += f" s.t. {grown(rng)} {rng.choice(('>=', '<='))} {grown(rng)}"
+                text += rng.choice(("", "", "", " with confidence 0.9"))
         yield text if 0.3 < kind < 0.6 else mutated(text, rng)
 
 
@@ -176,11 +202,16 @@ def files(rng: random.Random) -> Iterator[tuple[str, bytes]]:
 
 
 def use_sentence(text: str) -> None:
-    made = csst.objective(text)
-    again = csst.objective(str(made))
+    made = csst.objective(text, costs=COSTS)
+    again = csst.objective(str(made), costs=COSTS)
     if again != made:
         raise AssertionError(f"{made} is read back as {again}")
     bound = made.bind(5, NAMES).bind_prior(PRIOR)
+    if isinstance(bound, Sentence) and bound.column is not None:
+        grouped = bound.bind_row_groups(("north", "south"))
+        if len(grouped.labels) not in (0, len(payoff_of(grouped, GROUPED))):
+            raise AssertionError("labels and payoff of groups differ in number")
+        bound = bound.ungrouped
     payoff = payoff_of(bound, PLAIN)
     if len(bound.labels) not in (0, len(payoff)):
         raise AssertionError("labels and payoff differ in number")
@@ -243,7 +274,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, default=1_000_000)
     parser.add_argument("--recipes", type=int, default=20_000)
-    parser.add_argument("--files", type=int, default=5_000)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--tables", type=int, default=15_000)
+    parser.add_argument("--runs", type=int, default=6_000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -251,6 +284,8 @@ def main() -> None:
     rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as folder:
         done = [
+            fuzz("tables, columns.json, costs.csv", tables(rng), table_user(Path(folder)), given.tables),
+            fuzz("runs, models, exports", damages(rng), run_user(Path(folder)), given.runs),
             fuzz("data files", files(rng), file_user(Path(folder)), given.files),
             fuzz("recipes", recipes(rng), use_recipe, given.recipes),
             fuzz("objective sentences", sentences(rng), use_sentence, given.sentences),

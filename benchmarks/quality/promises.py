@@ -12,8 +12,8 @@ class), up to 2,000 unlabeled rows, and test rows that nobody has seen. Methods:
   only; run where mapie can be imported and left out elsewhere.
 
 csst is told the class balance of deployment (deployment_prior: the fractions of the test rows), as the floor of three
-labels makes rare classes look more frequent than they are. How large a margin bounds need was chosen on worlds of
-benchmarks/quality/margins.py, not here; draws 0 to 11 of these sets were looked at while that was built, so draws begin
+labels makes rare classes look more frequent than they are. How large a margin bounds need was chosen on made worlds
+with a rare class, not here; draws 0 to 11 of these sets were looked at while that was built, so draws begin
 at 12.
 
 A bound is judged by at least 50 test rows that decide it: those of the class for a recall, those predicted as the class
@@ -560,7 +560,7 @@ def write_report(lines: list[Line]) -> str:
         f"on new rows, judged where at least {DECIDING} of them decide the bound (those of the class for a recall, "
         "those predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted "
         "on the test rows. By how many standard errors a bound has to be expected to be *met* was chosen on "
-        "[worlds that are made](margins.md); these sets were then measured once, in draws that nobody had seen. csst "
+        "made worlds with a rare class; these sets were then measured once, in draws that nobody had seen. csst "
         "is told the class balance of deployment (`deployment_prior`), the other methods read the labels as they are. "
         "Methods are described in `benchmarks/quality/promises.py`, which writes this page; "
         "TunedThresholdClassifierCV and "

@@ -27,7 +27,7 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.reference import Reference
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
-from csst.fitting.folder import Folder
+from csst.fitting.folder import Folder, refuse_malformed
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
@@ -322,20 +322,21 @@ class FittedModel:
         Returns:
             The model, without the details of its fit.
         """
-        file = ModelFile.read(folder)
-        rule = file.read_rule() if weights is None else None
-        model = file.build_model("selected" if rule is None else "last", make)
-        return cls(
-            model,
-            rule,
-            file.objective,
-            file.class_names,
-            file.describe_inputs(model),
-            batch=8192 if file.plan is None else file.plan.training.evaluation_batch,
-            metrics=file.metrics,
-            row_hashes=file.row_hashes,
-            reference=read_reference(Folder(folder)),
-        )
+        with refuse_malformed(Folder(folder).path("metrics.json")):
+            file = ModelFile.read(folder)
+            rule = file.read_rule() if weights is None else None
+            model = file.build_model("selected" if rule is None else "last", make)
+            return cls(
+                model,
+                rule,
+                file.objective,
+                file.class_names,
+                file.describe_inputs(model),
+                batch=8192 if file.plan is None else file.plan.training.evaluation_batch,
+                metrics=file.metrics,
+                row_hashes=file.row_hashes,
+                reference=read_reference(Folder(folder)),
+            )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
         """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.

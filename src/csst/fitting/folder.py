@@ -30,6 +30,20 @@ class CorruptFileError(InputError):
     """A file whose content does not match its checksum, or cannot be read."""
 
 
+@contextmanager
+def refuse_malformed(path: Path) -> Iterator[None]:
+    """Turn errors while the values of a file are interpreted into one sentence: it may be damaged, or a stranger's."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(
+            f"{path} does not hold what csst writes there ({reason}): restore it, or train again"
+        ) from error
+
+
 class Folder:
     """The folder of a fitted model."""
 

@@ -53,8 +53,8 @@ def imdb_lt_10() -> Recipe:
     """IMDb, rho = 10, 1,000 labels, DistilBERT: csst train imdb-lt-10 --data.path TRAIN --data.test_path TEST
 
     Paper, Tables 4 and 8, mean / min recall: ERM .79/.61, UDA .82/.66, CSST(UDA) .89/.88. Frozen MiniLM on a CPU:
-    benchmarks/results/text.md. All 12,500 negative and 1,250 positive training reviews are used, as the paper's
-    unlabeled ratio of 13.8 says.
+    benchmarks/results/text_finetuned.md. All 12,500 negative and 1,250 positive training reviews are used, as the
+    paper's unlabeled ratio of 13.8 says.
     """
     views = TextViews(strong="backtranslation")
     return replace(

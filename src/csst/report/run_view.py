@@ -14,6 +14,7 @@ import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
+from csst.fitting.folder import refuse_malformed
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
 from csst.report.mistakes import MistakenCell
@@ -179,15 +180,16 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     else:
         journal = run.journal()
         updates = None
-    view = view_run(
-        name,
-        metrics,
-        journal,
-        updates=updates,
-        recipe=_read_mapping(run.path("recipe.yaml"), yaml.safe_load),
-        environment=_read_mapping(run.path("environment.json"), json.loads),
-        folder=folder,
-    )
+    with refuse_malformed(run.path("metrics.json")):
+        view = view_run(
+            name,
+            metrics,
+            journal,
+            updates=updates,
+            recipe=_read_mapping(run.path("recipe.yaml"), yaml.safe_load),
+            environment=_read_mapping(run.path("environment.json"), json.loads),
+            folder=folder,
+        )
     columns = run.columns()
     cells = [] if columns is None else tabulate_columns(columns)
     return replace(

@@ -34,8 +34,8 @@ class Bound:
     def status(self) -> Status:
         """ "met" by at least a standard error, "missed" by more than one, or "unsure".
 
-        Both numbers, this and the margin that rules are searched with, were chosen on worlds with a rare class
-        (benchmarks/results/margins.md) and then measured on real tables (benchmarks/results/promises.md).
+        Both numbers, this and the margin that rules are searched with, were chosen on made worlds with a rare class
+        and then measured on real tables (benchmarks/results/promises.md).
         """
         if self.slack >= SAFE * self.error:
             return "met"
