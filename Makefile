@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-slow test-browser docs docs-output coverage package torture fuzz mutants results-check lint format bench clean
+.PHONY: help demo test test-slow test-browser docs docs-output coverage package torture fuzz soak mutants results-check lint format bench clean
 help:
 	@echo "make demo       install, train on long-tailed digits, show a table and write a report"
 	@echo "make test       install, lint, type-check, run the tests"
@@ -16,6 +16,7 @@ help:
 	@echo "make package    build wheel and sdist, install each into an empty environment and run csst demo there, also with the oldest versions"
 	@echo "make torture    kill, stop and damage training many times and compare with an undisturbed run (long)"
 	@echo "make fuzz       a million objective sentences and many damaged files (long)"
+	@echo "make soak       ten thousand training steps and a thousand fits in one process, with flat memory (long)"
 	@echo "make mutants    put small faults into the code, one at a time, and see whether a test notices (long)"
 	@echo "make results-check  list the pages of benchmarks/results that are older than the code they measure"
 	@echo "make bench      time the mathematics and a step (benchmarks/results/)"
@@ -76,6 +77,9 @@ torture: $(BIN)/.ready-dev
 
 fuzz: $(BIN)/.ready-dev
 	$(BIN)/python -m benchmarks.quality.fuzz
+
+soak: $(BIN)/.ready-dev
+	$(BIN)/python -m benchmarks.quality.soak
 
 mutants: $(BIN)/.ready-dev
 	$(BIN)/python -W ignore -m benchmarks.quality.mutants

@@ -1,8 +1,9 @@
 """What a run survives: python -m benchmarks.quality.torture [--kills 50] [--tries 5] [--seed 0]
 
 Training is killed, stopped, starved of disk space and fed with damaged files, then resumed, and its weights,
-multipliers, journal and metrics are compared with those of a run that nothing happened to. Prints one table. Children
-are forked from this process, which has imported everything, so that a try takes a second. Linux only.
+multipliers, journal and metrics are compared with those of a run that nothing happened to: multipliers by gradient,
+solved multipliers, and labels judged out of fold. The same with predictions of a folder of tables. Prints one table.
+Children are forked from this process, which has imported everything, so that a try takes a second. Linux only.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 import torch
 
 import csst.runs.folder as runs
+from csst.cli import main as run_command
 from csst.errors import InputError
 from csst.fitting.model_file import MODEL
 from csst.recipes import Recipe, recipe
@@ -42,6 +44,12 @@ SHORT = replace(
     training=replace(TOY.training, steps=200, labeled_batch=16, unlabeled_batch=32),
     dual=replace(TOY.dual, steps_per_update=10),
 )
+#: what is trained, by its name in the table
+KINDS = {
+    "": SHORT,
+    ", solved multipliers": replace(SHORT, dual=replace(SHORT.dual, update="solve")),
+    ", out of fold": replace(SHORT, folds=2),
+}
 WORDS = ["--data.labeled", "60", "--data.unlabeled", "120", "--data.validation", "40", "--data.test", "60"]
 WORDS += ["--training.labeled_batch", "16", "--training.unlabeled_batch", "32", "--dual.steps_per_update", "10"]
 Fault = tuple[str, int, int]
@@ -130,30 +138,72 @@ def stalled(made: Recipe, folder: Path, place: str, at: int, told: Any) -> None:
     trained(made, folder)
 
 
+def undisturbed(base: Path, kind: str) -> tuple[tuple[Any, ...], float]:
+    """What a kind of run ends with if nothing happens to it, and the seconds that it takes."""
+    folder, begun = base / f"whole{list(KINDS).index(kind)}", time.perf_counter()
+    forked(trained, KINDS[kind], folder).join()
+    return outcome(folder), time.perf_counter() - begun
+
+
 def resumed(made: Recipe, folder: Path, whole: tuple[Any, ...]) -> bool:
     child = forked(trained, made, folder)
     child.join()
     return child.exitcode == 0 and same(outcome(folder), whole)
 
 
-def kills(base: Path, whole: tuple[Any, ...], seconds: float, tries: int, place: str) -> Fault:
+def kills(base: Path, whole: tuple[Any, ...], seconds: float, tries: int, place: str, kind: str = "") -> Fault:
     survived = number = 0
     while number < tries:
         folder = base / f"{place}-{number}".replace(" ", "-")
         if place == "at a random moment":
-            child = forked(trained, SHORT, folder)
+            child = forked(trained, KINDS[kind], folder)
             child.join(random.uniform(0, seconds))
         else:
             told = multiprocessing.get_context("fork").Event()
-            child = forked(stalled, SHORT, folder, place, random.randint(1, 20), told)
+            child = forked(stalled, KINDS[kind], folder, place, random.randint(1, 20), told)
             assert told.wait(120), place
         child.kill()
         child.join()
         if child.exitcode == -signal.SIGKILL:  # else it had ended already, and this was no try
             number += 1
-            survived += resumed(SHORT, folder, whole)
+            survived += resumed(KINDS[kind], folder, whole)
         shutil.rmtree(folder, ignore_errors=True)
-    return f"SIGKILL {place}", tries, survived
+    return f"SIGKILL {place}{kind}", tries, survived
+
+
+def killed_predictions(base: Path, tries: int) -> Fault:
+    """Predictions of a folder of tables, file by file, are killed and asked for again."""
+    table = base / "table.csv"
+    table.write_text("size,kind\n" + "".join(f"{i % 17},{('cat', 'dog')[i % 17 > 8]}\n" for i in range(200)))
+    run, parts = base / "table-run", base / "parts"
+    command(["train", "array", "--data.path", str(table), "--data.label", "kind", "--learner", "linear"], run)
+    parts.mkdir()
+    for number in range(20):
+        (parts / f"{number}.csv").write_text("size\n" + "".join(f"{i * number % 17}\n" for i in range(20_000)))
+
+    def predict(out: Path) -> None:
+        if run_command(["predict", str(run), str(parts), "-o", str(out)]) != 0:
+            os._exit(1)
+
+    def read(out: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(out.rglob("*.csv"))}
+
+    begun = time.perf_counter()
+    forked(predict, base / "predicted").join()
+    seconds, whole, survived, number = time.perf_counter() - begun, read(base / "predicted"), 0, 0
+    while number < tries:
+        out = base / f"predicted-{number}"
+        child = forked(predict, out)
+        child.join(random.uniform(0, seconds))
+        child.kill()
+        child.join()
+        if child.exitcode == -signal.SIGKILL:
+            number += 1
+            again = forked(predict, out)
+            again.join()
+            survived += again.exitcode == 0 and read(out) == whole
+        shutil.rmtree(out, ignore_errors=True)
+    return "SIGKILL of predictions of a folder, then again", tries, survived
 
 
 # ── Signals, through the command itself ──
@@ -244,7 +294,7 @@ def _locked(folder: Path, at: int) -> None:
     trained(SHORT, folder, lock)
 
 
-# ── CorruptFileError files ──
+# ── Damaged files ──
 
 
 def damaged(base: Path, whole: tuple[Any, ...], tries: int, how: str) -> Fault:
@@ -325,10 +375,7 @@ def main() -> None:
         base = Path(name)
         base.chmod(0o755)
         trained(SHORT, base / "warm")  # whatever is imported late is imported before the children are forked
-        begun = time.perf_counter()
-        forked(trained, SHORT, base / "whole").join()
-        seconds = time.perf_counter() - begun
-        whole = outcome(base / "whole")
+        whole, seconds = undisturbed(base, "")
 
         def done(fault: Fault) -> None:
             faults.append(fault)
@@ -339,6 +386,11 @@ def main() -> None:
         shares = [given.kills - 3 * (given.kills // 5), *[given.kills // 5] * 3]
         for place, tries in zip(("at a random moment", *inside), shares, strict=True):
             done(kills(base, whole, seconds, tries, place))
+        for kind in list(KINDS)[1:]:
+            whole_of_kind, seconds_of_kind = undisturbed(base, kind)
+            for place in ("at a random moment", "in a checkpoint write"):
+                done(kills(base, whole_of_kind, seconds_of_kind, given.kills // 5, place, kind))
+        done(killed_predictions(base, given.kills // 5))
         for number in (signal.SIGTERM, signal.SIGINT):
             done(signals(base, "train", number, few))
             done(signals(base, "compare", number, max(1, few // 2)))
