@@ -31,11 +31,16 @@ def fuzz():
     return module
 
 
-@pytest.mark.parametrize("what", ["sentences", "recipes", "files"])
+@pytest.mark.parametrize("what", ["sentences", "recipes", "files", "tables"])
 def test_mutated_input_is_accepted_or_gets_a_sentence(fuzz, tmp_path, what):
     inputs = getattr(fuzz, what)(random.Random(7))
-    use = {"sentences": fuzz.use_sentence, "recipes": fuzz.use_recipe, "files": fuzz.file_user(tmp_path)}[what]
-    count = {"sentences": 1000, "recipes": 600, "files": 300}[what]
+    use = {
+        "sentences": fuzz.use_sentence,
+        "recipes": fuzz.use_recipe,
+        "files": fuzz.file_user(tmp_path),
+        "tables": fuzz.table_user(tmp_path),
+    }[what]
+    count = {"sentences": 1000, "recipes": 600, "files": 300, "tables": 100}[what]
     _, tries, accepted, _ = fuzz.fuzz(what, inputs, use, count)
     assert count / 50 < accepted < tries  # both kinds were met
 

@@ -175,11 +175,8 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     if metrics and not isinstance(metrics.get("test", metrics.get("validation")), dict):
         raise InputError(f"{run.path('metrics.json')} holds no results on test or validation: train the run again")
     path = run.path("journal.jsonl")
-    if path.is_file() and path.stat().st_size > DIAGNOSED:
-        journal, updates = _read_long_journal(path)
-    else:
-        journal = run.journal()
-        updates = None
+    is_long = path.is_file() and path.stat().st_size > DIAGNOSED
+    journal, updates = _read_long_journal(path) if is_long else (run.journal(), None)
     with refuse_malformed(run.path("metrics.json")):
         view = view_run(
             name,
