@@ -36,13 +36,38 @@ def _little_work():
         patch.setattr(expectation, "DRAWS", 40)
         patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
         patch.setattr(catalog, "PENALTIES", (0.1,))
-        for module in ("csst.fitting.metrics", "csst.cli.frontier"):  # three sentences per trade-off, for eleven
-            patch.setattr(f"{module}.trace_frontier", partial(trace_frontier, steps=3))
+        patch.setattr("csst.fitting.metrics.trace_frontier", trace_ends)
+        patch.setattr("csst.cli.frontier.trace_frontier", partial(trace_frontier, steps=2))  # ends, for eleven points
+        patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawn by `pages`
         patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
         patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
         if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
             patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
         yield
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """Runs write their pages, for a module that looks at them."""
+    from csst.report import report_page
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("csst.cli.train.report_page", report_page)
+        yield
+
+
+def trace_ends(*arguments):
+    """Return the frontier of a fit with the ends of one trade-off, out of three and one for each class.
+
+    `tests/rules/test_frontier.py` and `tests/rules/test_class_trades.py` are about all of them.
+    """
+    from csst.rules import frontier
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frontier, "trade_coverage", lambda steps: [])
+        patch.setattr(frontier, "trade_precision", lambda low, high, steps: [])
+        patch.setattr(frontier, "trace_classes", lambda evidence, prior: {})
+        return frontier.trace_frontier(*arguments, steps=2)
 
 
 @pytest.fixture

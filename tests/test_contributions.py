@@ -72,7 +72,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_sounds.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     yield tmp_path
     for name in ("my_metric", "my_sounds"):
         sys.modules.pop(name, None)

@@ -61,7 +61,7 @@ def find_mutual_calls(calls) -> dict[tuple[str, str], list[str]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, pages):
     """Rows with few labels as a file, and two runs: a network and other learners."""
     place = tmp_path_factory.mktemp("journeys")
     x, y = load_iris(return_X_y=True)

@@ -13,6 +13,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.plan import read_group
 from csst.recipes import recipe, with_overrides
 from csst.recipes.paths import absolute_paths, with_absolute_paths
+from csst.report import report_page
 from csst.report.bounds import find_coverage_bounds
 from tests.helpers.short_runs import SHORT_RUN
 
@@ -37,13 +38,6 @@ def folders(tmp_path):
     return here, there
 
 
-@pytest.fixture
-def without_pages(monkeypatch):
-    """Runs without a report, at which these tests do not look."""
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
-
-
-@pytest.mark.usefixtures("without_pages")
 def test_a_run_with_a_relative_path_is_used_from_any_folder(folders, monkeypatch, capsys):
     here, there = folders
     train = ["train", "array", *STEPS, "--checkpoint_seconds", "0"]
@@ -63,7 +57,6 @@ def test_a_run_with_a_relative_path_is_used_from_any_folder(folders, monkeypatch
     assert "data.path" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("without_pages")
 def test_so_is_one_of_learners_without_a_network(folders, monkeypatch):
     here, there = folders
     monkeypatch.chdir(here)
@@ -72,7 +65,6 @@ def test_so_is_one_of_learners_without_a_network(folders, monkeypatch):
     assert main(["evaluate", "../here/run"]) == 0
 
 
-@pytest.mark.usefixtures("without_pages")
 def test_a_relative_path_of_an_older_run_is_the_same_where_it_began(folders, monkeypatch):
     here, _ = folders
     monkeypatch.chdir(here)
@@ -129,8 +121,7 @@ def test_groups_on_the_command_line(folders, monkeypatch, capsys):
     assert main([*train, "--groups.head", "0", "--groups.tail", "bird", "--out", "c"]) == 2
     assert "there is no class 'bird'" in capsys.readouterr().err
     assert main(["frontier", "a", "--points", "2"]) == 0
-    page = (here / "a" / "report.html").read_text()
-    assert "mean of tail" in page
+    assert "mean of tail" in report_page(["a"])
 
 
 def test_members_of_a_group():

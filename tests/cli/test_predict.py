@@ -22,10 +22,8 @@ def photos(tmp_path_factory):
             place.mkdir(parents=True, exist_ok=True)
             pixels = (bright + random.integers(0, 40, (10, 10, 3))).astype(np.uint8)
             Image.fromarray(pixels).save(place / f"{name}-{n}.png")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("csst.cli.train.report_page", lambda runs: "")
-        words = ["--data.path", str(folder / "labeled"), "--data.size", "8", "--learner", "linear"]
-        assert main(["train", "folder", *words, "--out", str(folder / "run")]) == 0
+    words = ["--data.path", str(folder / "labeled"), "--data.size", "8", "--learner", "linear"]
+    assert main(["train", "folder", *words, "--out", str(folder / "run")]) == 0
     return folder
 
 
@@ -72,7 +70,6 @@ def test_what_is_no_image_gets_a_sentence(inputs, says, photos, monkeypatch, cap
 
 def test_an_image_for_a_run_on_rows_gets_a_sentence(photos, monkeypatch, capsys):
     monkeypatch.chdir(photos)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     random = np.random.default_rng(0)
     y = np.arange(60) % 2
     np.savez("rows.npz", x=random.normal(size=(60, 3)) + 3 * y[:, None], y=y)

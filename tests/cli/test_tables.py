@@ -37,7 +37,6 @@ def folder(tmp_path_factory):
     write_table(folder / "new.csv", 30, seed=1, is_labeled=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("csst.cli.train.report_page", lambda runs: "")
         words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id", "--out", "run"]
         assert main(["train", "array", *words, "--objective", "max min(recall)"]) == 0
     return folder
@@ -90,7 +89,6 @@ def test_new_rows_that_differ_get_a_sentence(folder, monkeypatch, capsys, text, 
 
 def test_a_test_table_is_measured(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     lines = (folder / "mine.csv").read_text(encoding="utf-8").splitlines()
     labeled = [line for line in lines[1:] if not line.endswith(",")]
     (folder / "test.csv").write_text("\n".join([lines[0], *labeled]))
@@ -106,7 +104,6 @@ def test_a_test_table_is_measured(folder, monkeypatch, capsys):
 
 def test_a_network_learns_from_categories_and_gaps_too(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id", "--learner", "network"]
     short = ["--training.steps", "20", "--dual.steps_per_update", "10"]
     assert main(["train", "array", *words, *short, "--out", "network"]) == 0
@@ -121,7 +118,6 @@ def test_a_network_learns_from_categories_and_gaps_too(folder, monkeypatch, caps
 
 def test_several_learners_are_named_with_commas(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     words = ["--data.path", "mine.csv", "--data.label", "kind", "--data.drop", "id"]
     assert main(["train", "array", *words, "--learner", "linear,lda", "--out", "two"]) == 0
     metrics = json.loads((folder / "two" / "metrics.json").read_text())

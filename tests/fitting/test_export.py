@@ -62,9 +62,9 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
 
 @onnx
 def test_a_forest(tmp_path):
-    X, y = bent(150)
+    X, y = bent(150)  # few of them are learned from: every level of a tree is a part of the graph
     members = [
-        member_of(learner.fit(X[:40], y[:40]), learner.name, 1.3, (0.2, -0.2, 0.0), weight)
+        member_of(learner.fit(X[:12], y[:12]), learner.name, 1.3, (0.2, -0.2, 0.0), weight)
         for learner, weight in ((Linear(table_of(X)), 0.4), (Forest(trees=2), 0.6))
     ]
     portfolio = portfolio_of(*members)
@@ -114,7 +114,9 @@ def test_a_table_with_categories(tmp_path):
 def digits(tmp_path_factory):
     """A quick finished run, with a decision rule fitted after training."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
-    quickly = with_overrides(recipe("digits"), {"training": {"steps": 20}, "method": "csl", "rule": "fit"})
+    data = {"validation": 20, "test": 30, "labeled": 40}
+    values = {"training": {"steps": 20}, "method": "csl", "rule": "fit", "data": data}
+    quickly = with_overrides(recipe("digits"), values)
     execute(quickly, folder)
     return folder
 
@@ -140,7 +142,6 @@ def test_the_columns_of_a_table_are_named(tmp_path, capsys, monkeypatch):
     """In the card and in the file of a run (above: of an estimator); and nothing of torch's own is shown."""
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     rng, y = np.random.default_rng(0), np.arange(120) % 2
     frame = pd.DataFrame({"größe": rng.normal(size=120) + 3 * y, "weight": rng.normal(size=120)})
     frame.assign(label=y).to_csv("table.csv", index=False)
@@ -196,7 +197,8 @@ def test_the_card_of_a_run(digits):
 
 def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     goal = "max mean(recall) s.t. coverage >= 0.05"
-    values = {"training": {"steps": 20}, "model": {"name": "mlp"}, "method": "csl", "objective": goal}
+    data = {"validation": 20, "test": 30, "labeled": 40}
+    values = {"training": {"steps": 20}, "model": {"name": "mlp"}, "method": "csl", "objective": goal, "data": data}
     made = with_overrides(recipe("digits"), values)
     found = execute(made, tmp_path / "r")["test"]["intervals"]["constraints"][0]
     said = model_card(classifier_of(tmp_path / "r").as_exportable(), "r.onnx", "onnx")

@@ -60,9 +60,7 @@ def run(data):
 
 @pytest.fixture(scope="module")
 def linear_run(data):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawing it takes longer than the fit
-        assert train(data, "linear", "--learner", "linear") == 0
+    assert train(data, "linear", "--learner", "linear") == 0
     return data / "linear"
 
 
@@ -193,7 +191,6 @@ def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):
         raise AssertionError("the run was fitted again")
 
     monkeypatch.setattr("csst.runs.execute.begin_recipe", refit)
-    monkeypatch.setattr("csst.cli.train.report_page", lambda runs: "")
     before = (run / "metrics.json").read_bytes()
     assert train(data, "auto", "--resume") == 0
     assert (run / "metrics.json").read_bytes() == before

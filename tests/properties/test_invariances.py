@@ -80,7 +80,7 @@ def test_multipliers_stay_in_their_domain_and_the_gain_stays_valid(seed, classes
     generator = torch.Generator().manual_seed(seed)
     prior = torch.softmax(2 * torch.randn(classes, generator=generator, dtype=torch.float64), 0)
     game = csst.Multipliers(csst.objective(sentence), prior, step_size=step_size, initial=initial)
-    for _ in range(5):
+    for _ in range(3):
         counts = torch.randint(0, 9, (classes, classes), generator=generator) + torch.eye(classes, dtype=torch.long)
         game.update(csst.Confusion.from_counts(counts))
         assert torch.isfinite(game.value).all()

@@ -71,6 +71,7 @@ def test_images_texts_and_rows_are_shown():
     assert show(0, 0.5).cells == ("1.5", "u")
 
 
+@pytest.mark.usefixtures("pages")
 def test_a_run_keeps_its_mistakes_and_its_page_shows_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)

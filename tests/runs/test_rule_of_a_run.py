@@ -31,7 +31,7 @@ pytestmark = SHORT_RUN
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, pages):
     """The folder of a finished run on digits with a decision rule."""
     folder = tmp_path_factory.mktemp("digits") / "r"
     assert main(["train", "digits", "--rule", "fit", "--out", str(folder), "--method", "erm", *FAST]) == 0
