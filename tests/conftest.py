@@ -56,6 +56,16 @@ def pages():
         yield
 
 
+@pytest.fixture(scope="session")
+def operators_read_once():
+    """ONNX's operators, which torch reads anew for every export, half of the time of a small one."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
+        yield
+
+
 def trace_ends(*arguments):
     """Return the frontier of a fit with the ends of one trade-off, out of three and one for each class.
 

@@ -12,6 +12,7 @@ import sys
 import tokenize
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "csst"
@@ -80,6 +81,7 @@ class Density:
         )
 
 
+@cache
 def is_bare(name: str) -> bool:
     """Return whether a name is one word that is an adjective, an adverb or a participle."""
     word = name.strip("_")

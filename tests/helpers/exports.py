@@ -6,11 +6,15 @@ import importlib
 
 import pytest
 
-#: leaves a test out where ONNX cannot be written or run
-onnx = pytest.mark.skipif(
+needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")),
     reason="needs csst-learn[export]",
 )
+
+
+def onnx(test):
+    """Leave a test out where ONNX cannot be written or run."""
+    return needs_onnx(pytest.mark.usefixtures("operators_read_once")(test))
 
 
 def run_onnx(path, x):

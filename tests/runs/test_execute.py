@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import platform
-import signal
 import subprocess
 import sys
 import time
@@ -114,28 +114,47 @@ def test_a_kill_without_any_checkpoint_or_with_a_torn_journal_starts_where_it_ca
     assert same(compared(whole), compared(tmp_path / "cut"))
 
 
-SLOW_WRITER = """
-import os, sys, time
-from dataclasses import replace
-import csst.runs.folder as runs
+def write_until_stalled(folder, written, stalled):
+    """Carry out a recipe; in the middle of the write of a checkpoint, after so many whole ones, wait to be killed."""
+    write = Run.write
+    checkpoints = []
+
+    def stall(run, name, content, **options):
+        if name == "checkpoint.pt":
+            if len(checkpoints) == written:
+                (run.folder / (name + ".partial")).write_bytes(content[: len(content) // 2])
+                stalled.set()
+                time.sleep(60)
+            checkpoints.append(name)
+        write(run, name, content, **options)
+
+    Run.write = stall
+    execute(QUICK, folder, checkpoint_seconds=0)
+
+
+@pytest.mark.parametrize("written", [0, 3])
+def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_path, written):
+    fork = multiprocessing.get_context("fork")  # nothing to import again
+    stalled = fork.Event()
+    process = fork.Process(target=write_until_stalled, args=(tmp_path / "cut", written, stalled))
+    process.start()
+    assert stalled.wait(60)
+    process.kill()
+    process.join(60)
+    assert (tmp_path / "cut" / "checkpoint.pt.partial").exists()
+    assert (tmp_path / "cut" / "checkpoint.pt").exists() == (written > 0)
+    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
+    assert same(compared(whole), compared(tmp_path / "cut"))
+
+
+WRITER = """
+import sys
 from csst.estimation import expectation
 from csst.recipes import from_dict
 from csst.runs.execute import execute
 import yaml
 expectation.DRAWS = int(sys.argv[3])  # as in the process of the tests
-if os.environ.get("STALL"):  # stay in the middle of a checkpoint write, half of it on disk, until killed
-    plain, seen = runs.Run.write, []
-    def write(self, name, content, **options):
-        if name == "checkpoint.pt" and len(seen) == int(os.environ["STALL"]):
-            (self.folder / (name + ".partial")).write_bytes(content[: len(content) // 2])
-            print("writing", flush=True)
-            time.sleep(60)
-        seen.append(name) if name == "checkpoint.pt" else None
-        plain(self, name, content, **options)
-    runs.Run.write = write
-recipe = from_dict(yaml.safe_load(open(sys.argv[1])))
-execute(recipe, sys.argv[2], resume=True, checkpoint_seconds=0)
-print("done", flush=True)
+execute(from_dict(yaml.safe_load(open(sys.argv[1]))), sys.argv[2], resume=True, checkpoint_seconds=0)
 """
 
 
@@ -143,19 +162,7 @@ def writer(recipe, folder) -> list[str]:
     """The command that carries out a recipe in folder/cut, in a process of its own."""
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.as_dict()))
     places = [str(folder / name) for name in ("recipe.yaml", "cut")]
-    return [sys.executable, "-c", SLOW_WRITER, *places, str(expectation.DRAWS)]
-
-
-@pytest.mark.parametrize("written", [pytest.param(0, marks=pytest.mark.slow), 3])
-def test_a_sigkill_in_the_middle_of_a_checkpoint_write_loses_nothing(whole, tmp_path, written):
-    command = writer(QUICK, tmp_path)
-    with subprocess.Popen(command, env={**os.environ, "STALL": str(written)}, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"writing\n"
-        os.kill(process.pid, signal.SIGKILL)
-    assert (tmp_path / "cut" / "checkpoint.pt.partial").exists()
-    assert (tmp_path / "cut" / "checkpoint.pt").exists() == (written > 0)
-    execute(QUICK, tmp_path / "cut", resume=True, checkpoint_seconds=0)
-    assert same(compared(whole), compared(tmp_path / "cut"))
+    return [sys.executable, "-c", WRITER, *places, str(expectation.DRAWS)]
 
 
 @pytest.mark.slow
@@ -239,6 +246,7 @@ def test_a_differently_balanced_unlabeled_set_is_noticed(tmp_path):
         digits,
         method="la",
         data=replace(digits.data, imbalance=8, unlabeled_reversed=True),
+        model=replace(digits.model, name="mlp"),
         training=replace(digits.training, steps=100),
     )
     with pytest.warns(UserWarning, match="differently balanced"):
