@@ -43,8 +43,9 @@ format: $(BIN)/.ready-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# One process: two that share a core take twice the CPU time and end hardly sooner. PYTEST_ADDOPTS="-n 4" uses four cores.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest
 
 test-slow: $(BIN)/.ready-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
@@ -67,7 +68,7 @@ docs-output: $(BIN)/.ready-dev
 	$(BIN)/python docs/run_pages.py
 
 coverage: $(BIN)/.ready-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=csst --cov-report=term:skip-covered --cov-report=html
+	$(BIN)/python -m pytest --cov=csst --cov-report=term:skip-covered --cov-report=html
 
 package: $(BIN)/.ready-dev
 	$(BIN)/python -m pytest -m package -o addopts= tests/test_package.py
