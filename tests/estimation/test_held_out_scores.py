@@ -35,6 +35,28 @@ def test_the_training_prior_is_taken_out():
     assert found.train_prior.tolist() == PRIOR.tolist()
 
 
+def test_a_probability_of_zero_counts_as_a_tenth_of_a_label_where_scores_are_calibrated():
+    probs = np.array([[1.0, 0.0], [0.3, 0.7], [1.0, 0.0], [0.999999, 1e-6]])
+    found = HeldOutScores.from_probs(probs, [0, 1, 1, 0], train_prior=[0.8, 0.2])
+    for p, z, raw_scores in zip(probs, found.calibration_scores, found.scores, strict=True):
+        expected = [math.log(p[k] if p[k] > 0 else 1 / (10 * 4)) - math.log((0.8, 0.2)[k]) for k in range(2)]
+        assert z == pytest.approx(expected, abs=1e-12)
+        assert raw_scores == pytest.approx([math.log(max(p[k], 1e-12) / (0.8, 0.2)[k]) for k in range(2)], abs=1e-12)
+    assert found.calibration.temperature == fit_calibration(found.calibration_scores, found.labels).temperature
+
+
+def test_a_single_label_that_a_forest_gives_probability_zero_does_not_silence_all_scores():
+    # Five of a hundred labels are of the rare class; no tree of 300 votes for one of these.
+    rng = np.random.default_rng(0)
+    labels = (np.arange(100) < 5).astype(int)
+    votes = np.rint(300 / (1 + np.exp(3 - 4 * labels - rng.normal(size=100)))) / 300
+    votes[0] = 0.0
+    probs = np.column_stack([1 - votes, votes])
+    assert HeldOutScores.from_probs(probs, labels).calibration.temperature > 0.3
+    tiny_probs = np.maximum(probs, 2e-12)
+    assert HeldOutScores.from_probs(tiny_probs / tiny_probs.sum(1, keepdims=True), labels).calibration.temperature < 0.2
+
+
 def test_a_probability_of_zero_stays_finite():
     found = HeldOutScores.from_probs([[1.0, 0.0], [0.0, 1.0]], [0, 1], train_prior="uniform")
     assert found.scores[0, 1] == pytest.approx(math.log(1e-12) - math.log(0.5))

@@ -8,8 +8,8 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from csst.learners.forest import SMALLEST_FRACTION, FittedForest, Forest, Trees
-from csst.learners.protocol import apply
+from csst.learners.forest import FittedForest, Forest, Trees
+from csst.learners.protocol import SMALLEST_PROBABILITY, apply
 from tests.learners.samples import gaussians
 
 
@@ -30,7 +30,7 @@ def reference(forests, rows):
     out = np.zeros(said[0].shape)
     for i in range(len(rows)):
         means = [
-            sum(np.log(max(one[i][k], SMALLEST_FRACTION)) for one in said) / len(said) for k in range(out.shape[1])
+            sum(np.log(max(one[i][k], SMALLEST_PROBABILITY)) for one in said) / len(said) for k in range(out.shape[1])
         ]
         total = sum(np.exp(value) for value in means)
         out[i] = [value - np.log(total) for value in means]
@@ -54,7 +54,7 @@ def test_no_probability_is_below_what_the_clip_implies():
     forests = [Said([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), Said([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])]
     model = FittedForest(forests=forests)
     found = np.exp(model.log_probs(np.zeros((2, 1))))
-    tiny = SMALLEST_FRACTION
+    tiny = SMALLEST_PROBABILITY
     np.testing.assert_allclose(found[0], np.array([1, tiny, tiny]) / (1 + 2 * tiny), rtol=1e-12)
     parts = np.array([(0.5 * tiny) ** 0.5, 0.5**0.5, tiny])  # a mean of logarithms is a product
     np.testing.assert_allclose(found[1], parts / parts.sum(), rtol=1e-12)

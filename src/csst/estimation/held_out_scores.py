@@ -20,6 +20,8 @@ from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
 MOST_UNLABELED = 10_000
 #: probabilities below this count as this: a zero has no logarithm
 SMALLEST_PROBABILITY = 1e-12
+#: a probability of 0 that n labels speak for counts as 1 / (ZERO_ROWS n) where scores are calibrated
+ZERO_ROWS = 10
 #: folds on which the information of scores is measured
 INFORMATION_FOLDS = 5
 #: how far a row of probabilities may be from summing to 1: enough for a softmax in single precision
@@ -155,8 +157,19 @@ class HeldOutScores:
         return self.counts / self.counts.sum()
 
     @cached_property
+    def calibration_scores(self) -> np.ndarray:
+        """Scores z of the labeled rows to calibrate on, (n, K): a probability of 0 counts as 1 / (10 n).
+
+        A forest says 0 where no tree has seen the class. Taken at its word, a single label of that class would send
+        the temperature, and with it all that the scores say, to 0.
+        """
+        logs = self.scores + np.log(self.train_prior)
+        is_zero = np.abs(logs - np.log(SMALLEST_PROBABILITY)) < 1e-9
+        return np.where(is_zero, -np.log(ZERO_ROWS * len(self.labels)), logs) - np.log(self.train_prior)
+
+    @cached_property
     def calibration(self) -> Calibration:
-        return fit_calibration(self.scores, self.labels, start=self.start)
+        return fit_calibration(self.calibration_scores, self.labels, start=self.start)
 
     @cached_property
     def unlabeled_prior(self) -> np.ndarray:
@@ -190,15 +203,14 @@ class HeldOutScores:
     @cached_property
     def _information_of_rows(self) -> np.ndarray:
         """What every labeled row adds to the information, (n,): its mean is the information."""
+        scores = self.calibration_scores
         weights = balanced_weights(self.labels, self.classes)
         folds = deal_folds(self.labels, min(INFORMATION_FOLDS, len(self.labels)), 0)
         losses = np.zeros(len(self.labels))
         for fold in np.unique(folds):
             rows = np.flatnonzero(folds == fold)
-            calibration = fit_calibration(
-                self.scores[folds != fold], self.labels[folds != fold], start=self.calibration
-            )
-            logs = log_softmax(calibration.apply(self.scores[rows]), axis=1)
+            calibration = fit_calibration(scores[folds != fold], self.labels[folds != fold], start=self.calibration)
+            logs = log_softmax(calibration.apply(scores[rows]), axis=1)
             losses[rows] = -logs[np.arange(len(rows)), self.labels[rows]]
         return weights * (1 - losses / np.log(self.classes))
 

@@ -11,13 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.learners.protocol import FittedLearner, as_array
+from csst.learners.protocol import SMALLEST_PROBABILITY, FittedLearner, as_array
 from csst.models.stored import StoredModule
 
 #: trees of each kind
 TREES = 200
-#: class fractions below this count as this: a forest of few trees says 0 too easily
-SMALLEST_FRACTION = 1e-4
 
 
 class Trees(StoredModule):
@@ -156,7 +154,7 @@ class FittedForest(FittedLearner):
     forests: Sequence[Trees]
 
     def forward(self, x: Tensor) -> Tensor:
-        logs = [trees(x).clamp(min=SMALLEST_FRACTION).log() for trees in self.forests]
+        logs = [trees(x).clamp(min=SMALLEST_PROBABILITY).log() for trees in self.forests]
         return torch.log_softmax(torch.stack(logs).mean(0), 1)
 
 

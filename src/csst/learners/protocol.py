@@ -14,8 +14,8 @@ from csst.data.tabular.tables import is_sparse
 from csst.models.stored import StoredModule
 from csst.models.table import TableInput
 
-#: probabilities of a scikit-learn classifier below this count as this
-SMALLEST_PROBABILITY = 1e-6
+#: probabilities of a forest or a scikit-learn classifier below this count as this: few trees say 0 too easily
+SMALLEST_PROBABILITY = 1e-4
 #: rows scored at a time
 CHUNK = 20_000
 
