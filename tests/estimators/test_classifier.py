@@ -154,7 +154,7 @@ def test_warm_start_goes_on():
 def test_warm_start_goes_on_from_the_last_average_and_not_from_the_selected_one():
     X, y = blobs(120)
     X = X + np.random.default_rng(2).normal(size=X.shape) * 3
-    fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best", random_state=1).fit(X, hidden(y))
+    fitted = quick(steps=60, lr=0.3, validation=0.3, keep="best", random_state=1, scale="auto").fit(X, hidden(y))
     (state,) = states_of(fitted)
     assert state["best"]["step"] < state["step"], "this fit was chosen because its last model is not the selected one"
     assert any(not torch.equal(state["ema"][name], kept) for name, kept in state["best"]["state"].items())

@@ -64,7 +64,7 @@ def test_an_estimator_with_its_decision_rule(tmp_path):
 def test_a_forest(tmp_path):
     X, y = bent(150)  # few of them are learned from: every level of a tree is a part of the graph
     members = [
-        member_of(learner.fit(X[:12], y[:12]), learner.name, 1.3, (0.2, -0.2, 0.0), weight)
+        member_of(learner.fit(X[:9], y[:9]), learner.name, 1.3, (0.2, -0.2, 0.0), weight)
         for learner, weight in ((Linear(table_of(X)), 0.4), (Forest(trees=2), 0.6))
     ]
     portfolio = portfolio_of(*members)
