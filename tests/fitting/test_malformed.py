@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -32,6 +33,14 @@ def test_wrong_values(tmp_path, read, name, value):
     (folder / "metrics.json").write_text(json.dumps(metrics))
     with pytest.raises(csst.InputError, match=r"metrics\.json does not hold what csst writes there"):
         read(folder)
+
+
+def test_a_card_of_wrong_values(tmp_path):
+    model = FittedModel.load(RUN)
+    for values in ({"validation": {}}, {"test": {"intervals": {"recall": [{"low": "x"}]}}}):
+        damaged = dataclasses.replace(model, metrics=model.metrics | values)
+        with pytest.raises(csst.InputError, match=r"metrics\.json does not hold"):
+            damaged.export(tmp_path / "model.safetensors", "safetensors")
 
 
 def test_an_error_becomes_a_sentence_with_its_reason(tmp_path):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
+from csst.fitting.folder import refuse_malformed
 from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
@@ -188,11 +189,13 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
     decision = make_decision(what)
     card = path.with_suffix(".card.md")
+    with refuse_malformed(Path("metrics.json")):
+        card_text = model_card(what, path.name, to)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         writers = {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}
         writers[to](decision, what, path)
-        card.write_text(model_card(what, path.name, to), encoding="utf-8")
+        card.write_text(card_text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error}") from None
     return [path, card]

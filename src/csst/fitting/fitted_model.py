@@ -380,10 +380,12 @@ class FittedModel:
         """
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
+        with refuse_malformed(Path("metrics.json")):
+            about = describe_card(self.metrics, self.rule is not None)
         entries = {
             "objective": str(self.stated),
             "preprocessing": spec.preprocessing or preprocessing,
-            **describe_card(self.metrics, self.rule is not None),
+            **about,
             **card,
         }
         return Exportable(make_graph(self.model), example, self.class_names, self.rule, entries)
