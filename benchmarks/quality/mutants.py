@@ -1,6 +1,6 @@
 """Do the tests notice? python -m benchmarks.quality.mutants [--each 28] [--rooms maths,rules] [--again]
 
-Small faults are put into the code of nine rooms, one at a time, and each must make a test of its own room fail. Some
+Small faults are put into the code of twelve rooms, one at a time, and each must make a test of its own room fail. Some
 are written down in `NAMED`; the others are drawn from all that `variants` can change, always the same ones for the same
 code. First every room's tests run once, and it is noted which of them call which function; then a mutant is shown to
 those that call the function it is in, the fastest first, until one fails or they have taken `MOST` seconds. No file is
@@ -58,33 +58,20 @@ class Room:
 
 ROOMS: dict[str, Room] = {
     "training": Room(
-        tuple(f"training/{name}.py" for name in ("trainer", "schedules", "selection", "measurement", "warnings")),
+        ("training/*.py",),
         ("tests/training", "tests/equivalences", "tests/equations/test_algorithms.py"),
     ),
     "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
     "maths": Room(("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
     "rules": Room(("rules/*.py",), ("tests/rules",)),
-    "estimation": Room(
-        tuple(
-            f"estimation/{name}.py"
-            for name in (
-                "bootstrap",
-                "calibration",
-                "class_rates",
-                "folds",
-                "intervals",
-                "labeling",
-                "shift",
-                "unlabeled_prior",
-            )
-        ),
-        ("tests/estimation", "tests/maths/test_intervals.py"),
-        drawn=14,
-    ),
+    "estimation": Room(("estimation/*.py",), ("tests/estimation", "tests/maths/test_intervals.py"), drawn=20),
     "learners": Room(("learners/*.py",), ("tests/learners",), drawn=14),
     "estimators": Room(("estimators/*.py",), ("tests/estimators",), drawn=14),
     "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
     "runs": Room(("runs/*.py",), ("tests/runs",), drawn=14),
+    "data": Room(("data/*.py", "data/tabular/*.py"), ("tests/data",), drawn=20),
+    "cli": Room(("cli/partitions.py", "cli/examples.py", "cli/prediction_files.py"), ("tests/cli",), drawn=8),
+    "report": Room(("report/*.py",), ("tests/report",), drawn=10),
 }
 #: tests with this fixture start processes of their own, which would not see a mutant
 LEFT_OUT = "folder"
