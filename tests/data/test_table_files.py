@@ -224,6 +224,7 @@ def test_chunks_are_small(tmp_path):
                 {"kind": "other"},
                 {"median": "1"},
                 {"median": float("nan")},
+                {"median": 10**400},
                 {"has_gaps": 2},
                 {"categories": 3},
                 {"categories": ["a", "a"]},

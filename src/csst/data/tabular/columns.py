@@ -23,6 +23,8 @@ from csst.errors import InputError, nearest
 Kind = Literal["number", "category", "date", "left out"]
 #: words that mean a missing value in a column of numbers
 NUMBER_GAPS = frozenset({gap.lower() for gap in GAPS} | {"?", "-", "--", ".", "missing", "unknown"})
+#: the largest number of a median; nan is not below it either
+MOST_NUMBER = np.finfo(np.float64).max
 #: the values of a column in columns.json, and their types
 TYPES: dict[str, Any] = {
     "name": str,
@@ -248,7 +250,7 @@ class Columns:
 def read_column(value: Any) -> Column:
     """Return the column that plain values describe; raise a ValueError if they describe none."""
     is_complete = isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in TYPES.items())
-    if not is_complete or value["kind"] not in get_args(Kind) or not np.isfinite(value["median"]):
+    if not is_complete or value["kind"] not in get_args(Kind) or not abs(value["median"]) <= MOST_NUMBER:
         raise ValueError("no description of a column")
     texts = [*(text for text in value["categories"] if text is not None), *value["notes"]]
     has_repeats = len(set(map(repr, value["categories"]))) < len(value["categories"])
