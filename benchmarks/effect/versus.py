@@ -84,9 +84,7 @@ WANTED, WISHED, ALLOWED, MOST_SECONDS = 0.03, 0.05, 0.01, 10.0
 RESULTS = Path(__file__).parents[1] / "results"
 #: what else is measured, in pages of their own
 PAGES = {
-    "ablation.md": "what each part gives",
     "unseen.md": "sets on which nothing was chosen",
-    "sentences.md": "two more sentences",
 }
 
 #: what a measured line is of

@@ -8,6 +8,7 @@ since 1970, with its month, its weekday and, if there are times, its hour as cat
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ Kind = Literal["number", "category", "date", "left out"]
 #: words that mean a missing value in a column of numbers
 NUMBER_GAPS = frozenset({gap.lower() for gap in GAPS} | {"?", "-", "--", ".", "missing", "unknown"})
 #: the largest number of a median; nan is not below it either
-MOST_NUMBER = np.finfo(np.float64).max
+MOST_NUMBER = sys.float_info.max
 #: the values of a column in columns.json, and their types
 TYPES: dict[str, Any] = {
     "name": str,
