@@ -3,6 +3,7 @@
 And no work that no test looks at: the same numbers are not computed again, intervals come from few draws.
 """
 
+import gc
 import os
 from dataclasses import replace
 from functools import cache, partial
@@ -16,6 +17,16 @@ torch.set_num_threads(1)
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 settings.register_profile("csst", deadline=None)
 settings.load_profile("csst")
+
+
+# What is imported and collected stays: the garbage collector need not walk over it again and again.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

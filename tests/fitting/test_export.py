@@ -115,7 +115,7 @@ def digits(tmp_path_factory):
     """A quick finished run, with a decision rule fitted after training."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     data = {"validation": 20, "test": 30, "labeled": 40}
-    values = {"training": {"steps": 20}, "method": "csl", "rule": "fit", "data": data}
+    values = {"training": {"steps": 20}, "model": {"name": "mlp"}, "method": "csl", "rule": "fit", "data": data}
     quickly = with_overrides(recipe("digits"), values)
     execute(quickly, folder)
     return folder
