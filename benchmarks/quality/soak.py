@@ -46,7 +46,7 @@ def train(steps: int) -> Iterator[float]:
         toy,
         data=replace(toy.data, labeled=60, unlabeled=120, validation=40, test=60),
         training=replace(toy.training, steps=steps, labeled_batch=16, unlabeled_batch=32),
-        dual=replace(toy.dual, steps_per_update=10, update="solve"),
+        dual=replace(toy.dual, steps_per_update=100, update="solve"),
     )
     memory: list[float] = []
 
