@@ -24,13 +24,13 @@ class Repeated(Exception):
 
     Args:
         file: the log.
-        drawn: the drawn lines, from 1.
-        different: what differs, as text for each drawn line that does.
+        numbers: the drawn lines of the file, from 1.
+        differences: what differs, as text for each drawn line that does.
     """
 
-    def __init__(self, file: Path, drawn: list[int], different: list[str]) -> None:
-        super().__init__(f"{len(different)} of {len(drawn)} lines of {file.name} differ")
-        self.file, self.drawn, self.different = file, drawn, different
+    def __init__(self, file: Path, numbers: list[int], differences: list[str]) -> None:
+        super().__init__(f"{len(differences)} of {len(numbers)} lines of {file.name} differ")
+        self.file, self.numbers, self.differences = file, numbers, differences
 
 
 def drop_unsteady(value: Any) -> Any:
@@ -78,11 +78,12 @@ class Log:
 
     def _repeat(self, cells: Iterable[Line], measure: Callable[[Line], Line]) -> None:
         """Measure lines that are drawn at random once more, and raise `Repeated` with what differs."""
-        places = list(self.lines)
-        count = max(1, round(self.repeated_fraction * len(places)))
-        drawn = sorted(random.Random(0).sample(range(len(places)), count))
-        keys = {places[place] for place in drawn}
-        different = []
+        texts = self.file.read_text().splitlines()
+        numbers = {self.identify(json.loads(text)): number for number, text in enumerate(texts, start=1)}  # the last
+        count = max(1, round(self.repeated_fraction * len(numbers)))
+        keys = set(random.Random(0).sample(list(numbers), count))
+        drawn_numbers = sorted(numbers[key] for key in keys)
+        differences = []
         for cell in cells:
             key = self.identify(cell)
             if key not in keys:
@@ -93,7 +94,7 @@ class Log:
             if now != before:
                 names = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
                 values = ", ".join(f"{n}: {before.get(n)} was measured, {now.get(n)} is" for n in sorted(names))
-                different.append(f"{key}: {values[:500]}")
+                differences.append(f"{key}: {values[:500]}")
             print(f"{key}: {'the same' if now == before else 'differs'}", flush=True)
-        different += [f"{key}: the script no longer measures it" for key in sorted(keys, key=str)]
-        raise Repeated(self.file, [place + 1 for place in drawn], different)
+        differences += [f"{key}: the script no longer measures it" for key in sorted(keys, key=str)]
+        raise Repeated(self.file, drawn_numbers, differences)

@@ -319,15 +319,15 @@ def repeat(module: str, arguments: Sequence[str]) -> int:
         # Not by runpy: the script would get a second copy of `Log` if it were run as __main__.
         importlib.import_module(module).main()
     except Repeated as found:
-        return note_repeated(found.file, found.drawn, found.different)
+        return note_repeated(found.file, found.numbers, found.differences)
     raise SystemExit(f"{module} does not keep its lines in a benchmarks.lines.Log, and cannot be repeated in part")
 
 
-def note_repeated(log: Path, drawn: Sequence[int], different: Sequence[str]) -> int:
+def note_repeated(log: Path, numbers: Sequence[int], differences: Sequence[str]) -> int:
     """Print what was found, write it into the page beside the log if nothing differs, and return the exit code."""
-    if different:
-        print("\n".join(different))
-        print(f"\n{len(different)} of {len(drawn)} lines of {log.name} are no longer what they were: measure it again.")
+    if differences:
+        print("\n".join(differences))
+        print(f"\n{len(differences)} of {len(numbers)} lines of {log.name} are not what they were: measure it again.")
         return 1
     page = log.with_suffix(".md")
     text = page.read_text(encoding="utf-8")
@@ -335,8 +335,7 @@ def note_repeated(log: Path, drawn: Sequence[int], different: Sequence[str]) -> 
     if measurement is None:
         raise SystemExit(f"{page.name} does not say what it measures: write it by results_check.write_results")
     commit, day = run_git("show", "-s", "--format=%h %as", "HEAD", folder=log.parent).split()
-    numbers = ", ".join(map(str, drawn))
-    line = f"Repeated on commit `{commit}` of {day}, to the digit: lines {numbers} of {log.name}."
+    line = f"Repeated on commit `{commit}` of {day}, to the digit: lines {', '.join(map(str, numbers))} of {log.name}."
     page.write_text(insert_line(text, replace(measurement, repeated=f"{line}\n")), encoding="utf-8")
     print(line)
     return 0

@@ -43,15 +43,15 @@ def test_lines_that_repeat_are_noted_with_their_commit(log, modules, monkeypatch
     lines, checker = modules
     text = log.file.read_text()
     found = repeat(log, lines, lambda cell: {"value": cell["seed"] ** 2, "seconds": 9})
-    assert len(found.drawn) == 3
-    assert found.different == []
+    assert len(found.numbers) == 3
+    assert found.differences == []
     assert log.file.read_text() == text  # nothing is measured into the log
     monkeypatch.setattr(checker, "run_git", lambda *words, **options: "4d5e6f7 2026-11-18\n")
-    assert checker.note_repeated(log.file, found.drawn, found.different) == 0
+    assert checker.note_repeated(log.file, found.numbers, found.differences) == 0
     measurement = checker.Measurement.read((tmp_path / "page.md").read_text())
     assert measurement.commit == "1a2b3c4"
     assert measurement.last_commit == "4d5e6f7"
-    numbers = ", ".join(map(str, found.drawn))
+    numbers = ", ".join(map(str, found.numbers))
     assert f"to the digit: lines {numbers} of page.jsonl." in (tmp_path / "page.md").read_text()
     again = checker.insert_line((tmp_path / "page.md").read_text(), measurement)
     assert again == (tmp_path / "page.md").read_text()  # writing it again changes nothing
@@ -61,8 +61,8 @@ def test_lines_that_repeat_are_noted_with_their_commit(log, modules, monkeypatch
 def test_a_line_that_differs_or_is_gone_is_shown_and_nothing_noted(log, modules, tmp_path, capsys, cells):
     lines, checker = modules
     found = repeat(log, lines, lambda cell: {"value": cell["seed"] ** 2 + 1e-9, "seconds": 1}, cells)
-    assert len(found.different) == 3
-    assert checker.note_repeated(log.file, found.drawn, found.different) == 1
+    assert len(found.differences) == 3
+    assert checker.note_repeated(log.file, found.numbers, found.differences) == 1
     assert "3 of 3 lines" in capsys.readouterr().out
     assert "Repeated" not in (tmp_path / "page.md").read_text()
 
@@ -70,6 +70,6 @@ def test_a_line_that_differs_or_is_gone_is_shown_and_nothing_noted(log, modules,
 def test_the_drawn_lines_are_always_the_same(log, modules):
     lines, _ = modules
     first = repeat(log, lines, lambda cell: {"value": 0})
-    assert first.drawn == repeat(log, lines, lambda cell: {"value": 1}).drawn
+    assert first.numbers == repeat(log, lines, lambda cell: {"value": 1}).numbers
     seeds = [json.loads(line)["seed"] for line in log.file.read_text().splitlines()]
-    assert [seeds[number - 1] for number in first.drawn] == [number - 1 for number in first.drawn]
+    assert [seeds[number - 1] for number in first.numbers] == [number - 1 for number in first.numbers]
