@@ -114,21 +114,6 @@ def test_few_labels_are_drawn_to_the_identity():
     )
 
 
-def test_the_bias_may_be_drawn_to_zero_more_strongly_than_the_temperature():
-    scores, labels = gaussian_scores(60, [1 / 3] * 3, 2.5, np.array([1.5, -0.5, -1.0]), seed=4)
-    found = fit_calibration(scores, labels, bias_ridge=50.0)
-    weights = balanced_weights(labels, 3)
-    at = np.append(found.bias, math.log(found.temperature))
-    # plain_loss has one ridge for all: the additional part of the bias is written out.
-    best = plain_loss(at[:-1], at[-1], scores, labels, weights, RIDGE) + (50 - RIDGE) / 2 * sum(a * a for a in at[:-1])
-    for step in np.vstack([np.eye(4), -np.eye(4)]) * 0.02:
-        other = at + step
-        value = plain_loss(other[:-1], other[-1], scores, labels, weights, RIDGE)
-        assert value + (50 - RIDGE) / 2 * sum(a * a for a in other[:-1]) > best - 1e-6
-    plain = fit_calibration(scores, labels)
-    assert np.linalg.norm(found.bias) < 0.7 * np.linalg.norm(plain.bias)
-
-
 def test_the_bias_is_centered_wherever_the_search_begins():
     scores, labels, _ = example(30, 4)
     for start in (None, Calibration(2.0, np.array([3.0, 3.0, 3.0, 4.0]))):

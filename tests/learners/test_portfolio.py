@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csst.estimation.calibration import LEARNER_RIDGE, Calibration, fit_calibration
+from csst.estimation.calibration import Calibration, fit_calibration
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
@@ -18,10 +18,6 @@ LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 3], [16, 10, 4
 ALONE = int(np.flatnonzero(LABELS == 3)[0])
 #: scores of 1,000 numbered rows
 NOISE = np.random.default_rng(0).normal(size=(1000, 4))
-
-
-def calibrate(scores, labels):
-    return fit_calibration(scores, labels, bias_ridge=LEARNER_RIDGE)
 
 
 def noisy(strength, seed=0):
@@ -64,7 +60,7 @@ def growth_of(spy, ids):
 
 def balanced_loss(scores, labels):
     """The mean over classes of the mean log-loss of calibrated scores, by plain loops."""
-    calibration = calibrate(scores, labels)
+    calibration = fit_calibration(scores, labels)
     logs = soften(calibration.temperature * scores + calibration.bias)
     per_class = [[-logs[i, k] for i in range(len(labels)) if labels[i] == k] for k in range(scores.shape[1])]
     return float(np.mean([np.mean(losses) for losses in per_class]))
@@ -95,7 +91,7 @@ def test_evidence_holds_what_the_models_that_had_not_seen_a_row_said():
     portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
     prior = fractions(LABELS)
     scores = answers(spy, range(n))
-    calibration = calibrate(scores, LABELS)
+    calibration = fit_calibration(scores, LABELS)
     (member,) = portfolio.members
     assert member.model is spy.fits[-1]
     temperature = calibration.temperature / growth_of(spy, range(500, 509))
@@ -123,7 +119,7 @@ def test_a_model_of_all_labels_is_no_surer_than_those_of_folds():
     spy = Spy(answer)
     portfolio, evidence = fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(400, start=500))
     scores = NOISE[500:900]  # as a model of a fold would have them
-    calibration = calibrate(answers(spy, range(n)), LABELS)
+    calibration = fit_calibration(answers(spy, range(n)), LABELS)
     assert portfolio.members[0].temperature == pytest.approx(calibration.temperature / 2, rel=0.01)
     expected = soften(calibration.apply(scores))
     np.testing.assert_allclose(soften(evidence.unlabeled_scores), expected, atol=0.02)
@@ -140,7 +136,7 @@ def test_scores_keep_their_scale_where_nothing_else_can_be_known(judge):
     scores = answers(spy, range(n))
     if judge == "validation":
         scores = soften(spy.fits[0].answer(np.arange(n))) - np.log(fractions(LABELS))
-    assert portfolio.members[0].temperature == pytest.approx(calibrate(scores, LABELS).temperature)
+    assert portfolio.members[0].temperature == pytest.approx(fit_calibration(scores, LABELS).temperature)
 
 
 def test_the_class_prior_is_taken_out():
@@ -170,7 +166,7 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
     for spy in spies:
         scores = answers(spy, range(n))
-        calibration = calibrate(scores, LABELS)
+        calibration = fit_calibration(scores, LABELS)
         new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
         growth = growth_of(spy, range(500, 509))
         for k in range(4):
@@ -236,7 +232,7 @@ def test_variants_are_judged_by_the_balanced_loss():
     assert balanced["tells the tail apart"] < balanced["tells the heads apart"] - 0.1
     plain = {}
     for name, z in scores.items():
-        found = calibrate(z, labels)
+        found = fit_calibration(z, labels)
         plain[name] = -soften(found.apply(z))[np.arange(1000), labels].mean()
     assert plain["tells the heads apart"] < plain["tells the tail apart"] - 0.1, "the two losses must disagree here"
     for variants in ([heads, tail], [tail, heads]):
@@ -259,7 +255,7 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     wanted = np.zeros((n, 4))
     for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
         scores = answers(spy, range(n))
-        calibration = calibrate(scores, LABELS)
+        calibration = fit_calibration(scores, LABELS)
         for i in range(n):
             for k in range(4):
                 wanted[i, k] += weight * (calibration.temperature * scores[i, k] + calibration.bias[k])
@@ -312,7 +308,7 @@ def test_a_validation_set_takes_the_place_of_folds():
     np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
     for one, member in zip((spy, two), portfolio.members, strict=True):
         scores = soften(one.fits[0].answer(np.arange(500, 509))) - np.log(prior)
-        calibration = calibrate(scores, held)
+        calibration = fit_calibration(scores, held)
         wanted += calibration.apply(scores) / 2
         assert member.loss == pytest.approx(balanced_loss(scores, held), abs=1e-9)
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)

@@ -15,8 +15,6 @@ from scipy.optimize import minimize
 
 #: the ridge on bias and log-temperature: weaker suits badly calibrated models, stronger logit-adjusted ones
 RIDGE = 5.0
-#: the ridge on the bias of the package's own learners, which are calibrated but for a temperature, and of their mean
-LEARNER_RIDGE = 50.0
 #: the temperature stays within exp(-3) .. exp(3): scores that say nothing would send it to 0
 WIDEST_LOG_TEMPERATURE = 3.0
 
@@ -66,12 +64,9 @@ def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray |
 
 
 def calibration_loss(
-    parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float | np.ndarray
+    parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
 ) -> tuple[float, np.ndarray]:
-    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T).
-
-    ridge: one number, or one for each parameter, (K + 1,).
-    """
+    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T)."""
     temperature = np.exp(parameters[-1])
     rows = np.arange(len(labels))
     logits = temperature * scores
@@ -80,7 +75,7 @@ def calibration_loss(
     label_logits = logits[rows, labels]
     error = np.exp(logits, out=logits)
     totals = error.sum(1)
-    value = weights @ (np.log(totals) - label_logits) + (ridge * parameters) @ parameters / 2
+    value = weights @ (np.log(totals) - label_logits) + ridge / 2 * (parameters @ parameters)
     error *= (weights / totals)[:, None]
     error[rows, labels] -= weights
     temperature_slope = temperature * np.einsum("ij,ij->", error, scores)
@@ -92,7 +87,6 @@ def fit_calibration(
     labels: np.ndarray,
     *,
     ridge: float = RIDGE,
-    bias_ridge: float | None = None,
     row_weights: np.ndarray | None = None,
     start: Calibration | None = None,
 ) -> Calibration:
@@ -102,19 +96,17 @@ def fit_calibration(
         scores: z, scores with the training prior taken out, (n, K).
         labels: class indices, (n,).
         ridge: how strongly bias and log-temperature are drawn to 0.
-        bias_ridge: how strongly the bias is, if otherwise.
         row_weights: how often each row counts, for a bootstrap.
         start: where to begin.
     """
     classes = scores.shape[1]
     begin = start or Calibration.identity(classes)
     weights = balanced_weights(labels, classes, row_weights)
-    ridges = np.append(np.full(classes, ridge if bias_ridge is None else bias_ridge), ridge)
     bounds = [(None, None)] * classes + [(-WIDEST_LOG_TEMPERATURE, WIDEST_LOG_TEMPERATURE)]
     result = minimize(
         calibration_loss,
         np.append(begin.bias, np.log(begin.temperature)),
-        args=(scores, labels, weights, ridges),
+        args=(scores, labels, weights, ridge),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from csst.errors import InputError
-from csst.estimation.calibration import RIDGE, Calibration, balanced_weights, fit_calibration
+from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.shift import estimate_prior
 from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
@@ -70,7 +70,6 @@ class HeldOutScores:
         start: where the calibration begins; None for no calibration.
         is_cross_fitted: whether labeled rows were scored out of fold, by other models than the one in use.
         doubt: why unlabeled rows were left out, in a sentence; "" if they were not.
-        bias_ridge: see `fit_calibration`.
     """
 
     scores: np.ndarray
@@ -81,7 +80,6 @@ class HeldOutScores:
     start: Calibration | None = None
     is_cross_fitted: bool = False
     doubt: str = ""
-    bias_ridge: float = RIDGE
 
     @classmethod
     def from_probs(
@@ -96,7 +94,6 @@ class HeldOutScores:
         most_unlabeled: int = MOST_UNLABELED,
         seed: int = 0,
         is_cross_fitted: bool = False,
-        bias_ridge: float = RIDGE,
     ) -> HeldOutScores:
         """From probabilities (n, K) and labels (n,), and probabilities of unlabeled rows (m, K), all checked.
 
@@ -112,7 +109,6 @@ class HeldOutScores:
             most_unlabeled: a random choice of so many unlabeled rows is used.
             seed: of that choice.
             is_cross_fitted: whether probs are out of fold.
-            bias_ridge: see `fit_calibration`.
 
         Returns:
             The scores of both kinds of rows.
@@ -138,7 +134,6 @@ class HeldOutScores:
             prior,
             learned_prior,
             is_cross_fitted=is_cross_fitted,
-            bias_ridge=bias_ridge,
         )
 
     @property
@@ -174,7 +169,7 @@ class HeldOutScores:
 
     @cached_property
     def calibration(self) -> Calibration:
-        return fit_calibration(self.calibration_scores, self.labels, bias_ridge=self.bias_ridge, start=self.start)
+        return fit_calibration(self.calibration_scores, self.labels, start=self.start)
 
     @cached_property
     def unlabeled_prior(self) -> np.ndarray:
@@ -214,12 +209,7 @@ class HeldOutScores:
         losses = np.zeros(len(self.labels))
         for fold in np.unique(folds):
             rows = np.flatnonzero(folds == fold)
-            calibration = fit_calibration(
-                scores[folds != fold],
-                self.labels[folds != fold],
-                bias_ridge=self.bias_ridge,
-                start=self.calibration,
-            )
+            calibration = fit_calibration(scores[folds != fold], self.labels[folds != fold], start=self.calibration)
             logs = log_softmax(calibration.apply(scores[rows]), axis=1)
             losses[rows] = -logs[np.arange(len(rows)), self.labels[rows]]
         return weights * (1 - losses / np.log(self.classes))

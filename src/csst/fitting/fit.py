@@ -187,7 +187,7 @@ class LearnersFit(Fit):
         unlabeled = torch.from_numpy(evidence.unlabeled_scores) + log_prior
         gain = Gain(torch.ones(self.task.classes, dtype=torch.float64))
         groups = None if self.task.test is None or self.task.test.groups is None else self.task.test.groups.numpy()
-        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted, groups, evidence.bias_ridge)
+        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted, groups)
 
     def describe(self, portfolio: Portfolio) -> dict[str, Any]:
         """Return entries about the learners for metrics.json."""

@@ -15,7 +15,6 @@ from torch import Tensor
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
 from csst.estimation.bootstrap import all_intervals
-from csst.estimation.calibration import RIDGE
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
@@ -50,7 +49,6 @@ class Outputs:
         gain: the gain under which the weights were trained.
         is_cross_fitted: whether "validation" are all labels, out of fold.
         test_groups: groups of the test rows as numbers, (N,); None without groups.
-        bias_ridge: how strongly the rule's calibration draws its bias to 0, see `fit_calibration`.
     """
 
     parts: dict[str, tuple[Tensor, Tensor]]
@@ -58,18 +56,12 @@ class Outputs:
     gain: Gain
     is_cross_fitted: bool = False
     test_groups: np.ndarray | None = None
-    bias_ridge: float = RIDGE
 
     def evidence(self, train_prior: Tensor, class_names: tuple[str, ...]) -> HeldOutScores:
         """Return the scores to which a decision rule is fitted."""
+        validation = self.parts["validation"]
         return evidence_from_logits(
-            *self.parts["validation"],
-            self.unlabeled,
-            self.gain,
-            train_prior,
-            class_names,
-            self.is_cross_fitted,
-            self.bias_ridge,
+            *validation, self.unlabeled, self.gain, train_prior, class_names, self.is_cross_fitted
         )
 
     def counts(self, part: str, rule: FittedRule | None = None) -> Tensor:
@@ -287,7 +279,6 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
         arrays |= {f"{name}_logits": scores.numpy(), f"{name}_labels": labels.numpy()}
     arrays["unlabeled_logits"] = outputs.unlabeled.numpy()
     arrays["is_cross_fitted"] = np.array(outputs.is_cross_fitted)
-    arrays["bias_ridge"] = np.array(outputs.bias_ridge)
     if sum(array.size for array in arrays.values()) > MOST_OUTPUTS:
         return None
     file = io.BytesIO()
@@ -333,16 +324,14 @@ def read_outputs(folder: str | Path) -> Outputs:
     if not path.is_file():
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required_names = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
-    optional_names = ("test_logits", "test_labels", "is_cross_fitted", "bias_ridge")
-    arrays = read_npz(str(path), (*required_names, *optional_names), needed=required_names)
-    # Earlier versions did not store these.
-    is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))
-    bias_ridge = float(arrays.pop("bias_ridge", RIDGE))
+    arrays = read_npz(
+        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), needed=required_names
+    )
+    is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))  # not stored by earlier versions
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts = {
         name: (tensors[f"{name}_logits"], tensors[f"{name}_labels"])
         for name in ("validation", "test")
         if f"{name}_logits" in tensors
     }
-    gain = Gain(tensors["gain"])
-    return Outputs(parts, tensors["unlabeled_logits"], gain, is_cross_fitted, bias_ridge=bias_ridge)
+    return Outputs(parts, tensors["unlabeled_logits"], Gain(tensors["gain"]), is_cross_fitted)

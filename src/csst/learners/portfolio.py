@@ -24,7 +24,7 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor
 
-from csst.estimation.calibration import LEARNER_RIDGE, Calibration, balanced_weights, fit_calibration
+from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.learners.protocol import FittedLearner, Learner
@@ -251,7 +251,6 @@ def fit_portfolio(
         portfolio.probs(unlabeled_sample),
         train_prior=prior,
         is_cross_fitted=validation is None,
-        bias_ridge=LEARNER_RIDGE,
     )
     return portfolio, evidence
 
@@ -305,7 +304,7 @@ def measure_spread(scores: np.ndarray) -> float:
 
 
 def _calibrate(learner: Learner, scores: np.ndarray, labels: np.ndarray) -> _Scored:
-    calibration = fit_calibration(scores, labels, bias_ridge=LEARNER_RIDGE)
+    calibration = fit_calibration(scores, labels)
     return _Scored(learner, scores, calibration, compute_losses(calibration.apply(scores), labels))
 
 

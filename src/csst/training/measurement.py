@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from csst.data.examples import Examples
 from csst.data.sampling import stream
 from csst.data.task import Task
-from csst.estimation.calibration import RIDGE
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
@@ -170,7 +169,6 @@ def evidence_from_logits(
     train_prior: Tensor,
     class_names: Sequence[str] | None = None,
     is_cross_fitted: bool = False,
-    bias_ridge: float = RIDGE,
 ) -> HeldOutScores:
     """Return a network's scores without the gain and the class prior that it was trained under."""
     inverse = gain.softmax_inverse
@@ -188,7 +186,6 @@ def evidence_from_logits(
         train_prior=prior,
         class_names=class_names,
         is_cross_fitted=is_cross_fitted,
-        bias_ridge=bias_ridge,
     )
 
 
