@@ -5,11 +5,14 @@ And no work that no test looks at: the same numbers are not computed again, inte
 
 import gc
 import os
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
 
 import pytest
+import sklearn.datasets
 import torch
+import yaml
 from hypothesis import settings
 
 torch.set_num_threads(1)
@@ -52,6 +55,9 @@ def _little_work():
         patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawn by `pages`
         patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
         patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
+        patch.setattr("lightning_fabric.fabric._load_external_callbacks", lambda group: [])  # looked for on the disk
+        patch.setattr(sklearn.datasets, "load_digits", compute_once(sklearn.datasets.load_digits))
+        patch.setattr(yaml, "safe_load", compute_once(yaml.safe_load))  # a run's settings, by every verb
         if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
             patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
         yield
@@ -75,6 +81,12 @@ def operators_read_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
         yield
+
+
+def compute_once(function):
+    """Return the function, computed once for the same arguments; every caller gets a copy."""
+    compute = cache(function)
+    return lambda *arguments, **options: deepcopy(compute(*arguments, **options))
 
 
 def trace_ends(*arguments):

@@ -7,9 +7,7 @@ assignments, conditional expressions and comment lines. `tests/test_density.py` 
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
@@ -109,14 +107,11 @@ def count_lines(text: str, tree: ast.Module, density: Density) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docstring_lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    code_lines = set()
-    layout = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            density.comments += token.line.lstrip().startswith("#")
-        elif token.type not in layout:
-            code_lines.update(range(token.start[0], token.end[0] + 1))
-    density.lines += len(code_lines - docstring_lines)
+    for number, line in enumerate(text.splitlines(), 1):
+        beginning = line.lstrip()[:1]
+        if beginning and number not in docstring_lines:
+            density.comments += beginning == "#"
+            density.lines += beginning != "#"
 
 
 def count_node(node: ast.AST, density: Density) -> None:

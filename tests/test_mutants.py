@@ -30,16 +30,28 @@ def test_every_fault_that_is_written_down_still_applies(mutants):
         assert mutant.place
 
 
+@pytest.mark.slow
 def test_there_are_at_least_two_hundred_and_they_stay_the_same(mutants):
     rooms = list(mutants.ROOMS)
     drawn = mutants.draw(rooms)
     keys = [mutant.key for mutant in drawn]
     assert len(set(keys)) == len(keys) >= 200
     assert {mutant.room for mutant in drawn} == set(rooms)
-    # One room again, and not all of them, which takes seconds.
     again = [mutant.key for mutant in mutants.draw(["learners"])]
     assert again == [mutant.key for mutant in drawn if mutant.room == "learners"]
-    assert len(mutants.draw(["learners"], each=3)) == 3
+
+
+def test_a_room_has_as_many_as_it_says_and_always_the_same(mutants):
+    """One room, and not all of them, which takes seconds."""
+    assert len(mutants.NAMED) + sum(room.drawn for room in mutants.ROOMS.values()) >= 200
+    drawn = mutants.draw(["learners"])
+    keys = [mutant.key for mutant in drawn]
+    assert (
+        len(set(keys)) == len(keys) == mutants.ROOMS["learners"].drawn + sum(m[0] == "learners" for m in mutants.NAMED)
+    )
+    assert {mutant.room for mutant in drawn} == {"learners"}
+    assert [mutant.key for mutant in mutants.draw(["learners"])] == keys
+    assert len(mutants.draw(["learners"], each=3)) == 3 + sum(m[0] == "learners" for m in mutants.NAMED)
 
 
 def test_every_room_has_modules_and_tests(mutants):

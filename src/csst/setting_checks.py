@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -10,12 +12,14 @@ from csst.errors import InputError, nearest
 
 #: groups of `csst.settings.Settings` whose name is not that of their class
 GROUPS = {"SelfTrainingSettings": "selftraining"}
+#: the types of the fields of a class, by name; reading them takes as long as all checks of their values
+read_types: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def override(old: Any, values: dict[str, Any], where: str = "") -> Any:
     """Settings with these nested values, {"training": {"steps": 100}}; an unknown name or another type is an error."""
     old_values, new_values = {f.name: getattr(old, f.name) for f in fields(old)}, {}
-    kinds = get_type_hints(type(old))
+    kinds = read_types(type(old))
     for name, value in values.items():
         if name not in old_values:
             raise InputError(f"there is no setting {where}{name}{nearest(str(name), old_values)}")
@@ -68,7 +72,7 @@ def check_choices(settings: Any, where: str | None = None) -> None:
         settings: a dataclass.
         where: what comes before a field's name on the command line; None for the group of `Settings`.
     """
-    for name, hint in get_type_hints(type(settings)).items():
+    for name, hint in read_types(type(settings)).items():
         words, value = get_args(hint) if get_origin(hint) is Literal else (), getattr(settings, name)
         if words and value not in words:
             place = _path(settings, name) if where is None else f"{where}{name}"

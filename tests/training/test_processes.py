@@ -12,7 +12,7 @@ import torch
 from csst.cli import main
 from csst.runs.folder import Run
 from csst.training.engine import Engine
-from tests.helpers.processes import FORK, PLUGIN, TORCHRUN, flat, go
+from tests.helpers.processes import PLUGIN, TORCHRUN, flat, go, run_twice
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
@@ -59,10 +59,7 @@ def play(name, parts, strategy, update="gradient"):
 for words in sys.argv[1].split():
     play(*words.split(","))
 if sys.argv[2:]:  # and the same processes run a command
-    from csst.cli import main, train
-    from csst.estimation import expectation
-    train.report_page = lambda runs: ""  # as little work as in the process of the tests
-    expectation.DRAWS = 40
+    from csst.cli import main
     sys.exit(main(sys.argv[2:]))
 """
 TRAIN = [
@@ -74,7 +71,6 @@ TRAIN = [
 def write_programs(folder):
     (folder / "plugin_for_processes.py").write_text(PLUGIN)
     (folder / "script.py").write_text(SCRIPT)
-    (folder / "fork.py").write_text(FORK)
     return folder
 
 
@@ -82,17 +78,8 @@ def write_programs(folder):
 def folder(tmp_path_factory):
     """Where two processes, and this one, have left what they saw."""
     folder = write_programs(tmp_path_factory.mktemp("processes"))
-    printed = go(
-        [
-            sys.executable,
-            "fork.py",
-            "script.py",
-            "two,1,ddp shards,1,fsdp solved-two,1,ddp,solve",
-            *TRAIN,
-            "trained-by-two",
-        ],
-        folder,
-    )
+    games = "two,1,ddp shards,1,fsdp solved-two,1,ddp,solve"
+    printed = run_twice("script.py", [games, *TRAIN, "trained-by-two"], folder)
     assert "still there" not in printed  # gloo's threads may abort a process that ends with them
     (folder / "printed.txt").write_text(printed)
     with pytest.MonkeyPatch.context() as patch:

@@ -51,10 +51,11 @@ class Confusion:
                 f"found {tuple(rates.shape)} and {tuple(prior.shape)}"
             )
         values = rates.detach()
-        if not torch.isfinite(values).all() or (values < 0).any():
+        low, high = (float(end) for end in values.aminmax())  # both are nan if a value is
+        if not (low >= 0 and high < float("inf")):
             raise InputError("rates must be finite and non-negative: R_ij is a probability; found other values")
         errors = (values.sum(1) - 1).abs()
-        if (errors > 1e-5).any():
+        if float(errors.max()) > 1e-5:
             row = int(errors.argmax())
             raise InputError(
                 f"each row of rates must sum to 1 (R_ij = P(F(x) = j | y = i)); row {row} sums to "
@@ -352,8 +353,8 @@ def check_prior(prior: Any, what: str) -> Tensor:
         raise InputError(
             f"{what} must be a vector with one fraction per class, K >= 2; found shape {tuple(values.shape)}"
         )
-    if not torch.isfinite(values).all() or (values <= 0).any():
-        classes = (~(torch.isfinite(values) & (values > 0))).nonzero().flatten().tolist()
+    classes = [k for k, value in enumerate(values.tolist()) if not 0 < value < float("inf")]
+    if classes:
         raise InputError(
             f"{what} must be positive and finite, G_ij = w_ij / pi_i divides by it; classes {classes} are not: "
             "a class without examples must be dropped or merged"

@@ -300,7 +300,7 @@ class Sentence(Objective):
         return self if self.binding.classes is not None else self.bind(c.classes)
 
     def _binding_for(self, c: Confusion) -> Binding:
-        return self.binding.extended(c.classes, None, None)
+        return self.binding if self.binding.classes == c.classes else self.binding.extended(c.classes, None, None)
 
     def _check_confidence(self) -> None:
         if self.confidence is None:
