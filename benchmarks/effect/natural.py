@@ -601,6 +601,16 @@ class Report:
         rows.append([f"median fit ≤ {MOST_SECONDS:g} CPU seconds", f"{seconds:.1f}", state(seconds <= MOST_SECONDS)])
         return format_table(("target", "measured", ""), rows)
 
+    def name_commits(self) -> str:
+        """Return which lines were measured on which commit: methods of others need not be measured with every one."""
+        commits: dict[str, list[str]] = {}
+        for method in self.methods:
+            names = {
+                str(line["commit"]).removesuffix("-dirty") for key, line in self.values.items() if key[3] == method
+            }
+            commits.setdefault(", ".join(f"`{name}`" for name in sorted(names)), []).append(method)
+        return "Lines by commit: " + "; ".join(f"{', '.join(m)}: {names}" for names, m in commits.items()) + "."
+
     def write(self) -> str:
         """Return the page."""
         hours = sum(line["seconds"] for line in self.values.values()) / 3600
@@ -613,6 +623,7 @@ class Report:
                 "sentence's value less ten times the miss of its bound, at least 0; in brackets the regret to the best "
                 "rule on the same probabilities. Sets, draws and methods are described in "
                 "`benchmarks/effect/natural.py`.",
+                self.name_commits(),
                 "![Recall of the worst class, csst less forest ÷ prior, set by set](../../docs/assets/natural.svg)",
                 "## Methods over all sets",
                 self.tabulate_methods(),

@@ -210,10 +210,10 @@ def run_user(folder: Path) -> Use:
         place = folder / run
         (place / name).write_bytes(content)
         try:
-            if name == MODEL:  # whoever changes the model can change its checksum
-                metrics = json.loads(runs[run]["metrics.json"])
+            if name == MODEL:  # whoever changes the model can change the checksums
+                metrics = Run(place).metrics()
                 metrics["checksums"][MODEL] = hashlib.sha256(content).hexdigest()
-                (place / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+                Run(place).write_metrics(metrics)
             if name == CHECKPOINT:
                 Run.open(place).checkpoint()
                 return

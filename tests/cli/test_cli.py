@@ -16,6 +16,7 @@ from csst.cli import main
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence
 from csst.rules import fit_point
+from csst.runs.folder import Run
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
@@ -107,7 +108,7 @@ def test_resume_config_and_print_config(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "toy", *FAST, "--method", "csl", "--seed", "2", "--out", "a"]) == 0
     assert main(["train", "--config", "a/recipe.yaml", "--out", "b"]) == 0
-    one, two = (json.loads((tmp_path / d / "metrics.json").read_text()) for d in "ab")
+    one, two = (Run(tmp_path / d).metrics() for d in "ab")
     one.pop("seconds"), two.pop("seconds")
     assert one == two
     assert main(["train", "toy", *FAST, "--method", "csl", "--seed", "2", "--out", "a", "--resume"]) == 0

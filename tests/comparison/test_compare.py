@@ -21,6 +21,7 @@ from csst.errors import InputError
 from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
 from csst.runs.execute import execute
+from csst.runs.folder import Run
 from tests.helpers.comparisons import nearest_mean
 from tests.helpers.short_runs import SHORT_RUN
 
@@ -72,8 +73,8 @@ def test_parallel_runs_give_the_same_numbers(short, tmp_path):
 def test_rows_of_different_splits_are_never_compared(short, tmp_path):
     chosen = make_rows(["csl", "erm"], ["min-recall"])
     compare(short, chosen, [0], tmp_path, 1, "none")
-    path = tmp_path / "erm-min-recall-0" / "metrics.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "split_hash": "another"}))
+    run = Run(tmp_path / "erm-min-recall-0")
+    run.write_metrics({**run.metrics(), "split_hash": "another"})
     with pytest.raises(RuntimeError, match="different splits"):
         compare(short, chosen, [0], tmp_path, 1, "none")
 

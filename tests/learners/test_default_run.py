@@ -72,7 +72,7 @@ def fitted(data):
 
 
 def metrics_of(folder):
-    return json.loads((folder / "metrics.json").read_text())
+    return Run(folder).metrics()
 
 
 def predict(folder, data, path="new.npz"):
@@ -146,7 +146,7 @@ def test_evaluate_measures_the_test_rows_again(run, data, tmp_path, capsys):
     other = copied(run, tmp_path)
     changed = metrics_of(run)
     changed["adjusted"]["test"]["confusion"][0][0] += 1
-    (other / "metrics.json").write_text(json.dumps(changed))
+    Run(other).write_metrics(changed)
     assert main(["evaluate", str(other)]) == 1
     assert "differs from metrics.json" in capsys.readouterr().out
     with np.load(data / "mine.npz") as arrays:
@@ -194,7 +194,7 @@ def test_resuming_a_finished_run_fits_nothing(run, data, monkeypatch, capsys):
     before = (run / "metrics.json").read_bytes()
     assert train(data, "auto", "--resume") == 0
     assert (run / "metrics.json").read_bytes() == before
-    assert execute(from_dict(Run.open(run).recipe()), run, resume=True) == json.loads(before)
+    assert execute(from_dict(Run.open(run).recipe()), run, resume=True) == metrics_of(run)
     assert train(data, "auto") == 2
     assert "already holds a run" in capsys.readouterr().err
     assert train(data, "auto", "--resume", "--seed", "1") == 2

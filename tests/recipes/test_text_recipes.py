@@ -66,7 +66,7 @@ def data(tmp_path):
 
 
 def metrics(folder: str) -> dict:
-    return json.loads((Run.open(folder).path("metrics.json")).read_text())
+    return Run.open(folder).metrics()
 
 
 def predictions(name: str) -> list[dict[str, str]]:

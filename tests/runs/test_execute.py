@@ -35,7 +35,7 @@ pytestmark = SHORT_RUN
 def test_the_folder_holds_everything(tmp_path):
     metrics = execute(QUICK, tmp_path / "run")
     run = Run.open(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
+    assert Run(tmp_path / "run").metrics() == metrics
     top = {"method", "objective", "seed", "steps", "seconds", "split_hash"}
     assert top <= metrics.keys()
     for part in ("validation", "test"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -62,7 +61,7 @@ def test_finishing_a_run_stores_the_rule_and_predict_uses_it(tmp_path, capsys, m
     monkeypatch.chdir(tmp_path)
     assert main(["train", "digits", "--rule", "fit", "--out", "r", "--method", "fixmatch", *FAST]) == 0
     assert "+ rule" in capsys.readouterr().out
-    metrics = json.loads(Path("r/metrics.json").read_text())
+    metrics = Run("r").metrics()
     finished = metrics["adjusted"]
     logits, labels = read_outputs("r").parts["test"]
     probs = torch.softmax(logits.double(), 1)
@@ -118,10 +117,9 @@ def test_the_last_model_without_a_rule_is_stored(short, tmp_path):
 @pytest.mark.usefixtures("own_run")
 def test_predict_follows_whatever_rule_the_run_holds():
     """A rule that only ever says class 3, so that ignoring it cannot go unnoticed."""
-    path = Path("r/metrics.json")
-    metrics = json.loads(path.read_text())
+    metrics = Run("r").metrics()
     metrics["adjusted"]["rule"]["offset"] = [1000.0 if j == 3 else 0.0 for j in range(10)]
-    path.write_text(json.dumps(metrics))
+    Run("r").write_metrics(metrics)
     np.savez("new.npz", x=recipe("digits").data.load(0).test.inputs[:20].numpy())
     assert main(["predict", "r", "new.npz", "-o", "out.csv"]) == 0
     with open("out.csv", newline="") as file:
@@ -132,9 +130,9 @@ def test_predict_follows_whatever_rule_the_run_holds():
 def test_evaluate_measures_the_finished_model_again(capsys):
     assert main(["evaluate", "r"]) == 0
     assert "equal to metrics.json" in capsys.readouterr().out
-    metrics = json.loads(Path("r/metrics.json").read_text())
+    metrics = Run("r").metrics()
     metrics["adjusted"]["test"]["confusion"][0][0] += 1
-    Path("r/metrics.json").write_text(json.dumps(metrics))
+    Run("r").write_metrics(metrics)
     assert main(["evaluate", "r"]) == 1
     assert "differs from metrics.json" in capsys.readouterr().out
 
@@ -142,7 +140,7 @@ def test_evaluate_measures_the_finished_model_again(capsys):
 @pytest.mark.usefixtures("own_run")
 def test_training_writes_its_page_and_intervals():
     assert "<svg" in Path("r/report.html").read_text()
-    metrics = json.loads(Path("r/metrics.json").read_text())
+    metrics = Run("r").metrics()
     measured = metrics["test"]["intervals"]
     assert measured["min_recall"]["low"] <= metrics["test"]["min_recall"] <= measured["min_recall"]["high"]
     assert measured["constraints"] == []
@@ -155,7 +153,7 @@ def test_constraints_have_intervals_and_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--rule", "fit", "--objective", "max mean(recall) s.t. coverage >= 0.05, recall[3] >= 0.2"]
     assert main(["train", "digits", "--out", "r", *FAST, *words]) == 0
-    metrics = json.loads(Path("r/metrics.json").read_text())
+    metrics = Run("r").metrics()
     for part in (metrics["validation"], metrics["test"], metrics["adjusted"]["test"], metrics["adjusted"]):
         entries = part["intervals"]["constraints"]
         if part in (metrics["test"], metrics["adjusted"]["test"]):  # counted, and not estimated
@@ -241,7 +239,7 @@ def test_arrays_without_unlabeled_examples_train_methods_that_need_none(tmp_path
     words = ["--data.path", "mine.npz", "--training.steps", "10", "--training.labeled_batch", "8"]
     words += ["--learner", "network"]
     assert main(["train", "array", "--method", "csl", "--out", "c", *words]) == 0
-    assert json.loads(Path("c/metrics.json").read_text())["unlabeled_count"] == 0
+    assert Run("c").metrics()["unlabeled_count"] == 0
     capsys.readouterr()
     assert main(["train", "array", "--method", "csst", "--out", "d", *words]) == 2
     assert "csst-fixmatch needs unlabeled examples; there are none: use csl, la or erm" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from concurrent.futures import Future
 from dataclasses import replace
@@ -24,6 +23,7 @@ from csst.fitting.metrics import KeptEvidence, read_outputs, warn_about_balance
 from csst.learners.network import Network
 from csst.models.mlp import mlp
 from csst.runs.execute import execute
+from csst.runs.folder import Run
 from tests.helpers import toys
 from tests.helpers.comparisons import make_line
 from tests.helpers.runs import QUICK
@@ -65,13 +65,13 @@ def test_later_rules_are_for_the_balance_of_the_runs_own_rule(deployed, tmp_path
     """Estimated from unlabeled rows, it may differ from that of the network as selected."""
     place = tmp_path / "run"
     shutil.copytree(deployed, place)
-    metrics = json.loads((place / "metrics.json").read_text())
+    metrics = Run(place).metrics()
     assert metrics["adjusted"]["estimate"]["prior"] == pytest.approx(DEPLOYED)
     metrics["validation"]["estimate"]["prior"] = [0.5, 0.3, 0.2]
-    (place / "metrics.json").write_text(json.dumps(metrics))
+    Run(place).write_metrics(metrics)
     assert KeptEvidence.read(place).prior == pytest.approx(DEPLOYED)
     del metrics["adjusted"]
-    (place / "metrics.json").write_text(json.dumps(metrics))
+    Run(place).write_metrics(metrics)
     assert KeptEvidence.read(place).prior == pytest.approx([0.5, 0.3, 0.2]), "without a rule, the network's"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -56,5 +55,5 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
         "test": measure(confusion_counts(test.labels, predictions, len(names)), objective),
     }
     run = Run.create(folder, recipe.as_dict())
-    run.write("metrics.json", json.dumps(metrics, indent=2))
+    run.write_metrics(metrics)
     return metrics

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.fitting.folder import refuse_malformed
 from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
@@ -189,8 +188,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
     decision = make_decision(what)
     card = path.with_suffix(".card.md")
-    with refuse_malformed(Path("metrics.json")):
-        card_text = model_card(what, path.name, to)
+    card_text = model_card(what, path.name, to)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         writers = {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}

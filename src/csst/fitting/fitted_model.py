@@ -6,7 +6,6 @@ model.predict(inputs); model.measure(examples); model.export("mine.onnx")
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.reference import Reference
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
-from csst.fitting.folder import Folder, refuse_malformed
+from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
@@ -302,7 +301,7 @@ class FittedModel:
             run.write(ROWS, pack_hashes(self.row_hashes))
         if self.reference is not None:
             run.write(REFERENCE, pack_reference(self.reference))
-        run.write("metrics.json", json.dumps(metrics, indent=2))
+        run.write_metrics(metrics)
         return metrics
 
     @classmethod
@@ -322,21 +321,20 @@ class FittedModel:
         Returns:
             The model, without the details of its fit.
         """
-        with refuse_malformed(Folder(folder).path("metrics.json")):
-            file = ModelFile.read(folder)
-            rule = file.read_rule() if weights is None else None
-            model = file.build_model("selected" if rule is None else "last", make)
-            return cls(
-                model,
-                rule,
-                file.objective,
-                file.class_names,
-                file.describe_inputs(model),
-                batch=8192 if file.plan is None else file.plan.training.evaluation_batch,
-                metrics=file.metrics,
-                row_hashes=file.row_hashes,
-                reference=read_reference(Folder(folder)),
-            )
+        file = ModelFile.read(folder)
+        rule = file.read_rule() if weights is None else None
+        model = file.build_model("selected" if rule is None else "last", make)
+        return cls(
+            model,
+            rule,
+            file.objective,
+            file.class_names,
+            file.describe_inputs(model),
+            batch=8192 if file.plan is None else file.plan.training.evaluation_batch,
+            metrics=file.metrics,
+            row_hashes=file.row_hashes,
+            reference=read_reference(Folder(folder)),
+        )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
         """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
@@ -380,12 +378,10 @@ class FittedModel:
         """
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
-        with refuse_malformed(Path("metrics.json")):
-            about = describe_card(self.metrics, self.rule is not None)
         entries = {
             "objective": str(self.stated),
             "preprocessing": spec.preprocessing or preprocessing,
-            **about,
+            **describe_card(self.metrics, self.rule is not None),
             **card,
         }
         return Exportable(make_graph(self.model), example, self.class_names, self.rule, entries)

@@ -3,7 +3,7 @@
 model.safetensors  the model                        metrics.json   the results; its presence means complete
 columns.json       the columns of a table, by name  recipe.yaml    the settings, if a recipe was carried out
 
-The checksum of the model is in metrics.json. `csst.runs.folder.Run` adds the files of a training.
+The checksum of the model is in metrics.json, with one of its own. `csst.runs.folder.Run` adds the files of a training.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 
 COLUMNS = "columns.json"
+#: entry of metrics.json: the checksum of the others
+CHECKSUM = "checksum"
 
 F = TypeVar("F", bound="Folder")
 
@@ -30,18 +32,10 @@ class CorruptFileError(InputError):
     """A file whose content does not match its checksum, or cannot be read."""
 
 
-@contextmanager
-def refuse_malformed(path: Path) -> Iterator[None]:
-    """Turn errors while the values of a file are interpreted into one sentence: it may be damaged, or a stranger's."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(
-            f"{path} does not hold what csst writes there ({reason}): restore it, or train again"
-        ) from error
+def digest_metrics(metrics: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the values of metrics.json, other than the checksum itself."""
+    values = {name: value for name, value in metrics.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class Folder:
@@ -86,7 +80,22 @@ class Folder:
     def metrics(self) -> dict[str, Any]:
         if not self.is_complete:
             raise InputError(f"the run {self.folder} is not complete: continue it with csst train ... --resume")
-        return self._read("metrics.json", json.loads, RecursionError)
+        metrics = self._read("metrics.json", json.loads, RecursionError)
+        path = self.path("metrics.json")
+        if not isinstance(metrics, dict):
+            raise InputError(f"{path} must hold names and values; found {type(metrics).__name__}: restore it")
+        # Earlier releases wrote none, and whoever changes a value on purpose takes it out.
+        if CHECKSUM in metrics and metrics.pop(CHECKSUM) != digest_metrics(metrics):
+            raise CorruptFileError(
+                f"{path} is not as csst wrote it: its values do not match its checksum; restore it, or train again (to "
+                f"use it as it is, delete its entry {CHECKSUM!r})"
+            )
+        return metrics
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Write metrics.json, with the checksum that `metrics` compares."""
+        values = json.loads(json.dumps(metrics))
+        self.write("metrics.json", json.dumps({**values, CHECKSUM: digest_metrics(values)}, indent=2))
 
     def _read(self, name: str, parse: Any, parse_error: type[Exception]) -> Any:
         try:

@@ -5,7 +5,6 @@ deployed = read_run("runs/mine", model); print(monitor(model, deployed, new_rows
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,5 +196,5 @@ def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, ad
     content = pack_outputs(outputs)
     if content is not None:
         run.write("outputs.npz", content)
-    run.write("metrics.json", json.dumps(metrics, indent=2))
+    run.write_metrics(metrics)
     return metrics

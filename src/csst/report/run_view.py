@@ -14,7 +14,6 @@ import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
-from csst.fitting.folder import refuse_malformed
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
 from csst.report.mistakes import MistakenCell
@@ -171,22 +170,24 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     if not Run.exists(folder) and any(Run.exists(path) for path in content):
         raise InputError(f"{folder} is not a run but holds some: name them, as in csst report {Path(folder) / '*'}")
     run = Run.open(folder)
-    metrics = _read_mapping(run.path("metrics.json"), json.loads)
+    metrics = run.metrics() if run.is_complete else {}
     if metrics and not isinstance(metrics.get("test", metrics.get("validation")), dict):
         raise InputError(f"{run.path('metrics.json')} holds no results on test or validation: train the run again")
+    updates = None
     path = run.path("journal.jsonl")
-    is_long = path.is_file() and path.stat().st_size > DIAGNOSED
-    journal, updates = _read_long_journal(path) if is_long else (run.journal(), None)
-    with refuse_malformed(run.path("metrics.json")):
-        view = view_run(
-            name,
-            metrics,
-            journal,
-            updates=updates,
-            recipe=_read_mapping(run.path("recipe.yaml"), yaml.safe_load),
-            environment=_read_mapping(run.path("environment.json"), json.loads),
-            folder=folder,
-        )
+    if path.is_file() and path.stat().st_size > DIAGNOSED:
+        journal, updates = _read_long_journal(path)
+    else:
+        journal = run.journal()
+    view = view_run(
+        name,
+        metrics,
+        journal,
+        updates=updates,
+        recipe=_read_mapping(run.path("recipe.yaml"), yaml.safe_load),
+        environment=_read_mapping(run.path("environment.json"), json.loads),
+        folder=folder,
+    )
     columns = run.columns()
     cells = [] if columns is None else tabulate_columns(columns)
     return replace(
