@@ -25,7 +25,9 @@ def example(n=25, K=4, seed=0):
 
 
 def plain_loss(bias, log_temperature, scores, labels, weights, ridge):
-    total = ridge / 2 * (sum(a * a for a in bias) + log_temperature**2)
+    ridges = ridge if isinstance(ridge, list) else [ridge] * (len(bias) + 1)
+    parameters = [*bias, log_temperature]
+    total = sum(r * a * a for r, a in zip(ridges, parameters, strict=True)) / 2
     for z, y, w in zip(scores, labels, weights, strict=True):
         logits = [math.exp(log_temperature) * z[k] + bias[k] for k in range(len(bias))]
         total += w * (math.log(sum(math.exp(s) for s in logits)) - logits[y])
@@ -83,16 +85,22 @@ def test_the_truth_is_recovered_under_every_class_balance(prior, temperature):
 
 
 def test_the_fit_is_where_the_gradient_vanishes():
+    """The bias of a rare class is drawn to 0 by as much more as its labels weigh more."""
     scores, labels, rows = example(40, 4, seed=2)
     found = fit_calibration(scores, labels, row_weights=rows)
     weights = balanced_weights(labels, 4, rows)
-    at = np.append(found.bias, math.log(found.temperature))
-    assert np.abs(calibration_loss(at, scores, labels, weights, RIDGE)[1]).max() < 0.01
-    best = plain_loss(at[:-1], at[-1], scores, labels, weights, RIDGE)
+    ridges = [RIDGE * max(1.0, sum(rows) / (4 * sum(rows[labels == k]))) for k in range(4)]
+    ridges.append(RIDGE)
+    # A constant added to all biases changes no probability: the fit is centered, its loss is least where this is 0.
+    bias = found.bias - np.dot(ridges[:-1], found.bias) / sum(ridges[:-1])
+    at = np.append(bias, math.log(found.temperature))
+    assert max(ridges) > 1.2 * RIDGE
+    assert np.abs(calibration_loss(at, scores, labels, weights, np.array(ridges))[1]).max() < 0.01
+    best = plain_loss(at[:-1], at[-1], scores, labels, weights, ridges)
     rng = np.random.default_rng(0)
     for _ in range(30):
         other = at + rng.normal(size=5) * 0.1
-        assert plain_loss(other[:-1], other[-1], scores, labels, weights, RIDGE) > best - 1e-6
+        assert plain_loss(other[:-1], other[-1], scores, labels, weights, ridges) > best - 1e-6
 
 
 def test_few_labels_are_drawn_to_the_identity():

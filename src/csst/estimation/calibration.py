@@ -55,18 +55,26 @@ class Calibration:
         return self.temperature * scores + self.bias
 
 
+def weigh_classes(labels: np.ndarray, classes: int, row_weights: np.ndarray | None = None) -> np.ndarray:
+    """n / (K n_k): what a label of each class weighs if all K classes that have one weigh the same, (K,)."""
+    totals = np.bincount(labels, row_weights, minlength=classes)
+    class_count = (totals > 0).sum()
+    return totals.sum() / (class_count * np.where(totals > 0, totals, 1.0))
+
+
 def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray | None = None) -> np.ndarray:
     """w_i = n / (K n_{y_i}): every class weighs the same, and all rows together weigh n."""
-    rows = np.ones(len(labels)) if row_weights is None else row_weights
-    totals = np.bincount(labels, rows, minlength=classes)
-    class_count = (totals > 0).sum()
-    return rows * rows.sum() / (class_count * np.where(totals > 0, totals, 1.0)[labels])
+    weights = weigh_classes(labels, classes, row_weights)[labels]
+    return weights if row_weights is None else row_weights * weights
 
 
 def calibration_loss(
-    parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float
+    parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float | np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T)."""
+    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T).
+
+    ridge: one number, or one for each parameter, (K + 1,).
+    """
     temperature = np.exp(parameters[-1])
     rows = np.arange(len(labels))
     logits = temperature * scores
@@ -75,7 +83,7 @@ def calibration_loss(
     label_logits = logits[rows, labels]
     error = np.exp(logits, out=logits)
     totals = error.sum(1)
-    value = weights @ (np.log(totals) - label_logits) + ridge / 2 * (parameters @ parameters)
+    value = weights @ (np.log(totals) - label_logits) + (ridge * parameters) @ parameters / 2
     error *= (weights / totals)[:, None]
     error[rows, labels] -= weights
     temperature_slope = temperature * np.einsum("ij,ij->", error, scores)
@@ -95,18 +103,21 @@ def fit_calibration(
     Args:
         scores: z, scores with the training prior taken out, (n, K).
         labels: class indices, (n,).
-        ridge: how strongly bias and log-temperature are drawn to 0.
+        ridge: how strongly bias and log-temperature are drawn to 0; the bias of a rare class is by max(1, w) times as
+            much, w the weight of one of its labels.
         row_weights: how often each row counts, for a bootstrap.
         start: where to begin.
     """
     classes = scores.shape[1]
     begin = start or Calibration.identity(classes)
     weights = balanced_weights(labels, classes, row_weights)
+    # Five labels of a rare class pull at its bias as if there were a hundred, but tell no more than five do.
+    bias_ridges = ridge * np.maximum(1.0, weigh_classes(labels, classes, row_weights))
     bounds = [(None, None)] * classes + [(-WIDEST_LOG_TEMPERATURE, WIDEST_LOG_TEMPERATURE)]
     result = minimize(
         calibration_loss,
         np.append(begin.bias, np.log(begin.temperature)),
-        args=(scores, labels, weights, ridge),
+        args=(scores, labels, weights, np.append(bias_ridges, ridge)),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
