@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -80,8 +82,14 @@ def test_a_track_is_never_split(archive, seed):
     assert len(task.test) == 60
     objects = [{(train[place], tracks[place]) for place in part} for part in parts.values()]
     assert len(set.union(*objects)) == sum(map(len, objects))
-    # Only what is left of a part's last track is in no part.
-    assert sum(map(len, parts.values())) == len(train) - 3 * 4
+    # A third of 50, 20 and 10 tracks has labels, a sixth validation images, and all of the others are unlabeled.
+    for part, count in {"labeled": 17 + 7 + 4, "validation": 8 + 4 + 2}.items():
+        images = Counter((train[place], tracks[place]) for place in parts[part])
+        assert len(images) == count
+        for c in range(3):
+            of_class = [n for (label, _), n in images.items() if label == c]
+            assert max(of_class) - min(of_class) <= 1, "spread evenly"
+    assert len(parts["unlabeled"]) == 6 * (80 - 28 - 14)
 
 
 def test_seeds_deal_other_tracks_and_the_same_seed_the_same(archive):
@@ -92,7 +100,7 @@ def test_seeds_deal_other_tracks_and_the_same_seed_the_same(archive):
 
 def test_counts_that_tracks_cannot_give_are_refused(archive, tmp_path):
     path, train, tracks = archive
-    with pytest.raises(InputError, match="class '2' has too few tracks for 61 validation images"):
+    with pytest.raises(InputError, match="class '2' has too few tracks for 61 images more"):
         TrackedImages(str(path), labeled=48, validation=61).load(0)
     with pytest.raises(InputError, match="class '2' has no track left for unlabeled images"):
         TrackedImages(str(path), labeled=48, validation=54).load(0)

@@ -17,6 +17,11 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.setting_checks import check_choices
 
+#: parts of the tracks of a class over which its validation images and its labels are spread; the other half stays
+#: unlabeled. Pictures of one track are nearly one picture: ten labels of ten signs teach more than ten of one.
+VALIDATION_TRACKS = 1 / 6
+LABELED_TRACKS = 1 / 3
+
 
 @dataclass(frozen=True)
 class TrackedImages:
@@ -70,7 +75,8 @@ class TrackedImages:
 def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> Split:
     """Deal the training images of every class: tracks for validation, for labels, and the rest unlabeled.
 
-    A part takes tracks in random order until it has its images; what is left of its last track is in no part.
+    Validation images are spread evenly over a sixth of the tracks and labels over a third, or over more if these hold
+    too few. What is left of these tracks is in no part.
 
     Args:
         images: with tracks.
@@ -94,10 +100,10 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     for c, name in enumerate(images.class_names):
         members = np.flatnonzero(images.train_labels == c)
         tracks = [members[images.tracks[members] == track] for track in np.unique(images.tracks[members])]
-        order = [tracks[place] for place in rng.permutation(len(tracks))]
-        needs = {"validation": validation, "labeled": max(1, round(labeled * len(members) / total))}
-        for part, count in needs.items():
-            parts[part].append(_take(order, count, name, part))
+        order = [rng.permutation(tracks[place]) for place in rng.permutation(len(tracks))]
+        label_count = max(1, round(labeled * len(members) / total))
+        parts["validation"].append(_take(order, VALIDATION_TRACKS * len(tracks), validation, name))
+        parts["labeled"].append(_take(order, LABELED_TRACKS * len(tracks), label_count, name))
         if not order:
             raise InputError(f"class {name!r} has no track left for unlabeled images: lower the counts")
         parts["unlabeled"] += order
@@ -105,11 +111,16 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     return Split(indices["labeled"], indices["unlabeled"], indices["validation"])
 
 
-def _take(order: list[np.ndarray], count: int, name: str, part: str) -> np.ndarray:
-    """Remove tracks from the front of `order` until they have `count` images, and return these."""
-    pieces: list[np.ndarray] = []
-    while sum(map(len, pieces)) < count:
+def _take(order: list[np.ndarray], tracks: float, images: int, name: str) -> np.ndarray:
+    """Remove so many tracks of a class from the front of `order`, and return so many images of them.
+
+    Every track gives its first image, then its second, and so on. No more tracks are taken than images, and more than
+    asked for if these hold too few.
+    """
+    taken: list[np.ndarray] = []
+    while (order and len(taken) < min(images, tracks)) or sum(map(len, taken)) < images:
         if not order:
-            raise InputError(f"class {name!r} has too few tracks for {count} {part} images: lower the counts")
-        pieces.append(order.pop(0))
-    return np.concatenate(pieces)[:count]
+            raise InputError(f"class {name!r} has too few tracks for {images} images more: lower the counts")
+        taken.append(order.pop(0))
+    turns = np.concatenate([np.arange(len(track)) for track in taken])
+    return np.concatenate(taken)[np.argsort(turns, kind="stable")[:images]]
