@@ -13,7 +13,7 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
-from csst.rules.candidates import count_worth, fit_pooled, softness
+from csst.rules.candidates import MARGIN, count_worth, fit_pooled, halve_margin, softness
 from csst.rules.feasibility import describe_missed, find_missed
 from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
@@ -235,3 +235,11 @@ def test_the_worst_class_of_each_constraint_is_named():
     missed = list(find_missed(goal, estimate()))
     assert [number for number, *_ in missed] == [1, 2]
     assert missed[0][1:] == ("recall >= 0.65 for every class", "the nearest is 0.6 instead of 0.65, for recall[1]")
+
+
+@pytest.mark.parametrize(
+    ("margin", "expected"),
+    [(MARGIN, [1.5, 0.75]), (0.5, [0.5, 0.25]), (4 * MARGIN, [6.0, 3.0, 1.5, 0.75]), (2.5, [2.5, 1.25, 0.625])],
+)
+def test_a_margin_out_of_reach_is_halved_to_half_of_the_usual_one(margin, expected):
+    assert halve_margin(margin) == expected

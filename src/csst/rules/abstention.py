@@ -24,7 +24,7 @@ from csst.maths.confusion import Confusion, confusion_from_margins
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate, is_constant
 from csst.rules.bias_search import WeightedRows
-from csst.rules.candidates import MARGIN_PARTS, Candidate, fit_candidates
+from csst.rules.candidates import Candidate, fit_candidates, halve_margin
 from csst.rules.judging import FEW_FOLDS, FOLD_SEED, FOLDS, JUDGING_ROWS, MANY_LABELS, Judged, measure_errors
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
@@ -208,10 +208,10 @@ def fit_abstaining(
     if margin > 0 and smooth.has_constraints:
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
         errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
-        for part in MARGIN_PARTS if errors.any() else ():
-            cautious = search(smooth.with_margins(part * margin * errors), evidence, rows, [trial.log_weights, *starts])
+        for factor in halve_margin(margin) if errors.any() else ():
+            cautious = search(smooth.with_margins(factor * errors), evidence, rows, [trial.log_weights, *starts])
             if cautious.miss <= SMALL_MISS:
-                return make_rule(cautious, evidence, rows, smooth), part * margin * errors
+                return make_rule(cautious, evidence, rows, smooth), factor * errors
     return rule, margins
 
 

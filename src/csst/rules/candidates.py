@@ -7,6 +7,7 @@ accuracy). The pooled rule is searched for on labeled and unlabeled rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,9 +33,8 @@ LEAST_SOFTNESS = 0.03
 SOFT_LABELS = 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
-#: constraints are to be met by so many standard errors, or by the first of these parts of it that can be reached
+#: constraints are to be met by so many standard errors, or by half of it; see `halve_margin`
 MARGIN = 1.5
-MARGIN_PARTS = (1.0, 0.5)
 #: unlabeled rows that are swept
 SWEPT_ROWS = 4000
 #: labels of a class that do not tell yet how well unlabeled rows count
@@ -251,6 +251,16 @@ def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.n
     return max((search_bias(objective, rows, start, start, t) for start in starts), key=rank)
 
 
+def halve_margin(margin: float) -> list[float]:
+    """Return the margin, half of it and so on: the first that can be reached is taken.
+
+    The last is at most half of `MARGIN`. A larger margin (of a class balance that is hardly known) that is out of reach
+    must not leave a rule without any.
+    """
+    halvings = 1 + max(0, math.ceil(math.log2(margin / MARGIN)))
+    return [margin / 2**k for k in range(halvings + 1)]
+
+
 def keep_distance(
     objective: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, search: Search, margin: float
 ) -> tuple[Search, np.ndarray]:
@@ -270,16 +280,16 @@ def keep_distance(
         return payoff[places], objective.measure_errors(rates, worth, places)
 
     errors = measure(search.bias)[1]
-    for part in MARGIN_PARTS:
+    for factor in halve_margin(margin):
         safer = search
-        targets = part * margin * errors
+        targets = factor * errors
         if not objective.can_reach(REACHED * targets):
             continue
         for _ in range(MARGIN_ROUNDS):
             safer = solve(objective.with_margins(targets), rows, [safer.bias], t, search.prices)
             slack, safer_errors = measure(safer.bias)
             # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
-            raised_targets = np.maximum(targets, part * margin * safer_errors)
+            raised_targets = np.maximum(targets, factor * safer_errors)
             if (slack >= REACHED * raised_targets[places]).all():
                 return safer, raised_targets
             if (slack < REACHED * targets[places]).any():

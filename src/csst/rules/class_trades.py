@@ -15,12 +15,12 @@ from csst.maths.language.tree import Metric, render
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     MARGIN,
-    MARGIN_PARTS,
     MARGIN_ROUNDS,
     REACHED,
     SWEPT_ROWS,
     Candidate,
     count_worth,
+    halve_margin,
     hard_rates,
     sharpness,
     weigh_argmax,
@@ -108,15 +108,15 @@ def trace_class(
             return float(precision - bound), float(error)
 
         _, error = measure(bias)
-        for part in MARGIN_PARTS:
-            target = part * MARGIN * error
+        for factor in halve_margin(MARGIN):
+            target = factor * error
             for _ in range(MARGIN_ROUNDS):
                 safer = find_bias(bound + target)
                 if safer is None:
                     break
                 # A safer rule may be known worse: it predicts the class less often.
                 slack, safer_error = measure(safer)
-                raised_target = max(target, part * MARGIN * safer_error)
+                raised_target = max(target, factor * safer_error)
                 if slack >= REACHED * raised_target:
                     return safer
                 target = raised_target
