@@ -602,14 +602,12 @@ class Report:
         return format_table(("target", "measured", ""), rows)
 
     def name_commits(self) -> str:
-        """Return which lines were measured on which commit: methods of others need not be measured with every one."""
-        commits: dict[str, list[str]] = {}
-        for method in self.methods:
-            names = {
-                str(line["commit"]).removesuffix("-dirty") for key, line in self.values.items() if key[3] == method
-            }
-            commits.setdefault(", ".join(f"`{name}`" for name in sorted(names)), []).append(method)
-        return "Lines by commit: " + "; ".join(f"{', '.join(m)}: {names}" for names, m in commits.items()) + "."
+        """Return which lines were measured on which commit; no code of csst changes the methods of others."""
+        commits: dict[str, set[str]] = {}
+        for (*_, method), line in self.values.items():
+            owner = method if method.startswith(OURS) else "other methods"
+            commits.setdefault(owner, set()).add(f"`{line['commit'].removesuffix('-dirty')}`")
+        return "Commits of the lines: " + "; ".join(f"{m} {', '.join(sorted(c))}" for m, c in commits.items()) + "."
 
     def write(self) -> str:
         """Return the page."""
