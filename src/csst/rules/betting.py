@@ -261,22 +261,24 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int 
     is_against = float(chances @ values) < 0
     loss = bets.largest_gain if is_against else bets.largest_loss
     limit = np.log(bounds / delta) if is_against else np.log(1 / delta)
-    stakes = STAKES / loss
+    sign = -1.0 if is_against else 1.0
+    growth = np.log1p(sign * values[:, None] * (STAKES / loss))  # of the wealth, by each value
     rng = np.random.default_rng(seed)
     # Each draw goes on from the wealth that is there.
-    sign = -1.0 if is_against else 1.0
-    wealth = np.log1p(sign * gains[:, None] * stakes).sum(0) + np.zeros((DRAWS, 1))
+    wealth = growth[: len(gains)].sum(0) + np.zeros((DRAWS, 1))
     ends = np.full(DRAWS, MOST_LABELS)
+    undecided = np.arange(DRAWS)
     labels = 0
     while labels < MOST_LABELS and (ends < MOST_LABELS).mean() < POWER:
         number = max(64, labels)
-        draws = sign * rng.choice(values, p=chances, size=(DRAWS, number))
-        path = wealth[:, None, :] + np.log1p(draws[..., None] * stakes).cumsum(1)
+        draws = rng.choice(len(values), p=chances, size=(DRAWS, number))[undecided]
+        path = wealth[:, None, :] + growth[draws].cumsum(1)
         top = path.max(-1, keepdims=True)
         total = top[..., 0] + np.log(np.exp(path - top).mean(-1))
         is_decided = total >= limit
-        is_newly_decided = is_decided.any(1) & (ends == MOST_LABELS)
-        ends[is_newly_decided] = labels + is_decided.argmax(1)[is_newly_decided] + 1
-        wealth = path[:, -1]
+        is_newly_decided = is_decided.any(1)
+        ends[undecided[is_newly_decided]] = labels + is_decided.argmax(1)[is_newly_decided] + 1
+        wealth = path[~is_newly_decided, -1]
+        undecided = undecided[~is_newly_decided]
         labels += number
     return int(np.sort(ends)[int(np.ceil(POWER * DRAWS)) - 1])

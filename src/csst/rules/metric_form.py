@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -244,6 +245,13 @@ def read_form(sentence: Any, prior: np.ndarray) -> MetricForm | None:
         return read_linear(sentence.measure, prior, CELL_METRICS)
     if not isinstance(sentence, Sentence) or not sentence.reads_margins:
         return None
+    return _read_sentence(sentence, tuple(prior.tolist()))
+
+
+@lru_cache(maxsize=16)
+def _read_sentence(sentence: Sentence, fractions: tuple[float, ...]) -> MetricForm | None:
+    """Return the form of a sentence; a fit asks for the same one again and again, training at every update."""
+    prior = np.array(fractions)
     # Every curved mean becomes a metric of its own, so that the rest may be linear.
     expression, calls = name_calls(sentence.expression, CURVED_MEANS, "mean")
     if any(isinstance(node, Call) and node.function in CURVED_MEANS for c in sentence.constraints for node in walk(c)):

@@ -101,8 +101,8 @@ def list_entries(node: Node, binding: Binding, text: str) -> list[Node]:
 
 def flatten(value: Tensor, node: Node) -> Tensor:
     """Return the entries of a value of this tree as a vector, in the order of `list_places`."""
-    if not has_pairs(node):
-        return torch.atleast_1d(value.flatten())
+    if value.ndim < 3 or not has_pairs(node):
+        return value.flatten()
     is_other = ~torch.eye(len(value), dtype=torch.bool, device=value.device)
     return value[is_other].flatten()
 
