@@ -105,9 +105,9 @@ def trace_ends(*arguments):
 
 @pytest.fixture
 def short():
-    """A recipe of forty steps."""
+    """A recipe of twenty steps."""
     from csst.recipes import recipe
 
     base = recipe("toy")
     data = replace(base.data, labeled=90, unlabeled=120, validation=20, test=40)
-    return replace(base, data=data, training=replace(base.training, steps=40))
+    return replace(base, data=data, training=replace(base.training, steps=20))

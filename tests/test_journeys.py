@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 
 import numpy as np
@@ -24,11 +25,16 @@ TOY = ["toy", "--data.test", "40", "--data.validation", "30", "--data.labeled", 
 TOY += ["--training.steps", "8", "--training.labeled_batch", "8", "--training.unlabeled_batch", "16"]
 
 
-def find_room(frame: FrameType) -> str:
-    """The room of the function that runs in a frame; "" outside the package."""
-    package, _, name = frame.f_globals.get("__name__", "").partition(".")
+@cache
+def find_room_of_module(module: str) -> str:
+    package, _, name = module.partition(".")
     room = name.partition(".")[0]
     return room if package == "csst" and room not in SHARED else ""
+
+
+def find_room(frame: FrameType) -> str:
+    """The room of the function that runs in a frame; "" outside the package."""
+    return find_room_of_module(frame.f_globals.get("__name__", ""))
 
 
 @contextmanager

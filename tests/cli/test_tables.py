@@ -42,17 +42,22 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def fitted(folder):
+    """The estimator on the rows of that run."""
+    frame = pytest.importorskip("pandas").read_csv(folder / "mine.csv")
+    return CSSTClassifier("max min(recall)").fit(frame.drop(columns=["id", "kind"]), frame["kind"])
+
+
 def read_predictions(path) -> list[str]:
     with open(path, newline="", encoding="utf-8") as file:
         return [row["prediction"] for row in csv.DictReader(file)]
 
 
-def test_the_command_line_predicts_what_the_estimator_predicts(folder, monkeypatch):
+def test_the_command_line_predicts_what_the_estimator_predicts(folder, fitted, monkeypatch):
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(folder)
     assert main(["predict", "run", "new.csv", "--probabilities", "-o", "out.csv"]) == 0
-    frame = pd.read_csv("mine.csv")
-    fitted = CSSTClassifier("max min(recall)").fit(frame.drop(columns=["id", "kind"]), frame["kind"])
     new = pd.read_csv("new.csv").drop(columns="id")
     assert read_predictions("out.csv") == fitted.predict(new).tolist()
     assert len(set(read_predictions("out.csv"))) == 2
@@ -170,7 +175,7 @@ def test_parquet_predictions(folder, monkeypatch):
     assert table["prediction"] == read_predictions("out.csv")
 
 
-def test_evaluation_on_labeled_rows_is_the_estimators(folder, monkeypatch, capsys):
+def test_evaluation_on_labeled_rows_is_the_estimators(folder, fitted, monkeypatch, capsys):
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(folder)
     write_table(folder / "more.csv", 400, seed=2)
@@ -178,8 +183,6 @@ def test_evaluation_on_labeled_rows_is_the_estimators(folder, monkeypatch, capsy
     frame.to_csv("labeled.csv", index=False)
     assert main(["evaluate", "run", "labeled.csv", "-o", "page.html"]) == 0
     shown = capsys.readouterr().out
-    mine = pd.read_csv("mine.csv")
-    fitted = CSSTClassifier("max min(recall)").fit(mine.drop(columns=["id", "kind"]), mine["kind"])
     evaluation = fitted.evaluate(frame.drop(columns=["id", "kind"]), frame["kind"])
     assert evaluation.sentence in shown.replace("\n", " ")
     assert evaluation.numbers["objective_value"] == pytest.approx(

@@ -12,8 +12,8 @@ from tests.helpers.trainers import SMALL, lines, trainer, weights
 
 SETTINGS = replace(
     SMALL,
-    training=replace(SMALL.training, steps=40),
-    selftraining=SelfTrainingSettings(confidence=0.6, tau=-math.log(0.6), darp_every=5),
+    training=replace(SMALL.training, steps=20),
+    selftraining=SelfTrainingSettings(confidence=0.2, tau=-math.log(0.2), darp_every=3),  # some are selected, some not
 )
 
 

@@ -31,6 +31,22 @@ WORDS = ["toy", "--training.steps", "60", "--dual.steps_per_update", "10", "--da
 WORDS += ["--data.unlabeled", "120", "--data.validation", "40", "--data.test", "60"]
 
 
+@pytest.fixture(scope="module")
+def whole_command(tmp_path_factory):
+    """The folder of the command's run that nobody stops."""
+    folder = tmp_path_factory.mktemp("command") / "whole"
+    assert main(["train", *WORDS, "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run that nobody stops."""
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    execute(QUICK, folder)
+    return folder
+
+
 @pytest.fixture
 def signal_at(monkeypatch):
     """Send this process a signal in the middle of a given step; only the first time it is met."""
@@ -50,8 +66,9 @@ def signal_at(monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_the_step_and_names_the_command_that_goes_on(tmp_path, capsys, signal_at, number, code):
-    assert main(["train", *WORDS, "--out", str(tmp_path / "whole")]) == 0
+def test_a_signal_saves_the_step_and_names_the_command_that_goes_on(
+    whole_command, tmp_path, capsys, signal_at, number, code
+):
     signal_at(33, number)
     assert main(["train", *WORDS, "--out", str(tmp_path / "it's cut")]) == code
     message = capsys.readouterr().err.splitlines()[-1]
@@ -61,7 +78,7 @@ def test_a_signal_saves_the_step_and_names_the_command_that_goes_on(tmp_path, ca
     again = shlex.split(message.split("continue with: csst ")[1])
     assert again[-1] == "--resume"
     assert main(again) == 0
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "it's cut"))
+    assert same(compared(whole_command), compared(tmp_path / "it's cut"))
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -137,9 +154,8 @@ def test_parallel_runs_of_a_comparison_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("at", [0, 30])
-def test_a_full_disk_is_a_sentence_and_the_checkpoint_before_stays(tmp_path, at):
+def test_a_full_disk_is_a_sentence_and_the_checkpoint_before_stays(whole, tmp_path, at):
     """A limit on the size of files stands for the disk: the write fails in the middle."""
-    execute(QUICK, tmp_path / "whole")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill(trainer, record):
@@ -156,7 +172,7 @@ def test_a_full_disk_is_a_sentence_and_the_checkpoint_before_stays(tmp_path, at)
     assert not (tmp_path / "cut" / f"{CHECKPOINT}.partial").exists()
     assert Run(tmp_path / "cut").checkpoint()["trainer"]["step"] == at
     execute(QUICK, tmp_path / "cut", resume=True)
-    assert same(compared(tmp_path / "whole"), compared(tmp_path / "cut"))
+    assert same(compared(whole), compared(tmp_path / "cut"))
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ import numpy as np
 from csst import CSSTClassifier
 from csst.estimators.settings import EstimatorSettings
 
-QUICK = {"steps": 40, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.8}
+QUICK = {"steps": 20, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.6}
 QUICK |= {"scale": "column", "folds": 2}
 GROUPS = {
     setting.name: group.name

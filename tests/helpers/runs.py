@@ -18,7 +18,7 @@ QUICK = replace(
     dual=replace(recipe("toy").dual, steps_per_update=10),
 )
 #: the same for the command line, on digits
-FAST = ["--training.steps", "30", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
+FAST = ["--training.steps", "12", "--data.validation", "20", "--data.test", "30", "--data.labeled", "40"]
 FAST += ["--model.name", "mlp", "--dual.update", "gradient", "--dual.rates", "validation"]
 
 

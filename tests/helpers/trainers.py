@@ -1,4 +1,4 @@
-"""A trainer of thirty steps on few digits."""
+"""A trainer of fifteen steps on few digits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from csst.training.records import TIMINGS
 from csst.training.trainer import Trainer
 
 SMALL = Settings(
-    training=Training(steps=30, labeled_batch=16, unlabeled_batch=32, lr=0.05, ema=0.8),
-    dual=Dual(steps_per_update=10, step_size=0.5),
+    training=Training(steps=15, labeled_batch=16, unlabeled_batch=32, lr=0.1, ema=0.6),
+    dual=Dual(steps_per_update=5, step_size=0.5),
 )
 DIGITS = Digits(labeled=20, unlabeled=40, imbalance=4, validation=10, test=10)
 

@@ -181,6 +181,7 @@ def test_a_click_on_a_head_sorts(tmp_path):
     assert found["marked"] == 1
 
 
+@pytest.mark.slow  # small: the colors that the browser computes, above
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pictures_of_it_are_neither_blank_nor_the_same_in_dark(page, tmp_path, width):
     bright, path = [], tmp_path / "page.html"

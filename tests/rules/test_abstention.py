@@ -169,7 +169,7 @@ def test_who_is_always_right_abstains_from_nothing_or_stays_right():
 def test_reviews_say_what_a_human_buys(rows):
     fitted = fit(rows, "max min(recall)")
     frontier = trace_frontier(
-        fitted.evidence, toys.PRIOR, csst.objective("max min(recall) s.t. abstain <= 0.3").bind(3)
+        fitted.evidence, toys.PRIOR, csst.objective("max min(recall) s.t. abstain <= 0.3").bind(3), steps=2
     )
     assert [review.share for review in frontier.reviews] == list(SHARES)
     values = {review.share: review.value for review in frontier.reviews}

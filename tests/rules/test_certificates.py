@@ -86,7 +86,7 @@ def test_ratio_tail_is_the_smallest_delta_that_passes(text: str) -> None:
     bound, prior = bound_of(text), np.array([0.3, 0.7])
     counts = np.array([[18, 2], [2, 38]])
 
-    def passes(delta: float) -> bool:
+    def passes(delta: np.ndarray) -> np.ndarray:
         half = delta / 2
         if bound.is_lower:
             recall = beta.ppf(half, 18, 3)
@@ -103,7 +103,7 @@ def test_ratio_tail_is_the_smallest_delta_that_passes(text: str) -> None:
         return metric >= bound.value if bound.is_lower else metric <= bound.value
 
     deltas = np.linspace(1e-4, 1, 4001)
-    smallest = next((delta for delta in deltas if passes(delta)), 1.0)
+    smallest = deltas[passes(deltas)].min(initial=1.0)
     assert float(ratio_tail(bound, counts, prior)) == pytest.approx(smallest, abs=5e-4)
 
 

@@ -34,7 +34,7 @@ def test_it_learns_its_prior_and_resumes_to_the_bit():
     assert float((mean - 0.1).abs().max()) > 0.01
     first, second = trainer(RUNNING), trainer(RUNNING)
     records = [next(iter(first.run()))]
-    for _ in range(7):  # in the middle between two updates
+    for _ in range(3):  # in the middle between two updates
         first.train_step()
     second.load_state_dict(first.state_dict())
     records += list(second.run())

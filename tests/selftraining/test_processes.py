@@ -45,7 +45,7 @@ def trained(name, parts):
 
 for parts in map(int, sys.argv[2:]):
     found = {}
-    for name in ("flexmatch", "csst-darp", "crest+", "csst-balanced"):
+    for name in ("flexmatch", "csst-flexmatch", "darp", "csst-darp", "crest+", "csst-balanced"):
         game, records = trained(name, parts)
         state = {key: value.tolist() for key, value in game.trainer.selftraining.state_dict().items()}
         found[name] = {"records": records, "state": state, "chosen": [game.index.tolist(), game.labels.tolist()],

@@ -62,7 +62,7 @@ def evidence_of(rows, gain, distort=lambda z: z, seed=0):
     return HeldOutScores.from_probs(taken_out(x), y, taken_out(more), train_prior=toys.PRIOR)
 
 
-def play(sentence, rows=3000, updates=8, share=0.5, **options):
+def play(sentence, rows=2000, updates=6, share=0.5, **options):
     """Multipliers after updates against such a network, and the classes it predicts for probabilities p."""
     objective = csst.objective(sentence).bind(3)
     game = csst.Multipliers(objective, toys.PRIOR)
@@ -82,7 +82,7 @@ def best_by_brute_force(value):
 
 
 def test_a_worst_case_converges_to_the_minimax_weights():
-    game, decisions = play("max min(recall)")
+    game, decisions = play("max min(recall)", rows=3000, updates=8)
     assert toys.lowest_recall(decisions) == pytest.approx(toys.best_lowest_recall(), abs=0.01)
     # At the boundaries of the minimax rule the weighted densities of neighbors are alike: this is lambda.
     recall = toys.best_lowest_recall()
@@ -326,7 +326,7 @@ def test_an_objective_that_has_no_rule_is_refused_before_training():
 
 
 def test_the_solved_gain_is_the_one_trained_under_and_lambda_says_so():
-    training = trainer("csst", "min-recall", replace(SOLVE, training=replace(SOLVE.training, steps=80)))
+    training = trainer("csst", "min-recall", replace(SOLVE, training=replace(SOLVE.training, steps=50)))
     start = training.multipliers.gain.diagonal.clone()
     records = list(training.run())
     assert not torch.equal(training.multipliers.gain.diagonal, start)
@@ -338,7 +338,7 @@ def test_the_solved_gain_is_the_one_trained_under_and_lambda_says_so():
 
 
 def test_the_first_move_is_the_share_of_the_solution_from_where_lambda_starts():
-    settings = replace(SOLVE, dual=replace(SOLVE.dual, warmup=0, share=0.4))
+    settings = replace(SOLVE, training=replace(SOLVE.training, lr=0.05), dual=replace(SOLVE.dual, warmup=0, share=0.4))
     training = trainer("csst", "min-recall", settings)
     for _ in range(25):
         training.train_step()
@@ -368,14 +368,14 @@ def test_a_method_with_a_fixed_gain_has_nothing_to_solve_for():
 
 
 def test_what_is_measured_has_the_averaged_gain_taken_out():
-    settings = replace(SOLVE, dual=replace(SOLVE.dual, warmup=0), training=replace(SOLVE.training, steps=80))
+    settings = replace(SOLVE, dual=replace(SOLVE.dual, warmup=0), training=replace(SOLVE.training, steps=50))
     training = trainer("csst", "min-recall", settings)
     seen = []
     for record in training.run():
         seen.append(training.multipliers.gain.diagonal.clone())
-        if record.step == 60:
+        if record.step == 30:
             break
-    kept = 0.8**10
+    kept = 0.6**5
     logs = [gain.log() for gain in seen]
     expected = logs[0]
     for gain in logs[1:-1]:
@@ -384,12 +384,12 @@ def test_what_is_measured_has_the_averaged_gain_taken_out():
     torch.testing.assert_close(result - result.mean(), expected - expected.mean())
     list(training.run())
     torch.testing.assert_close(training.best.gain, training.measured_gain.entries)
-    assert training.best.step == 80, "the last model is kept"
+    assert training.best.step == 50, "the last model is kept"
 
 
 @pytest.mark.parametrize(("goal", "stop"), [("min-recall", 1), ("max mean(f1)", 3)])
 def test_a_solved_run_resumes_to_the_bit(goal, stop):
-    settings = replace(SOLVE, training=replace(SOLVE.training, steps=50))
+    settings = replace(SOLVE, training=replace(SOLVE.training, steps=40))
     whole = trainer("csst-balanced", goal, settings)
     expected = lines(whole.run())
     first = trainer("csst-balanced", goal, settings)
@@ -428,7 +428,7 @@ def test_folds_solve_once_and_follow_the_same_gain():
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_every_method_objective_and_update_trains_five_steps(name):
+def test_every_method_objective_and_update_trains_a_few_steps(name):
     """One method with every objective under every update; the others with one objective per update."""
     follows = METHODS[name].gain_follows == "objective"
     pairs = list(itertools.product(UPDATES, SENTENCES if follows else SENTENCES[:1]))
@@ -437,9 +437,9 @@ def test_every_method_objective_and_update_trains_five_steps(name):
         pairs = [(update, SENTENCES[(first + n) % len(SENTENCES)]) for n, update in enumerate(UPDATES)]
     task = DIGITS.load(0)
     for update, sentence in pairs:
-        settings = Settings(training=Training(5, 16, 32, lr=0.05), dual=Dual(2, update=update, warmup=0))
+        settings = Settings(training=Training(3, 16, 32, lr=0.05), dual=Dual(2, update=update, warmup=0))
         training = Trainer(task, mlp(task.input_shape, task.classes, 16, 1), sentence, name, settings)
         records = list(training.run())
-        assert [record.step for record in records] == [0, 2, 4, 5]
+        assert [record.step for record in records] == [0, 2, 3]
         assert all(np.isfinite(record.value) for record in records)
         assert torch.isfinite(training.multipliers.gain.matrix).all()

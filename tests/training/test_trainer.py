@@ -29,7 +29,7 @@ def test_weights_multipliers_and_average_change():
     average = [p.clone() for p in training.ema.module.parameters()]
     multipliers, gain = training.multipliers.value.clone(), training.multipliers.gain.matrix.clone()
     records = list(training.run())
-    assert [r.step for r in records] == [0, 10, 20, 30]
+    assert [r.step for r in records] == [0, 5, 10, 15]
     assert all(not torch.equal(a, b) for a, b in zip(weights, training.model.parameters(), strict=True))
     assert all(not torch.equal(a, b) for a, b in zip(average, training.ema.module.parameters(), strict=True))
     assert not torch.equal(multipliers, training.multipliers.value)
@@ -37,7 +37,7 @@ def test_weights_multipliers_and_average_change():
 
 
 def test_training_lowers_the_loss_and_raises_the_objective():
-    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=200)))
+    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=120)))
     records = list(training.run())
     assert records[-1].labeled_loss < 0.7 * records[1].labeled_loss
     assert training.best.value > records[0].value + 0.2
@@ -195,7 +195,7 @@ def test_early_stopping_waits_for_patience_and_keeps_the_best():
 
 
 def test_the_best_model_is_the_one_that_was_measured_best():
-    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=100, lr=0.3)))
+    training = trainer(settings=replace(SMALL, training=replace(SMALL.training, steps=50, lr=0.3)))
     records = list(training.run())
     model = training.best_model()
     predicted = model(training.task.validation.inputs).argmax(1)
