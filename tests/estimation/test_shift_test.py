@@ -12,6 +12,7 @@ from csst.estimation.novelty import find_nearest, measure_novelty
 from csst.estimation.reference import Reference
 from csst.estimation.row_features import MOST_COLUMNS, Projection, RowFeatures
 from csst.estimation.shift_test import measure_shift
+from csst.estimation.trust import compare_unlabeled
 
 MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]])
 PRIOR = np.array([0.7, 0.25, 0.05])
@@ -44,6 +45,24 @@ def count_alarms(prior: np.ndarray, has_unlabeled: bool, per_class: int, draws: 
 @pytest.mark.parametrize("per_class", [5, 20])
 def test_another_balance_alone_is_no_alarm(has_unlabeled, per_class):
     assert count_alarms(OTHER_PRIOR, has_unlabeled, per_class) <= 1
+
+
+def test_rare_classes_that_look_alike_are_no_alarm():
+    """Eights and nines have few of the labels and many of the rows; least squares alone find too few of them."""
+    rows, labels = load_digits(return_X_y=True)
+    rows = rows.astype(np.float32)
+    p_values = []
+    for seed in range(8):
+        order = np.random.default_rng(seed).permutation(len(labels))[:1297]
+        is_labeled = np.zeros(len(labels), dtype=bool)
+        for k in range(10):
+            of_class = order[labels[order] == k]
+            is_labeled[of_class[: round(100 * 20 ** (-k / 9))]] = True
+        other = order[~is_labeled[order]]
+        prior = np.bincount(labels[other]) / len(other)
+        reference = Reference.sample(rows[is_labeled], labels[is_labeled], rows[other], prior, [0] * 64)
+        p_values.append(compare_unlabeled(reference, rows[other]).p_value)
+    assert sum(p_value <= 0.1 for p_value in p_values) <= 2
 
 
 def test_the_same_rows_are_no_alarm():

@@ -24,7 +24,7 @@ class Comparison:
         directions: an orthonormal basis of the differences of the m_k, (at most K - 1, M).
         covariance: of the noise, (M, M).
         whitening: W, which takes features to units of the noise, (M, M).
-        balance: d or pi as the noise counts it, (K,).
+        balance: d or pi by least squares, (K,).
     """
 
     target: np.ndarray
@@ -58,15 +58,17 @@ class Comparison:
             covariance = covariance + measure_spread(unlabeled) / len(unlabeled)
             balance = np.linalg.lstsq((means - center).T, target, rcond=1e-8)[0]
             balance = balance - balance.mean()
+        squares = balance**2
         if balance_change is not None:
-            balance = np.where(np.abs(balance_change) > np.abs(balance), balance_change, balance)
-        for fraction, class_features in zip(balance, labeled, strict=True):
+            both = np.stack([squares, balance_change**2])
+            squares = both.mean(0) if unlabeled is None else both.max(0)
+        for square, class_features in zip(squares, labeled, strict=True):
             spread = total  # labels alone: what S_k of few rows lacks would be taken for a shift
             if unlabeled is not None:
                 other_rows = len(class_features) - 1
                 spread = PSEUDO_ROWS * total + other_rows * measure_spread(class_features)
                 spread = spread / (other_rows + PSEUDO_ROWS)
-            covariance = covariance + fraction**2 * spread / len(class_features)
+            covariance = covariance + square * spread / len(class_features)
         whitening_matrix = make_whitening(covariance, groups)
         _, sizes, directions = np.linalg.svd((means - center) @ whitening_matrix, full_matrices=False)
         is_direction = sizes > 1e-8 * max(float(sizes[0]), 1e-12)

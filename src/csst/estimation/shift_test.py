@@ -15,7 +15,9 @@ which the balance is taken out in the same way. S_k of few labels is drawn to S_
 new rows that are far from all of them are looked for as well (`csst.estimation.novelty`): few labels do not hide these.
 
 No model is asked: that labeled rows are scored out of fold and others are not makes no difference here. A balance that
-a model estimates is used only to make the noise larger: least squares on noisy m_k find a change that is too small.
+a model estimates is used only to make the noise larger: least squares on noisy m_k find a change that is too small, the
+more so for a rare class beside one that looks like it. Against labels alone, where S_v stands for all S_k and makes the
+noise too large, the mean of both covariances is taken.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def compare_unlabeled(reference: Reference, rows: Any) -> ShiftTest | None:
     """
     if rows.shape[0] < FEWEST_ALONE:
         return None
-    return measure_shift(reference.without_unlabeled, rows, level=LEVEL)
+    return measure_shift(reference.without_unlabeled, rows, reference.unlabeled_prior, level=LEVEL)
 
 
 def lean_on_labels(evidence: HeldOutScores, test: ShiftTest) -> HeldOutScores:
