@@ -234,6 +234,8 @@ def test_the_value_has_an_interval_of_its_own():
     )
     sure = estimate_intervals(csst.objective("max mean(recall)").bind(4), make_estimate([0.995] * 4, n=30))["value"]
     assert 0.995 < sure["high"] <= 1
+    mixed = csst.objective("max 0.5*mean(recall) + 0.5*min(recall)").bind(4)
+    assert estimate_intervals(mixed, estimate)["value"]["estimate"] == expected_value(mixed, estimate)
     worst = estimate_intervals(MIN_RECALL, make_estimate(recalls))
     assert worst["value"]["estimate"] == worst["min_recall"]["estimate"]
     assert worst["value"]["low"] < worst["value"]["estimate"] < worst["value"]["high"]

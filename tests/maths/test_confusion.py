@@ -115,6 +115,18 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
         (lambda: csst.objective("accuracy", groups={"g": []}), "at least one class"),
         (lambda: csst.objective("accuracy", groups={"g": "ab"}), "list of classes"),
         (lambda: csst.objective("accuracy", class_names=["a", "a"]), "differ"),
+        *(
+            (lambda x=x: csst.Confusion([[x, 1 - x], [0.5, 0.5]], [0.5, 0.5]), "rates must be finite and non-negative")
+            for x in (float("nan"), float("inf"), -0.1)
+        ),
+        *(
+            (lambda x=x: csst.Confusion.from_counts([[x, 1], [1, 1]]), "counts must be finite and non-negative")
+            for x in (float("nan"), float("inf"), -1)
+        ),
+        *(
+            (lambda x=x: csst.Confusion.uniform([x, 0.5]), "positive and finite")
+            for x in (float("nan"), float("inf"), -0.5)
+        ),
     ],
 )
 def test_bad_input_gets_a_sentence(call, says):

@@ -7,7 +7,7 @@ middle of the same draws (`csst.estimation.rate_draws`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,27 @@ def number_of_draws(estimate: RateEstimate) -> int:
     return DRAWS if estimate.classes <= MANY_CLASSES else FEW_DRAWS
 
 
-def expected_value(objective: Objective, estimate: RateEstimate) -> float:
-    """Return the expected value of the objective: averaged over draws if it has a worst case."""
+def expected_value(objective: Objective, estimate: RateEstimate, values: np.ndarray | None = None) -> float:
+    """Return the expected value of the objective: averaged over draws if it has a worst case.
+
+    Args:
+        objective: bound to the classes.
+        estimate: of the rates.
+        values: of the objective at the draws, if they are known already.
+    """
     payoff = payoff_of(objective, estimate.confusion)
     if not bool(objective.domain.simplex_mask(len(payoff)).any()):
         return float(objective.value(estimate.confusion))
     if torch.equal(payoff, estimate.confusion.recall) and not float(objective.utility(estimate.confusion)):
         return expected_minimum(estimate)  # max min(recall) itself: the same number as its interval has
-    values = [float(objective.value(c)) for c in draw_confusions(estimate, number_of_draws(estimate))]
+    if values is None:
+        values = measure_draws(objective, draw_confusions(estimate, number_of_draws(estimate)))
     return float(np.mean(values))
+
+
+def measure_draws(objective: Objective, confusions: Iterable[Confusion]) -> np.ndarray:
+    """Return the values of the objective at confusions as they may truly be."""
+    return np.array([float(objective.value(confusion)) for confusion in confusions])
 
 
 def expected_minimum(estimate: RateEstimate) -> float:
@@ -118,8 +130,8 @@ def estimate_predictions(estimate: RateEstimate, confusions: list[Confusion], le
 
 def estimate_value(objective: Objective, estimate: RateEstimate, confusions: list[Confusion], level: float) -> Row:
     """Return the interval of the value, no farther than any draw: a mean of recalls is at most 1."""
-    values = np.array([float(objective.value(confusion)) for confusion in confusions])
-    value = expected_value(objective, estimate)
+    values = measure_draws(objective, confusions)
+    value = expected_value(objective, estimate, values)
     reach = float(_reach(values[:, None], level)[0])
     low = max(value - reach, min(value, values.min()))
     return _row(value, low, min(value + reach, max(value, values.max())), int(estimate.n.sum()))

@@ -84,7 +84,8 @@ class Confusion:
             raise InputError(
                 f"counts must have shape (K, K), K >= 2, or (K, K + 1) with abstention; found {tuple(counts.shape)}"
             )
-        if not torch.isfinite(counts).all() or (counts < 0).any():
+        low, high = (float(end) for end in counts.aminmax())
+        if not (low >= 0 and high < float("inf")):
             raise InputError("counts must be finite and non-negative; found other values")
         totals = counts.sum(1)
         refuse_empty_classes(totals, class_names, "recall", "these examples")
@@ -337,7 +338,7 @@ def head_tail(prior: Any) -> dict[str, list[int]]:
 
 def refuse_empty_classes(totals: Tensor, class_names: Sequence[str] | None, why: str, where: str) -> None:
     """Raise an error that names the classes without examples, if there are any."""
-    classes = (totals <= 0).nonzero().flatten().tolist()
+    classes = [k for k, total in enumerate(totals.tolist()) if total <= 0]
     if classes:
         names = classes if class_names is None else [class_names[k] for k in classes]
         raise InputError(
