@@ -39,6 +39,20 @@ def _cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="session")
 def _little_work():
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_work(patch)
+        yield patch
+
+
+@pytest.fixture
+def full_work(_little_work):
+    """Everything is computed as users get it, for one test."""
+    _little_work.undo()
+    yield
+    leave_out_work(_little_work)
+
+
+def leave_out_work(patch):
     """Most of the time of a short run; tests of statistics, reports and learners take what they are about in full."""
     from csst.data.toy import Gaussians
     from csst.estimation import expectation
@@ -46,21 +60,19 @@ def _little_work():
     from csst.report.figures import svg
     from csst.rules import trace_frontier
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expectation, "DRAWS", 40)
-        patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
-        patch.setattr(catalog, "PENALTIES", (0.1,))
-        patch.setattr("csst.fitting.metrics.trace_frontier", trace_ends)
-        patch.setattr("csst.cli.frontier.trace_frontier", partial(trace_frontier, steps=2))  # ends, for eleven points
-        patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawn by `pages`
-        patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
-        patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
-        patch.setattr("lightning_fabric.fabric._load_external_callbacks", lambda group: [])  # looked for on the disk
-        patch.setattr(sklearn.datasets, "load_digits", compute_once(sklearn.datasets.load_digits))
-        patch.setattr(yaml, "safe_load", compute_once(yaml.safe_load))  # a run's settings, by every verb
-        if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
-            patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
-        yield
+    patch.setattr(expectation, "DRAWS", 40)
+    patch.setattr(catalog, "TREES", 10)  # of a forest, for 200
+    patch.setattr(catalog, "PENALTIES", (0.1,))
+    patch.setattr("csst.fitting.metrics.trace_frontier", trace_ends)
+    patch.setattr("csst.cli.frontier.trace_frontier", partial(trace_frontier, steps=2))  # ends, for eleven points
+    patch.setattr("csst.cli.train.report_page", lambda runs: "")  # drawn by `pages`
+    patch.setattr(svg, "write_svg", lambda figure: "<svg></svg>")  # painted, and not written
+    patch.setattr(Gaussians, "minimax", cache(Gaussians.minimax))  # 400 rounds for each task, always the same
+    patch.setattr("lightning_fabric.fabric._load_external_callbacks", lambda group: [])  # looked for on the disk
+    patch.setattr(sklearn.datasets, "load_digits", compute_once(sklearn.datasets.load_digits))
+    patch.setattr(yaml, "safe_load", compute_once(yaml.safe_load))  # a run's settings, by every verb
+    if not torch.cuda.is_available():  # torch would keep the stack of every seed, once per step, until there is
+        patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
 
 
 @pytest.fixture(scope="module")

@@ -246,7 +246,7 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     warnings.simplefilter("default")  # SHORT_RUN hides what this test is about
     monkeypatch.setattr(warnings, "showwarning", show)
     monkeypatch.chdir(tmp_path)
-    shifted = ["--data.unlabeled_imbalance", "1", "--method", "la", "--training.steps", "100"]
+    shifted = ["--data.unlabeled_imbalance", "1", "--method", "la", "--training.steps", "100", "--model.name", "mlp"]
     assert main(["train", "digits", "--out", "r", *FAST, *shifted]) == 0
     said = capsys.readouterr().err
     warned = [line for line in said.splitlines() if "differently balanced" in line]

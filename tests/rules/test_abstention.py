@@ -117,7 +117,7 @@ def find_best(goal):
 )
 def test_a_rule_is_near_the_best_one_with_intervals_of_no_answers(sentence):
     goal = csst.objective(sentence).bind(3)
-    fitted = fit(draw_rows(5000), goal, margin=0)
+    fitted = fit(draw_rows(3000), goal, margin=0)
     c = confusion_of(fitted.rule)
     assert fitted.rule.abstains
     assert float(goal.slack(c).min()) > -0.02
