@@ -78,7 +78,7 @@ def predictions(name: str) -> list[dict[str, str]]:
 
 
 def test_a_csv_with_the_built_in_words(data, capsys, tmp_path):
-    assert main(["train", "text", *data, *SMALL, "--training.steps", "60", "--out", "run"]) == 0
+    assert main(["train", "text", *data, *SMALL, "--training.steps", "30", "--out", "run"]) == 0
     shown = capsys.readouterr()
     assert "csst-uda" in shown.out
     found = metrics("run")
@@ -99,7 +99,7 @@ def test_a_csv_with_the_built_in_words(data, capsys, tmp_path):
 
 
 def test_predicting_needs_the_run_only(data, tmp_path, capsys):
-    assert main(["train", "text", *data, *SMALL, "--training.steps", "60", "--out", "run"]) == 0
+    assert main(["train", "text", *data, *SMALL, "--training.steps", "30", "--out", "run"]) == 0
     for name in ("mine.csv", "held.csv"):
         (tmp_path / name).unlink()
     shutil.rmtree(tmp_path / "cache")
@@ -263,7 +263,7 @@ def test_fine_tuning_with_dropout_resumes_to_the_bit(data, network, tmp_path):
 
 def test_the_averaged_network_keeps_its_whole_numbers(data, network):
     """Positions of tokens are a buffer of integers, which no average may round down."""
-    trainer = assemble(tuned(data, network, steps=30))
+    trainer = assemble(tuned(data, network, steps=9))
     for _ in trainer.run():
         pass
     kept = dict(trainer.ema.module.named_buffers())
