@@ -213,7 +213,7 @@ def write_report(lines: list[Line]) -> str:
         f"“{OURS}” is ours and was named before its seeds were run; no method was chosen on these seeds. The recipe of "
         "the traffic signs changed after its seed 0 had been run: with labels of few tracks all rows had a mean recall "
         "of .27 to .37, less than logistic regression on the pixels (.40), so that labels are spread over tracks now "
-        "(.57); 3,000 steps with a rate of .03 then gave LA .359 / .804 and ours .259 / .715 (lowest / mean as trained, "
+        "(.57); 3,000 steps with a rate of .03 then gave LA .359 / .804, ours .259 / .715 (lowest / mean as trained, "
         "seed 0; .410 / .815 and .477 / .831 with seed 100), the training loss of ours being .63 half way where LA had "
         ".35, so that it has 4,000 steps with .06. "
         "Runs repeat to the digit on one kind of processor, not on another: LA on MNIST, seed 0, has .758 where the "
