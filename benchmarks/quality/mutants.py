@@ -183,7 +183,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "(self.slopes[places] / slopes_here[places])",
         "(slopes_here[places] / self.slopes[places])",
     ),
-    ("rules", "rules/candidates.py", "targets = part * margin * errors", "targets = 0 * errors"),
+    ("rules", "rules/candidates.py", "targets = factor * errors", "targets = 0 * errors"),
     ("rules", "rules/candidates.py", "if (slack < REACHED * targets[places]).any():", "if True:"),
     ("rules", "rules/candidates.py", "return safer, raised_targets", "return bias, raised_targets"),
     ("rules", "rules/sweeps.py", "self.coverage - won_coverage", "self.coverage"),
