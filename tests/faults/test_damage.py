@@ -212,3 +212,17 @@ def test_a_recipe_of_wrong_types_gets_a_sentence(cut):
         with pytest.raises(csst.InputError):
             from_dict(wrong)
     assert json.loads(json.dumps(from_dict(QUICK.as_dict()).as_dict())) == json.loads(json.dumps(QUICK.as_dict()))
+
+
+@pytest.mark.parametrize("members", [None, 0.5, {"a": 1}, [["cat"]]])
+def test_groups_that_are_no_classes_are_refused(members):
+    with pytest.raises(csst.InputError, match=r"groups\.mine must be classes such as 0,1,2 or cat,dog; found"):
+        from_dict({"name": "toy", "groups": {"mine": members}})
+
+
+def test_groups_that_hold_themselves_are_refused():
+    """As a YAML anchor can make them."""
+    endless: dict = {}
+    endless["again"] = endless
+    with pytest.raises(csst.InputError, match=r"groups\.again must be classes"):
+        from_dict({"name": "toy", "groups": endless})
