@@ -218,6 +218,8 @@ def test_a_recipe_of_wrong_types_gets_a_sentence(cut):
 def test_groups_that_are_no_classes_are_refused(members):
     with pytest.raises(csst.InputError, match=r"groups\.mine must be classes such as 0,1,2 or cat,dog; found"):
         from_dict({"name": "toy", "groups": {"mine": members}})
+    with pytest.raises(csst.InputError, match=r"groups must be names with their classes"):
+        from_dict({"name": "toy", "groups": 0.5})
 
 
 def test_groups_that_hold_themselves_are_refused():

@@ -69,6 +69,8 @@ class Plan(Settings):
             raise InputError("cross-fitting does not shard its models: use --hardware.strategy ddp, or --folds 0")
         if self.rounds and self.uses_network:
             raise InputError("rounds of self-training are for learners other than a network: leave out --rounds")
+        if not isinstance(self.groups, dict):
+            raise InputError(f"groups must be names with their classes, such as head: 0,1,2; found {self.groups!r}")
         for name, members in self.groups.items():
             if not all(isinstance(word, (str, int)) for word in (members if isinstance(members, list) else [members])):
                 raise InputError(f"groups.{name} must be classes such as 0,1,2 or cat,dog; found {members!r}")
