@@ -139,11 +139,10 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max 1/min(recall)", "not a max-min game", "min(recall)"),
         ("max min(min(recall), 0.5)", "not a max-min game", "min(recall)"),
         ("max accuracy - 2*min(recall)", "negative factor", "min(recall)"),
-        ("max accuracy s.t. min(recall) >= 0.1", "write 'recall >= 0.1', which asks it of every one", "min(recall)"),
-        ("max accuracy s.t. min(precision) >= 0.1", "write 'precision >= 0.1'", "min(precision)"),
-        ("max accuracy s.t. 0.1 <= min(f1, recall)", "write '0.1 <= f1, 0.1 <= recall'", "min(f1, recall)"),
-        ("max accuracy s.t. min(recall) <= 0.1", "only 'min(...) >= bound' has an equivalent", "min(recall)"),
-        ("max accuracy s.t. 2*min(recall) >= 0.1", "only 'min(...) >= bound' has an equivalent", "min(recall)"),
+        ("max accuracy s.t. min(recall) <= 0.1", "only 'min(...) >= number'", "min(recall)"),
+        ("max accuracy s.t. 2*min(recall) >= 0.1", "only 'min(...) >= number'", "min(recall)"),
+        ("max accuracy s.t. min(recall) >= precision", "only 'min(...) >= number'", "min(recall)"),
+        ("max accuracy s.t. max(recall) >= 0.1", "only 'min(...) >= number'", "max(recall)"),
         ("max accuracy, recall >= 0.1", "an operator or 's.t.' may follow; constraints come after 's.t.'", ","),
         ("max accuracy s.t. recall >= 0.1 recall", "an operator or ',' may follow", "recall"),
         ("balanced_accuracy", "for instance 'max balanced_accuracy'", "balanced_accuracy"),
@@ -229,3 +228,17 @@ def test_a_class_name_needs_no_quotes_where_no_group_has_it():
     # A group wins over a class, and head and tail are groups.
     assert str(csst.objective("max recall[ok]", class_names=names, groups={"ok": [0, 1]})) == "max recall[ok]"
     assert str(csst.objective("max recall[head]", class_names=names)) == "max recall[head]"
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("max accuracy s.t. min(recall) >= 0.4", "max accuracy s.t. recall >= 0.4"),
+        ("max accuracy s.t. 0.3 <= min(recall, 0.9*f1)", "max accuracy s.t. 0.3 <= recall, 0.3 <= 0.9*f1"),
+        ("max accuracy s.t. 0.5 >= max(coverage[0], fpr[1])", "max accuracy s.t. 0.5 >= coverage[0], 0.5 >= fpr[1]"),
+        ("max accuracy s.t. max(coverage) <= 0.5", "max accuracy s.t. coverage <= 0.5"),
+        ("max accuracy s.t. min(recall by sex) >= 0.4", "max accuracy s.t. recall by sex >= 0.4"),
+    ],
+)
+def test_a_bound_on_a_worst_case_is_one_of_every_part(text, same):
+    assert csst.objective(text) == csst.objective(same)

@@ -165,7 +165,7 @@ def test_all_bounds_must_pass_and_rules_pass_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["min(recall) >= 0.5", "precision[0] >= recall[0]", "2*recall[0] >= 0.5", "gmean(recall) >= 0.5"]
+    "text", ["min(recall) <= 0.5", "precision[0] >= recall[0]", "2*recall[0] >= 0.5", "gmean(recall) >= 0.5"]
 )
 def test_other_bounds_cannot_be_certified(text: str) -> None:
     with pytest.raises(InputError, match=r"cannot be certified|min cannot stand"):

@@ -1,7 +1,8 @@
 """The grammar of objective sentences: text → tree. A parser of our own over a small whitelist; never `eval`.
 
 sentence    max EXPR | min EXPR [s.t. CONSTRAINT, ... [with confidence NUMBER]]
-constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints)
+constraint  EXPR >= EXPR | EXPR <= EXPR          (chains such as 0.1 <= coverage <= 0.2 are two constraints,
+                                                 and min(recall) >= 0.4 is recall >= 0.4)
 expr        terms joined by + and -; factors joined by * and /; unary -; ( ... )
 atom        NUMBER | NUMBER% | K | VALUE | VALUE by COLUMN | VALUE by COLUMN['group of rows']
 value       METRIC | METRIC[class or group] | FUNCTION(EXPR, ...) | each(METRIC, group)
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from csst.errors import ObjectiveError, nearest
 from csst.maths.confusion import CLASS_METRICS
-from csst.maths.language.meaning import NUMBERS
+from csst.maths.language.meaning import NUMBERS, is_constant
 from csst.maths.language.tree import (
     By,
     Call,
@@ -31,6 +32,7 @@ from csst.maths.language.tree import (
     Number,
     Sum,
     Term,
+    drop_double_minus,
     walk,
 )
 from csst.maths.language.words import (
@@ -152,7 +154,8 @@ class Parser:
         if not signs:
             raise self.error("a constraint needs >= or <=, as in 'coverage >= 0.95/K'", self.now)
         pairs = zip(sides, signs, sides[1:], strict=False)
-        return [Constraint(a, s, b, start=a.start, end=b.end) for a, s, b in pairs]
+        constraints = [Constraint(a, s, b, start=a.start, end=b.end) for a, s, b in pairs]
+        return [part for constraint in constraints for part in split_worst_case(constraint)]
 
     def expr(self) -> Node:
         self.depth += 1
@@ -357,3 +360,27 @@ class Parser:
                 yield Token(str(match.lastgroup), match.group(), start)
             start = match.end()
         yield Token("end", "", len(self.text))
+
+
+def split_worst_case(constraint: Constraint) -> list[Constraint]:
+    """Return the bounds that a bound on a worst case asks for, one for each part of the minimum.
+
+    min(a, b) >= r holds if and only if a >= r and b >= r, and so for r <= min(a, b); max(...) <= r is min(...) >= -r of
+    the negatives. Any other constraint is returned as it is: min(...) <= r asks for one of the parts only.
+
+    Args:
+        constraint: as it is written.
+    """
+    left, right = constraint.left, constraint.right
+    larger, smaller = (left, right) if constraint.sign == ">=" else (right, left)
+    if isinstance(larger, Call) and larger.function == "min" and is_constant(smaller):
+        return [replace_side(constraint, larger, part) for part in larger.args]
+    if isinstance(smaller, Negative) and isinstance(smaller.of, Call) and smaller.of.function == "min":
+        parts = [drop_double_minus(Negative(part, start=part.start, end=part.end)) for part in smaller.of.args]
+        return [replace_side(constraint, smaller, part) for part in parts] if is_constant(larger) else [constraint]
+    return [constraint]
+
+
+def replace_side(constraint: Constraint, side: Node, part: Node) -> Constraint:
+    """Return a constraint with another node on one of its sides."""
+    return replace(constraint, left=part) if side is constraint.left else replace(constraint, right=part)

@@ -93,7 +93,11 @@ class Sentence(Objective):
                 raise self._error("this constraint holds no metric, so no classifier can change it", constraint)
             for node in walk(constraint):
                 if isinstance(node, Call) and node.function == "min":
-                    raise self._error(f"min cannot stand in a constraint: {_without_min(constraint, node)}", node)
+                    raise self._error(
+                        "min cannot stand in this constraint: only 'min(...) >= number' and 'max(...) <= number' ask "
+                        "something of every part",
+                        node,
+                    )
         self._check_references()
         _ = self.parts  # raises for a min that is not part of a max-min game
 
@@ -346,17 +350,6 @@ class Sentence(Objective):
 def _names_group(constraint: Constraint) -> bool:
     """Return whether a bound is about a single group of rows."""
     return any(isinstance(node, By) and node.group is not None for node in walk(constraint))
-
-
-def _without_min(constraint: Constraint, worst: Call) -> str:
-    """Return what to write instead of a constraint on a minimum."""
-    bounds_from_below = (constraint.left, constraint.sign) == (worst, ">=")
-    if not bounds_from_below and (constraint.sign, constraint.right) != ("<=", worst):
-        return "only 'min(...) >= bound' has an equivalent, which is the same bound for every class without min"
-    ways = [
-        replace(constraint, left=arg) if bounds_from_below else replace(constraint, right=arg) for arg in worst.args
-    ]
-    return f"write {', '.join(map(render, ways))!r}, which asks it of every one"
 
 
 def default_metric_prior(goal: Node, constraints: Sequence[Constraint]) -> MetricPrior:
