@@ -59,7 +59,8 @@ def test_lists_of_learners_are_averaged():
     weights = {
         name: sum(one.weight for one in found.fit_.model.members if one.name == name) for name in names_of(found)
     }
-    assert weights == pytest.approx({"linear": 0.5, "GaussianNB": 0.5})
+    assert sum(weights.values()) == pytest.approx(1)
+    assert all(0.2 < weight < 0.8 for weight in weights.values()), "neither is clearly worse"
     wanted, prior = np.zeros((140, 3)), np.array(found.labeled_counts_) / 70
     for one in found.fit_.model.members:
         wanted += one.weight * (one.temperature * (one.model.log_probs(X) - np.log(prior)) + one.bias.numpy())

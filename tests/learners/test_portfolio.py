@@ -66,6 +66,24 @@ def balanced_loss(scores, labels):
     return float(np.mean([np.mean(losses) for losses in per_class]))
 
 
+def weigh_by_evidence(calibrated, labels):
+    """exp(-t/2) of each member's calibrated scores, t the standard errors by which its loss is above the lowest."""
+    n, classes = len(labels), max(labels) + 1
+    losses = []
+    for scores in calibrated:
+        logs = soften(scores)
+        sizes = [n / (classes * sum(label == k for label in labels)) for k in range(classes)]
+        losses.append([-logs[i, label] * sizes[label] for i, label in enumerate(labels)])
+    best = min(losses, key=np.mean)
+    weights = []
+    for own in losses:
+        apart = [a - b for a, b in zip(own, best, strict=True)]
+        lag = sum(apart) / n
+        error = (sum((a - lag) ** 2 for a in apart) / (n - 1)) ** 0.5 / n**0.5
+        weights.append(np.exp(-lag / error / 2) if lag > 0 else 1.0)
+    return [weight / sum(weights) for weight in weights]
+
+
 def test_labeled_rows_are_scored_by_models_that_did_not_learn_from_them():
     spy, n = Spy(noisy(1.0)), len(LABELS)
     fit_portfolio([[spy]], LabeledRows(numbered(n), LABELS), numbered(9, start=500))
@@ -156,7 +174,7 @@ def test_the_class_prior_is_taken_out():
     assert np.abs(probs(x, prior) - uniform).max() > 0.25
 
 
-def test_members_are_calibrated_and_averaged_with_equal_weights():
+def test_members_are_calibrated_and_averaged_by_what_the_labels_say_of_them():
     spies, n = [Spy(noisy(1.2, seed), f"spy {seed}") for seed in (1, 2, 3)], len(LABELS)
     portfolio, evidence = fit_portfolio(
         [[spy] for spy in spies], LabeledRows(numbered(n), LABELS), numbered(9, start=500)
@@ -164,16 +182,20 @@ def test_members_are_calibrated_and_averaged_with_equal_weights():
     assert [one.name for one in portfolio.members] == ["spy 1", "spy 2", "spy 3"]
     assert portfolio.left_out == {}
     prior, wanted, more = fractions(LABELS), np.zeros((n, 4)), np.zeros((9, 4))
-    for spy in spies:
+    calibrated = [fit_calibration(scores, LABELS).apply(scores) for scores in (answers(spy, range(n)) for spy in spies)]
+    weights = weigh_by_evidence(calibrated, LABELS)
+    assert [one.weight for one in portfolio.members] == pytest.approx(weights)
+    assert max(weights) > 1.2 * min(weights)
+    for spy, weight in zip(spies, weights, strict=True):
         scores = answers(spy, range(n))
         calibration = fit_calibration(scores, LABELS)
         new = soften(spy.fits[-1].answer(np.arange(500, 509))) - np.log(prior)
         growth = growth_of(spy, range(500, 509))
         for k in range(4):
             for i in range(n):
-                wanted[i, k] += (calibration.temperature * scores[i, k] + calibration.bias[k]) / 3
+                wanted[i, k] += (calibration.temperature * scores[i, k] + calibration.bias[k]) * weight
             for i in range(9):
-                more[i, k] += (calibration.temperature / growth * new[i, k] + calibration.bias[k]) / 3
+                more[i, k] += (calibration.temperature / growth * new[i, k] + calibration.bias[k]) * weight
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
     np.testing.assert_allclose(soften(evidence.unlabeled_scores), soften(more), atol=1e-8)
     logs = portfolio.log_probs(numbered(9, start=500))
@@ -249,12 +271,16 @@ def test_variants_that_are_about_as_good_share_the_weight_of_their_member():
     bad = Spy(noisy(-3.0, 4), "two")  # leans away from the truth
     members = [[spies[0], bad, spies[1]], [spies[2]]]
     portfolio, evidence = fit_portfolio(members, LabeledRows(numbered(n), LABELS), numbered(9, start=500))
-    assert [(one.name, one.weight) for one in portfolio.members] == [("two", 0.25), ("two", 0.25), ("alone", 0.5)]
+    scores_of_all = [answers(spy, range(n)) for spy in spies]
+    first, second, alone = (fit_calibration(scores, LABELS).apply(scores) for scores in scores_of_all)
+    of_two, of_alone = weigh_by_evidence([(first + second) / 2, alone], LABELS)
+    weights = [of_two / 2, of_two / 2, of_alone]
+    assert [one.name for one in portfolio.members] == ["two", "two", "alone"]
+    assert [one.weight for one in portfolio.members] == pytest.approx(weights)
     assert portfolio.names == ("two", "alone")
     assert portfolio.left_out == {}
     wanted = np.zeros((n, 4))
-    for spy, weight in zip(spies, (0.25, 0.25, 0.5), strict=True):
-        scores = answers(spy, range(n))
+    for scores, weight in zip(scores_of_all, weights, strict=True):
         calibration = fit_calibration(scores, LABELS)
         for i in range(n):
             for k in range(4):
@@ -306,10 +332,12 @@ def test_a_validation_set_takes_the_place_of_folds():
     assert (evidence.labels == held).all()
     prior, wanted = fractions(LABELS), np.zeros((9, 4))  # of the labels that are learned from
     np.testing.assert_allclose(evidence.train_prior, prior, atol=1e-12)
-    for one, member in zip((spy, two), portfolio.members, strict=True):
-        scores = soften(one.fits[0].answer(np.arange(500, 509))) - np.log(prior)
-        calibration = fit_calibration(scores, held)
-        wanted += calibration.apply(scores) / 2
+    scores_of_both = [soften(one.fits[0].answer(np.arange(500, 509))) - np.log(prior) for one in (spy, two)]
+    calibrated = [fit_calibration(scores, held).apply(scores) for scores in scores_of_both]
+    weights = weigh_by_evidence(calibrated, held)
+    assert [member.weight for member in portfolio.members] == pytest.approx(weights)
+    for member, scores, own, weight in zip(portfolio.members, scores_of_both, calibrated, weights, strict=True):
+        wanted += weight * own
         assert member.loss == pytest.approx(balanced_loss(scores, held), abs=1e-9)
     np.testing.assert_allclose(soften(evidence.scores), soften(wanted), atol=1e-8)
 

@@ -42,21 +42,21 @@ def test_every_class_gives_up_recall_for_precision(traced):
 
 
 def test_the_sentence_attains_the_point_or_more_on_these_rows(evidence, traced):
-    """Where a full margin costs a class most of its recall, the search may keep half of it instead."""
-    half_margins = 0
+    """Beside a cliff, where a little more precision costs a class most of its recall, the margin decides the side."""
+    beside_cliff = 0
     for k, points in traced.items():
         for point in points:
             goal = csst.objective(write_sentence(point.asked, k)).bind(3)
             confusion = fit_point(evidence, EVEN, goal).estimate.confusion
             recall = float(confusion.recall[k])
             precision = float(confusion.precision[k])
-            assert recall > point.recall - 0.02, (k, point)
-            if recall > point.recall + 0.2:
-                half_margins += 1
-                assert precision > point.asked, (k, point)
-            else:
+            if -0.02 < recall - point.recall < 0.2:
                 assert precision == pytest.approx(point.precision, abs=0.06), (k, point)
-    assert half_margins <= 1
+            else:
+                beside_cliff += 1
+                assert precision > point.asked, (k, point)
+                assert point.recall < 0.2, (k, point)
+    assert beside_cliff <= 2
 
 
 def test_many_classes_are_not_traced(evidence, monkeypatch):

@@ -71,7 +71,10 @@ def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray |
 def calibration_loss(
     parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float | np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a|^2 + (log T)^2), and its gradient in (a, log T).
+    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a - mean a|^2 + (log T)^2), and its gradient in (a, log T).
+
+    A constant added to all biases changes no probability, so only what a bias differs from their mean by is drawn to 0:
+    of two classes, a strong ridge on the rare one would else be evaded through the bias of the frequent one.
 
     ridge: one number, or one for each parameter, (K + 1,).
     """
@@ -83,11 +86,14 @@ def calibration_loss(
     label_logits = logits[rows, labels]
     error = np.exp(logits, out=logits)
     totals = error.sum(1)
-    value = weights @ (np.log(totals) - label_logits) + (ridge * parameters) @ parameters / 2
+    deviations = parameters - np.append(np.full(len(parameters) - 1, parameters[:-1].mean()), 0.0)
+    pull = ridge * deviations
+    value = weights @ (np.log(totals) - label_logits) + pull @ deviations / 2
+    pull[:-1] -= pull[:-1].mean()
     error *= (weights / totals)[:, None]
     error[rows, labels] -= weights
     temperature_slope = temperature * np.einsum("ij,ij->", error, scores)
-    return value, np.append(error.sum(0), temperature_slope) + ridge * parameters
+    return value, np.append(error.sum(0), temperature_slope) + pull
 
 
 def fit_calibration(

@@ -5,8 +5,9 @@
 Labeled rows are scored by models that have not learned from them (cross-fitting, or a validation set); unlabeled and
 new rows by models of all labels, which make up the portfolio. A member is a learner in several variants. A variant
 that is clearly worse than the best of its member, by more than three standard errors of their balanced log-losses, is
-left out, and so is a member that is clearly worse than the best member; the others have equal weights. (Weights fitted
-on few labels fit their noise: docs/explanation/choices.md.)
+left out, and so is a member that is clearly worse than the best member. The weight of another member falls with the
+standard errors by which it is worse than the best one. (Weights fitted on few labels fit their noise:
+docs/explanation/choices.md.)
 
 T_m and a_m are fitted on scores of models that learned from fewer labels than the model in use. The latter is surer: a
 penalty, for example, weighs less the more labels there are. g_m is by how much its scores are farther apart on the same
@@ -256,8 +257,14 @@ def fit_portfolio(
 
 
 def weigh(groups: Sequence[_Group]) -> list[float]:
-    """Return the weight of each member; all are equal: weights fitted on few labels fit their noise."""
-    return [1 / len(groups)] * len(groups)
+    """Return the weight of each member, proportional to exp(-t / 2).
+
+    t is by how many standard errors of the difference a member's balanced log-loss is above that of the best member.
+    """
+    winner = min(groups, key=lambda group: group.losses.mean())
+    lags = [compare_losses(group.losses, winner.losses) for group in groups]
+    weights = np.array([np.exp(-lag / (2 * error)) if lag > 0 else 1.0 for lag, error in lags])
+    return (weights / weights.sum()).tolist()
 
 
 def _sample(unlabeled: Any, seed: int, most: int = MOST_UNLABELED) -> Any:
