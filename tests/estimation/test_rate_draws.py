@@ -23,6 +23,7 @@ from csst.estimation.rate_draws import (
     count_trust,
     draw_confusions,
     draw_recalls,
+    limit_rates,
     shift_recalls,
     weigh_doubts,
 )
@@ -166,3 +167,28 @@ def test_recalls_of_a_classifier_that_abstains_are_of_its_answers():
     assert expected_minimum(estimate) == pytest.approx(recalls.min(1).mean())
     rows = estimate_intervals(csst.objective("max min(recall)").bind(2), estimate)["recall"]
     assert all(0.6 < row["low"] < 0.8 < row["high"] < 0.95 for row in rows)
+
+
+def test_unlabeled_rows_expect_no_recall_that_cross_fitted_labels_could_not_show():
+    recalls = np.array([0.99, 0.75, 0.98, 1.0])
+    labels = [5, 5, 98, 8]
+    held_out = make_estimate(recalls, n=labels, unlabeled=4000)
+    assert limit_rates(held_out) == pytest.approx(held_out.unlabeled_rates)
+    cross_fitted = replace(held_out, is_cross_fitted=True)
+    expected = held_out.unlabeled_rates.copy()
+    for k, n in enumerate(labels):
+        limit = (n + 1) / (n + 2)
+        if recalls[k] <= limit:
+            continue
+        errors = [expected[k, j] for j in range(4) if j != k]
+        for j in range(4):
+            if j != k:
+                part = expected[k, j] / sum(errors) if sum(errors) else 1 / 3
+                expected[k, j] += part * (recalls[k] - limit)
+        expected[k, k] = limit
+    assert limit_rates(cross_fitted) == pytest.approx(expected)
+    assert expected[[0, 3], [0, 3]] == pytest.approx([6 / 7, 9 / 10])
+    assert expected.sum(1) == pytest.approx(np.ones(4))
+    # five right answers of five do not rule out a recall of .75, whatever the model thinks of itself
+    interval = estimate_lowest_recall(replace(cross_fitted, labeled_rates=np.eye(4)), FREE, 0.95)
+    assert interval["low"] < 0.75

@@ -109,16 +109,41 @@ def count_news(estimate: RateEstimate) -> np.ndarray:
     return estimate.n * (NEWS_CROSS_FITTED if estimate.is_cross_fitted else 1.0)
 
 
+def limit_rates(estimate: RateEstimate) -> np.ndarray:
+    """Return R^U without recalls that cross-fitted labels could not show, R^U_kk <= (n_k + 1) / (n_k + 2) of answers.
+
+    What is taken from a recall goes to the errors of the class, in proportion.
+    """
+    classes = estimate.classes
+    rates = estimate.unlabeled_rates.copy()
+    if not estimate.is_cross_fitted:
+        return rates
+    diagonal = np.diag_indices(classes)
+    errors = rates[:, :classes].copy()
+    errors[diagonal] = 0.0
+    answers = rates[:, :classes].sum(1)
+    # Cells of group and class may have no label at all; they are hardly known as it is.
+    limits = np.where(estimate.n > 0, (estimate.n + 1) / (estimate.n + 2), 1.0) * answers
+    excess = np.maximum(rates[diagonal] - limits, 0.0)
+    is_flawless = errors.sum(1) == 0
+    errors[is_flawless] = 1.0
+    errors[diagonal] = 0.0
+    rates[:, :classes] += errors * (excess / errors.sum(1))[:, None]
+    rates[diagonal] -= excess
+    return rates
+
+
 def count_answers(estimate: RateEstimate) -> AnsweredLabels:
     """Return the labels that are answered, and the recalls that unlabeled rows expect of answers."""
     classes = estimate.classes
     labels = count_news(estimate)
     hits = np.diag(estimate.labeled_rates) * labels
-    recalls = np.diag(estimate.unlabeled_rates)
-    if estimate.unlabeled_rates.shape[1] == classes:
+    rates = limit_rates(estimate)
+    recalls = np.diag(rates)
+    if rates.shape[1] == classes:
         return AnsweredLabels(hits, labels - hits, np.ones(classes), recalls)
     answers = estimate.labeled_rates[:, :classes].sum(1) * labels
-    share = np.maximum(estimate.unlabeled_rates[:, :classes].sum(1), EDGE)
+    share = np.maximum(rates[:, :classes].sum(1), EDGE)
     return AnsweredLabels(hits, np.maximum(answers - hits, 0.0), share, recalls / share)
 
 
@@ -165,9 +190,10 @@ def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Itera
     rng = np.random.default_rng(seed)
     shifts, worths = weigh_doubts(estimate).draw(number, rng)
     counts = estimate.labeled_rates * count_news(estimate)[:, None]
+    rates = limit_rates(estimate)
     diagonal = np.diag_indices(estimate.classes)
     for shift, worth in zip(shifts, worths, strict=True):
-        soft_counts = estimate.unlabeled_rates.copy()
+        soft_counts = rates.copy()
         soft_counts[diagonal] *= np.exp(shift)
         soft_counts *= (worth / soft_counts.sum(1))[:, None]
         sizes = rng.standard_gamma(np.maximum(counts + soft_counts, 1e-6)) + 1e-300
