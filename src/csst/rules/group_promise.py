@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
+from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
 from csst.estimation.held_out_scores import check_labels, check_probs
 from csst.maths.confusion import Confusion
 from csst.rules.cells import Cells, make_cells
@@ -24,7 +24,7 @@ from csst.rules.claims import Claim, read_claims
 from csst.rules.fit import FittedRule, find_doubts
 from csst.rules.fresh_labels import FreshLabels, state_prior
 from csst.rules.groups import GroupEstimate, make_rule, merge_groups
-from csst.rules.path import PathRule, make_path
+from csst.rules.path import PathRule, count_passing, make_path
 from csst.rules.price import measure_bound, price_in_labels
 from csst.rules.promise import describe_basis, without_mistakes
 from csst.rules.rule import GroupedRule, Rule
@@ -56,7 +56,8 @@ def promise_groups(
     state_prior(deployment_prior, bounds, classes)  # refuses bounds that need another class balance
     probs = check_probs(fresh.probs, classes)
     labels = check_labels(fresh.labels, len(probs), classes)
-    cells = make_cells(fitted.evidence, groups.groups, fitted.estimate.confusion.prior.numpy(), not groups.is_per_group)
+    prior = fitted.estimate.confusion.prior.numpy()
+    cells = make_cells(fitted.evidence, groups.groups, prior, not groups.is_per_group)
     shape = cells.prior.shape
     fresh_cells = places * classes + labels
     rows = np.bincount(fresh_cells, minlength=cells.prior.size).reshape(shape)
@@ -70,36 +71,23 @@ def promise_groups(
         answers = rule.predict(probs, names) if isinstance(rule, GroupedRule) else rule.predict(probs)
         return count_labels(fresh_cells, places * classes + answers.numpy(), cells.prior.size)
 
-    result = fitted
-    passes = 0
-    table = count(fitted.rule)
-    estimate = groups.estimate
-    for rule in path:
-        trial = make_rule(
-            cells,
-            rule.candidate.as_rule(cells.scores.train_prior),
-            rule.candidate.name,
-            fitted.evidence,
-            groups.groups,
-            fitted.estimate.confusion.prior.numpy(),
-            fitted.rule.undo,
-        )
-        counts = count(trial)
-        if measure_worst_p(bounds, counts, shape) > delta:
-            break
-        passes += 1
-        table = counts
-        soft_counts = decide_rates(
-            cells.scores.soft_posterior, rule.candidate.decide(cells.scores.soft_scores), cells.prior.size
-        )
-        # As for classes: a cell without a fresh label keeps the counts that it had.
-        known_counts = np.where(rows.reshape(-1, 1) > 0, table, groups.estimate.counts)
-        estimate = combine_rates(cells.scores, known_counts, soft_counts, cells.prior.ravel())
-        result = adopt(fitted, trial, rule, estimate, cells)
+    def make_trial(place: PathRule) -> Rule:
+        rule = place.candidate.as_rule(cells.scores.train_prior)
+        name = place.candidate.name
+        return make_rule(cells, rule, name, fitted.evidence, groups.groups, prior, fitted.rule.undo)
+
+    passes = count_passing(path, lambda place: measure_worst_p(bounds, count(make_trial(place)), shape), delta)
     price = ""
-    if not passes:
+    if passes:
+        boldest = path[passes - 1]
+        trial = make_trial(boldest)
+        result = adopt(fitted, trial, boldest, count(trial), cells)
+    else:
         price = price_groups(bounds, path or rules, rows, cells.prior, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
+    table = count(result.rule)
+    assert result.groups is not None
+    estimate = result.groups.estimate
     confusions = [take_part(bound, estimate.confusion.rates.numpy(), cells.prior) for bound in bounds]
     results = tuple(
         BoundResult(
@@ -123,10 +111,23 @@ def promise_groups(
     return replace(result, certificate=certificate)
 
 
-def adopt(fitted: FittedRule, rule: Rule, place: PathRule, estimate: RateEstimate, cells: Cells) -> FittedRule:
-    """Return the fit with another rule of the path and its rates of cells."""
+def adopt(fitted: FittedRule, rule: Rule, place: PathRule, counts: np.ndarray, cells: Cells) -> FittedRule:
+    """Return the fit with a rule of the path in use, and its rates of cells.
+
+    Args:
+        fitted: by the labels of the fit.
+        rule: the rule, on the model's probabilities.
+        place: the same on the path.
+        counts: of fresh labels under this rule, (A K, A K).
+        cells: the rows as rows of cells.
+    """
     groups = fitted.groups
     assert groups is not None
+    soft_decisions = place.candidate.decide(cells.scores.soft_scores)
+    soft_counts = decide_rates(cells.scores.soft_posterior, soft_decisions, cells.prior.size)
+    # As for classes: a cell without a fresh label keeps the counts that it had.
+    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, groups.estimate.counts)
+    estimate = combine_rates(cells.scores, known_counts, soft_counts, cells.prior.ravel())
     return replace(
         fitted,
         rule=rule,

@@ -5,6 +5,7 @@ The path is fixed by the labels of the fit and the unlabeled rows, before a labe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +114,17 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
         if not path or rule.value > path[-1].value:
             path.append(rule)
     return path
+
+
+def count_passing(path: Sequence[PathRule], measure_p: Callable[[PathRule], float], delta: float) -> int:
+    """Return how many rules pass in a row, from the cautious end on.
+
+    Args:
+        path: from cautious to bold.
+        measure_p: returns the largest p-value of a rule's bounds.
+        delta: 1 - confidence.
+    """
+    return next((place for place, rule in enumerate(path) if measure_p(rule) > delta), len(path))
 
 
 def _measure(candidate: Candidate, goal: SoftObjective, estimate: RateEstimate, worth: np.ndarray) -> PathRule:

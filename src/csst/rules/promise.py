@@ -33,8 +33,9 @@ from csst.rules.fresh_labels import (
     state_prior,
 )
 from csst.rules.groups import bind_groups
-from csst.rules.path import PathRule, make_path
+from csst.rules.path import PathRule, count_passing, make_path
 from csst.rules.price import measure_bound, price_in_labels
+from csst.rules.rule import DecisionRule, Rule
 from csst.rules.threads import use_one_thread
 
 
@@ -74,33 +75,25 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     planned_rows = len(labels) * deployment if is_sample else rows
     hopeful_rules = drop_hopeless(rules, bounds, planned_rows, prior, delta, unlabeled_rows)
     path = choose_start(hopeful_rules, bounds, planned_rows, prior, unlabeled_rows)
-    undo = fitted.rule.undo
-    passes = 0
-    result = fitted
-    counts = count_labels(labels, fitted.rule.predict(probs).numpy(), evidence.classes)
-    predictions = _count_predictions(fitted, fresh)
-    for rule in path:
-        trial = replace(fitted, rule=rule.candidate.as_rule(evidence.train_prior, undo), chosen=rule.candidate.name)
-        table = count_labels(labels, trial.rule.predict(probs).numpy(), evidence.classes)
-        columns = _count_predictions(trial, fresh)
-        if float(joint_p_value(bounds, table, prior, columns)) > delta:
-            break
-        passes += 1
-        soft_counts = decide_rates(
-            evidence.soft_posterior, rule.candidate.decide(evidence.soft_scores), evidence.classes
-        )
-        # Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
-        # A class without a fresh label keeps the counts that it had.
-        known_counts = np.where(rows[:, None] > 0, table, fitted.estimate.counts)
-        estimate = combine_rates(evidence, known_counts, soft_counts, deployment)
-        result = replace(trial, estimate=estimate, notes=find_doubts(evidence))
-        counts = table
-        predictions = columns
+
+    def count(rule: Rule) -> np.ndarray:
+        return count_labels(labels, rule.predict(probs).numpy(), evidence.classes)
+
+    def measure_p(place: PathRule) -> float:
+        rule = make_trial(fitted, place)
+        return float(joint_p_value(bounds, count(rule), prior, count_predictions(rule, fresh)))
+
+    passes = count_passing(path, measure_p, delta)
     price = ""
-    if not passes:
+    if passes:
+        boldest = path[passes - 1]
+        result = adopt(fitted, boldest, count(make_trial(fitted, boldest)))
+    else:
         expectations = [_pool_fresh(fitted, rule, probs, labels) for rule in path or rules]
         price = price_in_labels(bounds, expectations, rows, prior, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
+    counts = count(result.rule)
+    predictions = count_predictions(result.rule, fresh)
     results = tuple(
         _report(bound, result, float(p_value(bound, counts, prior, predictions)), counts, prior, delta)
         for bound in bounds
@@ -116,6 +109,35 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
         price,
     )
     return replace(result, certificate=certificate)
+
+
+def make_trial(fitted: FittedRule, place: PathRule) -> DecisionRule:
+    """Return a rule of the path on the model's probabilities."""
+    return place.candidate.as_rule(fitted.evidence.train_prior, fitted.rule.undo)
+
+
+def adopt(fitted: FittedRule, place: PathRule, counts: np.ndarray) -> FittedRule:
+    """Return the fit with a rule of the path in use.
+
+    Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
+
+    Args:
+        fitted: by the labels of the fit.
+        place: the rule.
+        counts: of fresh labels under this rule, (K, K).
+    """
+    evidence = fitted.evidence
+    soft_decisions = place.candidate.decide(evidence.soft_scores)
+    soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+    # A class without a fresh label keeps the counts that it had.
+    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, fitted.estimate.counts)
+    return replace(
+        fitted,
+        rule=make_trial(fitted, place),
+        chosen=place.candidate.name,
+        estimate=combine_rates(evidence, known_counts, soft_counts, fitted.estimate.confusion.prior.numpy()),
+        notes=find_doubts(evidence),
+    )
 
 
 def fit_promised(
@@ -281,18 +303,17 @@ def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
 
 def _pool_fresh(fitted: FittedRule, rule: PathRule, probs: np.ndarray, labels: np.ndarray) -> Confusion:
     """What is expected of a rule once the fresh labels have been looked at, too: for a price, not for a test."""
-    trial = rule.candidate.as_rule(fitted.evidence.train_prior, fitted.rule.undo)
-    counts = count_labels(labels, trial.predict(probs).numpy(), fitted.evidence.classes)
+    counts = count_labels(labels, make_trial(fitted, rule).predict(probs).numpy(), fitted.evidence.classes)
     confusion = rule.estimate.confusion
     pooled_counts = rule.estimate.n[:, None] * confusion.rates.numpy() + counts
     return Confusion(torch.from_numpy(pooled_counts / pooled_counts.sum(1, keepdims=True)), confusion.prior)
 
 
-def _count_predictions(fitted: FittedRule, fresh: FreshLabels) -> np.ndarray | None:
+def count_predictions(rule: Rule, fresh: FreshLabels) -> np.ndarray | None:
+    """Return how many of the unlabeled rows kept apart get each class, (K,); None if there are none."""
     if fresh.unlabeled_probs is None:
         return None
-    decisions = fitted.rule.predict(fresh.unlabeled_probs).numpy()
-    return np.bincount(decisions, minlength=fitted.rule.classes).astype(float)
+    return np.bincount(rule.predict(fresh.unlabeled_probs).numpy(), minlength=rule.classes).astype(float)
 
 
 def _report(
