@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from csst.data.input_spec import InputSpec
@@ -23,7 +23,7 @@ from csst.estimators.certifying import CertifyingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import find_column, number_groups, require_group
 from csst.estimators.images import is_image_array
-from csst.estimators.inputs import describe_columns, note_markers, read_labels, split_rows
+from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
 from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.measuring import MeasuringMixin
 from csst.estimators.monitoring import MonitoringMixin
@@ -183,30 +183,19 @@ class CSSTClassifier(
         former_fit = getattr(self, "fit_", None) if settings.warm_start else None
         values, is_known = read_labels(y)
         rows = self._rows(X, reset=former_fit is None)
-        if len(values) != rows.shape[0]:
-            raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
-        if not is_known.any():
-            raise InputError("y holds no label at all: some rows of every class must be labeled")
-        values = np.asarray(values[is_known].tolist())
-        check_classification_targets(values)
-        classes, labels = np.unique(values, return_inverse=True)
+        classes, labels = number_classes(values, is_known, rows.shape[0])
         choose_abstain_value(self.abstain_value, classes)
-        if len(classes) < 2:
-            raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
         extra_rows = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
         seed = self._seed() if former_fit is None else self.seed_
-        read_rows = partial(self._rows, reset=False)
-        validation: Any = self.validation
-        share = settings.certifying
-        if objective.confidence is not None and isinstance(validation, Real) and not isinstance(validation, bool):
-            share = float(validation)
-            validation = None
         groups = None
         if group is not None:
             extra_count = 0 if extra_rows is None else extra_rows.shape[0]
             groups = number_groups(str(find_column(objective)), group, rows.shape[0], group_unlabeled, extra_count)
-        data = (rows, labels.astype(np.int64), is_known, extra_rows, validation, classes)
-        task = split_rows(*data, self.columns_, seed, read_rows, groups)
+        validation, share = self._read_validation(objective, settings)
+        read_rows = partial(self._rows, reset=False)
+        task = split_rows(
+            rows, labels, is_known, extra_rows, validation, classes, self.columns_, seed, read_rows, groups
+        )
         task = deal_certifying(task, objective, self.deployment_prior, seed, share)
         if former_fit is not None:
             self._require_same(classes, task.digest)
@@ -215,46 +204,63 @@ class CSSTClassifier(
         if note is not None:
             warnings.warn(note, stacklevel=2)
         if is_network:
-            self.fit_ = self._fit_network(task, objective, settings, seed, former_fit)
-            details = self.fit_.full_details
-            assert details.gain is not None
-            self.multipliers_, self.gain_ = details.about["multipliers"], details.gain.matrix.numpy()
-            self.history_ = [*([] if former_fit is None else self.history_), *details.history]
+            self._fit_network(task, objective, settings, seed, former_fit)
         else:
-            inputs = InputSpec("array", (rows.shape[1],), is_embedded=self.encoder is not None)
-            self.fit_ = fit(
-                task,
-                self.learner,
-                objective,
-                deployment_prior=self.deployment_prior,
-                inputs=inputs,
-                seed=seed,
-                rounds=settings.rounds,
-                tau=settings.selftraining.tau,
-                n_jobs=self.n_jobs,
-                per_group=self.per_group,
-            )
-            reference = self.fit_.reference
-            if reference is not None:
-                self.fit_ = replace(self.fit_, reference=reference.with_names(self.columns_.names))
-        notes = list_notes(self.fit_.full_details)
-        for note in notes:
-            warnings.warn(note, stacklevel=2)
-        self.classes_, self.seed_, self.data_hash_ = classes, seed, task.digest
+            self._fit_learners(task, objective, settings, seed, rows.shape[1])
+        self.classes_ = classes
+        self.seed_ = seed
+        self.data_hash_ = task.digest
         self.labeled_counts_ = task.train_counts.tolist()
         self.suggested_ = np.zeros(0, dtype=np.uint64)
         self.judged_rows_ = find_judged_rows(rows, is_known, labels, task.labeled) if self.validation is None else None
         self.judged_examples_ = None if self.encoder is not None else keep_examples(task, self.image_shape_)
         self.intervals_ = self._find_intervals()
-        # Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
-        note_on_minimum = describe_minimum(self.intervals_, task.class_names)
-        self.notes_ += [*([note_on_minimum] if note_on_minimum else []), *notes]
+        self._note_doubts(task.class_names)
         return self
+
+    def _read_validation(self, objective: Objective, settings: EstimatorSettings) -> tuple[Any, float]:
+        """Return which rows judge, and the part of the labels that certifies: a stated fraction does if bounds are."""
+        is_fraction = isinstance(self.validation, Real) and not isinstance(self.validation, bool)
+        if objective.confidence is not None and is_fraction:
+            return None, float(self.validation)
+        return self.validation, settings.certifying
+
+    def _note_doubts(self, class_names: Sequence[str]) -> None:
+        """Add what to be wary of to the notes, and warn of it.
+
+        Few labels are the rule here: how little they say is in the notes, and is not warned of at every fit.
+        """
+        doubts = list_notes(self.fit_.full_details)
+        for doubt in doubts:
+            warnings.warn(doubt, stacklevel=3)
+        note_on_minimum = describe_minimum(self.intervals_, class_names)
+        self.notes_ += [*([note_on_minimum] if note_on_minimum else []), *doubts]
+
+    def _fit_learners(
+        self, task: Task, objective: Objective, settings: EstimatorSettings, seed: int, width: int
+    ) -> None:
+        """Fit learners other than a network, on rows of so many columns."""
+        fitted_model = fit(
+            task,
+            self.learner,
+            objective,
+            deployment_prior=self.deployment_prior,
+            inputs=InputSpec("array", (width,), is_embedded=self.encoder is not None),
+            seed=seed,
+            rounds=settings.rounds,
+            tau=settings.selftraining.tau,
+            n_jobs=self.n_jobs,
+            per_group=self.per_group,
+        )
+        reference = fitted_model.reference
+        if reference is not None:
+            fitted_model = replace(fitted_model, reference=reference.with_names(self.columns_.names))
+        self.fit_ = fitted_model
 
     def _fit_network(
         self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
-    ) -> FittedModel:
-        """The paper's method on these rows; it goes on from `before`, if there is one."""
+    ) -> None:
+        """Train by the paper's method on these rows, going on from `before` if there is one."""
         plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         task = plan.task
         method = str(self.method)
@@ -274,7 +280,7 @@ class CSSTClassifier(
                 settings, training=replace(settings.training, steps=settings.training.steps + former_details["steps"])
             )
         learner = Network(plan.make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
-        return fit(
+        self.fit_ = fit(
             task,
             learner,
             objective,
@@ -286,6 +292,11 @@ class CSSTClassifier(
             state=None if before is None else before.full_details.state,
             on_record=show_progress if self.verbose else None,
         )
+        details = self.fit_.full_details
+        assert details.gain is not None
+        self.multipliers_ = details.about["multipliers"]
+        self.gain_ = details.gain.matrix.numpy()
+        self.history_ = [*([] if before is None else self.history_), *details.history]
 
     def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
         """The scores whose largest is predicted: the rule's, or logits without one.

@@ -107,6 +107,28 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return values, is_known
 
 
+def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes, (K,), and the class number of every row whose label is known.
+
+    Args:
+        values: labels, as `read_labels` gives them.
+        is_known: which of them are known.
+        rows: how many rows there are.
+    """
+    from sklearn.utils.multiclass import check_classification_targets
+
+    if len(values) != rows:
+        raise InputError(f"X and y must have the same length; found {rows} rows and {len(values)} labels")
+    if not is_known.any():
+        raise InputError("y holds no label at all: some rows of every class must be labeled")
+    known_values = np.asarray(values[is_known].tolist())
+    check_classification_targets(known_values)
+    classes, labels = np.unique(known_values, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
+    return classes, labels.astype(np.int64)
+
+
 def note_markers(classes: np.ndarray) -> str | None:
     """A sentence where a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan])."""
     texts = [name for name in classes.tolist() if isinstance(name, str)]

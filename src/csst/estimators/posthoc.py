@@ -95,11 +95,11 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
                 f"a rule is fitted on probabilities, and {type(self.estimator).__name__} has no predict_proba: "
                 "wrap it in CalibratedClassifierCV"
             )
-        values, known = read_labels(y)
-        if not known.any():
+        values, is_known = read_labels(y)
+        if not is_known.any():
             raise InputError("y holds no label at all: some rows of every class must be labeled")
-        labeled = X if known.all() else _safe_indexing(X, np.flatnonzero(known))
-        target = np.asarray(values[known].tolist())
+        labeled = X if is_known.all() else _safe_indexing(X, np.flatnonzero(is_known))
+        target = np.asarray(values[is_known].tolist())
         check_classification_targets(target)
         objective = read_objective(self.objective, costs=self.costs)
         require_group(objective, group)
@@ -108,34 +108,24 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
                 "out-of-fold probabilities judge other models than the one that is used and certify nothing: pass a "
                 'fitted estimator with cv="prefit" and rows it has not learned from, or leave the confidence out'
             )
-        if isinstance(self.cv, str):
-            if self.cv != "prefit":
-                raise InputError(f'cv is a number of folds, a splitter or "prefit"; found {self.cv!r}')
-            check_is_fitted(self.estimator)
-            self.estimator_ = self.estimator
-            probs = self.estimator_.predict_proba(labeled)
-        else:
-            if len(np.unique(target)) < 2:
-                raise InputError("a rule chooses between classes, and y holds one class only: at least 2 are needed")
-            folds = self._folds(target)
-            probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
-            self.estimator_ = clone(self.estimator).fit(labeled, target)
+        probs = self._score_labeled(labeled, target)
         self.classes_ = np.asarray(self.estimator_.classes_)
         choose_abstain_value(self.abstain_value, self.classes_)
-        more = [] if known.all() else [_safe_indexing(X, np.flatnonzero(~known))]
-        more += [] if X_unlabeled is None else [X_unlabeled]
-        unlabeled = [self.estimator_.predict_proba(rows) for rows in more]
+        unlabeled_parts = [] if is_known.all() else [_safe_indexing(X, np.flatnonzero(~is_known))]
+        if X_unlabeled is not None:
+            unlabeled_parts.append(X_unlabeled)
+        unlabeled_probs = [self.estimator_.predict_proba(rows) for rows in unlabeled_parts]
         groups = None
         if group is not None:
-            more_rows = sum(map(len, unlabeled)) - int((~known).sum())
-            given = number_groups(str(find_column(objective)), group, len(known), group_unlabeled, more_rows)
-            unlabeled_groups = np.concatenate([given.rows[~known], given.extra])
-            groups = RowGroups(given.column, given.names, given.rows[known], unlabeled_groups)
+            extra_count = sum(map(len, unlabeled_probs)) - int((~is_known).sum())
+            given = number_groups(str(find_column(objective)), group, len(is_known), group_unlabeled, extra_count)
+            unlabeled_groups = np.concatenate([given.rows[~is_known], given.extra])
+            groups = RowGroups(given.column, given.names, given.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(
             probs,
             numbers_of(target, self.classes_, "y"),
             objective,
-            np.vstack(unlabeled) if unlabeled else None,
+            np.vstack(unlabeled_probs) if unlabeled_probs else None,
             train_prior=self.train_prior,
             deployment_prior=self.deployment_prior,
             class_names=[str(name) for name in self.classes_.tolist()],
@@ -152,6 +142,21 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    def _score_labeled(self, labeled: Any, target: np.ndarray) -> Any:
+        """Return probabilities of labeled rows by models that have not learned from them, and set `estimator_`."""
+        if isinstance(self.cv, str):
+            if self.cv != "prefit":
+                raise InputError(f'cv is a number of folds, a splitter or "prefit"; found {self.cv!r}')
+            check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
+            return self.estimator_.predict_proba(labeled)
+        if len(np.unique(target)) < 2:
+            raise InputError("a rule chooses between classes, and y holds one class only: at least 2 are needed")
+        folds = self._folds(target)
+        probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
+        self.estimator_ = clone(self.estimator).fit(labeled, target)
+        return probs
 
     def predict(self, X: Any, group: Any = None) -> Any:
         """The class of each row by the fitted rule.
