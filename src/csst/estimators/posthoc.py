@@ -257,7 +257,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
                 f"cv is lowered from {self.cv} to {fewest} folds, as class {str(rarest)!r} has only {fewest} rows "
                 f"and each fold needs one: add rows of it, or set cv={fewest}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return check_cv(min(self.cv, fewest), target, classifier=True)
 
