@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
@@ -32,7 +31,9 @@ from csst.estimators.parameters import (
     SETTINGS,
     change_settings,
     list_parameters,
+    read_seed,
     read_settings,
+    read_validation,
     refuse_network_settings,
 )
 from csst.estimators.reading import ReadingMixin
@@ -186,12 +187,12 @@ class CSSTClassifier(
         classes, labels = number_classes(values, is_known, rows.shape[0])
         choose_abstain_value(self.abstain_value, classes)
         extra_rows = None if X_unlabeled is None else self._rows(X_unlabeled, reset=False)
-        seed = self._seed() if former_fit is None else self.seed_
+        seed = read_seed(self.random_state) if former_fit is None else self.seed_
         groups = None
         if group is not None:
             extra_count = 0 if extra_rows is None else extra_rows.shape[0]
             groups = number_groups(str(find_column(objective)), group, rows.shape[0], group_unlabeled, extra_count)
-        validation, share = self._read_validation(objective, settings)
+        validation, share = read_validation(self.validation, objective, settings)
         read_rows = partial(self._rows, reset=False)
         task = split_rows(
             rows, labels, is_known, extra_rows, validation, classes, self.columns_, seed, read_rows, groups
@@ -217,13 +218,6 @@ class CSSTClassifier(
         self.intervals_ = self._find_intervals()
         self._note_doubts(task.class_names)
         return self
-
-    def _read_validation(self, objective: Objective, settings: EstimatorSettings) -> tuple[Any, float]:
-        """Return which rows judge, and the part of the labels that certifies: a stated fraction does if bounds are."""
-        is_fraction = isinstance(self.validation, Real) and not isinstance(self.validation, bool)
-        if objective.confidence is not None and is_fraction:
-            return None, float(self.validation)
-        return self.validation, settings.certifying
 
     def _note_doubts(self, class_names: Sequence[str]) -> None:
         """Add what to be wary of to the notes, and warn of it.
@@ -401,7 +395,3 @@ class CSSTClassifier(
                 "warm_start continues with the labeled rows of the last fit, so that validation rows are never learned "
                 "from: pass the same rows, or validation=(X, y)"
             )
-
-    def _seed(self) -> int:
-        state = self.random_state
-        return int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from numbers import Real
 from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_random_state
 
 from csst.data.task import View
 from csst.errors import InputError
 from csst.estimators.settings import ROWS, EstimatorSettings
+from csst.maths.objectives import Objective
 from csst.setting_checks import override
 from csst.settings import Settings
 
@@ -99,3 +104,18 @@ def read_views(views: Any, is_embedded: bool) -> Literal["table", "embedding"] |
         return "embedding" if views == "embedding" else "table"
     weak, strong = views
     return weak, strong
+
+
+def read_seed(random_state: Any) -> int:
+    """Return the seed of a random state: an integer, a generator of random numbers, or None."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def read_validation(validation: Any, objective: Objective, settings: EstimatorSettings) -> tuple[Any, float]:
+    """Return which rows judge, and the part of the labels that certifies: a stated fraction does if bounds are."""
+    is_fraction = isinstance(validation, Real) and not isinstance(validation, bool)
+    if objective.confidence is not None and is_fraction:
+        return None, float(validation)
+    return validation, settings.certifying
