@@ -189,6 +189,14 @@ def test_unlabeled_rows_expect_no_recall_that_cross_fitted_labels_could_not_show
     assert limit_rates(cross_fitted) == pytest.approx(expected)
     assert expected[[0, 3], [0, 3]] == pytest.approx([6 / 7, 9 / 10])
     assert expected.sum(1) == pytest.approx(np.ones(4))
-    # five right answers of five do not rule out a recall of .75, whatever the model thinks of itself
-    interval = estimate_lowest_recall(replace(cross_fitted, labeled_rates=np.eye(4)), FREE, 0.95)
+
+
+def test_five_right_answers_of_five_do_not_rule_out_a_recall_of_three_quarters():
+    """Whatever the model thinks of itself; confusions are drawn alike."""
+    estimate = make_estimate(np.array([0.99, 0.99]), n=[5, 98], labeled=[1.0, 1.0], unlabeled=4000)
+    cross_fitted = replace(estimate, is_cross_fitted=True)
+    interval = estimate_lowest_recall(cross_fitted, FREE, 0.95)
     assert interval["low"] < 0.75
+    assert interval["high"] > 0.95
+    lowest = [float(confusion.recall.min()) for confusion in draw_confusions(cross_fitted, 2000)]
+    assert np.quantile(lowest, 0.025) == pytest.approx(interval["low"], abs=0.05)
