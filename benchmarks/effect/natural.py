@@ -617,9 +617,9 @@ class Report:
             [
                 "# Natural tails",
                 f"{len(self.sets)} sets whose rare classes are rare by nature, {len(self.cells)} cells (set × budget × "
-                f"draw; {draws} draws, those that every method has), {hours:.1f} CPU hours of fits. Scores are the "
-                "sentence's value less ten times the miss of its bound, at least 0; in brackets the regret to the best "
-                "rule on the same probabilities. Sets, draws and methods are described in "
+                f"draw; up to {draws} draws a set, those that every method has), {hours:.1f} CPU hours of fits. Scores "
+                "are the sentence's value less ten times the miss of its bound, at least 0; in brackets the regret to "
+                "the best rule on the same probabilities. Sets, draws and methods are described in "
                 "`benchmarks/effect/natural.py`.",
                 self.name_commits(),
                 "![Recall of the worst class, csst less forest ÷ prior, set by set](../../docs/assets/natural.svg)",
