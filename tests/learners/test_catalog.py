@@ -37,6 +37,24 @@ def test_default_members(columns, is_sparse, is_embedded, wanted):
     assert tuple(variants[0].name for variants in read) == wanted
 
 
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [
+        (300, ("linear", "forest", "kernel", "propagation")),
+        (30, ("linear", "forest", "kernel", "propagation")),
+        (29, ("linear", "kernel", "propagation")),
+        (0, ("linear", "kernel", "propagation")),
+    ],
+)
+def test_a_wide_table_is_no_embedding(counts, wanted):
+    """A tenth of 300 columns has few values; zeros of the others, cut as in a network, do not count."""
+    rng = np.random.default_rng(0)
+    rows = np.maximum(0, rng.normal(size=(60, 300)))
+    rows[:, :counts] = rng.integers(0, 9, (60, counts))
+    assert default_members(problem_of(rows)) == wanted
+    assert default_members(problem_of(rows, is_embedded=True)) == ("linear", "kernel", "propagation")
+
+
 @pytest.mark.usefixtures("all_variants")
 def test_what_would_be_slow_or_large_is_left_out():
     rows = np.random.default_rng(0).normal(size=(9, 4))

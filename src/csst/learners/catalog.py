@@ -23,8 +23,11 @@ from csst.plugins import load
 
 #: names of learners; the network trains by the paper's method
 LEARNERS = ("auto", "linear", "forest", "kernel", "propagation", "lda", "network")
-#: dense rows with more columns than this are taken for embeddings
+#: dense rows with more columns than this are taken for embeddings, unless columns of a table are among them
 WIDE = 256
+#: rows that are looked at for that, and the share of columns with few values from which rows are those of a table
+LOOKED_AT = 500
+TABLE_SHARE = 0.1
 #: labels times classes up to which forests have all their trees: every leaf holds a number for every class
 FULL_FOREST = 200_000
 #: labels times classes up to which the default has a forest
@@ -57,10 +60,12 @@ class Problem:
     classes: int
     is_embedded: bool = False
 
-    @property
+    @cached_property
     def is_wide(self) -> bool:
-        """Whether there are many columns of one kind: embeddings, pixels, words."""
-        return self.is_embedded or is_sparse(self.rows) or len(self.table.sizes) > WIDE
+        """Whether there are many columns of one kind: embeddings or words."""
+        if self.is_embedded or is_sparse(self.rows):
+            return True
+        return len(self.table.sizes) > WIDE and not has_few_values(self.rows[:LOOKED_AT])
 
     @property
     def scales(self) -> tuple[Rows, Rows]:
@@ -71,6 +76,18 @@ class Problem:
     def spaces(self) -> list[Projection]:
         """Principal components of the rows in both scales, computed once for all learners."""
         return [fit_projection(self.rows, table) for table in self.scales]
+
+
+def has_few_values(rows: np.ndarray) -> bool:
+    """Return whether a tenth of the columns (N, D) repeat values, as categories, counts, gaps and pixels do.
+
+    Numbers of an embedding hardly occur twice. Zeros do not count: an embedding may have had its negative numbers cut.
+    """
+    repeats = 0
+    for column in rows.T:
+        values = column[column != 0]
+        repeats += len(values) > 2 * len(np.unique(values))
+    return repeats >= TABLE_SHARE * rows.shape[1]
 
 
 def default_members(problem: Problem) -> tuple[str, ...]:
