@@ -191,7 +191,7 @@ def test_the_forest_alarms_as_often_as_said():
         unlabeled, rows, labeled = (rng.normal(size=(n, 3)) for n in (200, 200, 20))
         p_values.append(measure_novelty(labeled, np.arange(20) % 2, unlabeled, rows, np.zeros(2)).p_value)
     assert sum(p_value <= 0.05 for p_value in p_values) <= 5
-    assert np.mean(p_values) == pytest.approx(0.5, abs=0.12)
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.2)
 
 
 def test_labeled_rows_may_be_among_the_unlabeled_ones():

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.stats import norm
 
 if TYPE_CHECKING:
-    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.ensemble import ExtraTreesClassifier
 
 #: the power of a place, and how many rows of a half are at least to be at the upper end, where it counts
 POWER, UPPER_ROWS = 10.0, 20
@@ -95,11 +95,13 @@ def measure_novelty(
     return Novelty(max(float(p_value), SMALLEST_P), shares)
 
 
-def fit_forest(unlabeled: np.ndarray, rows: np.ndarray, seed: int) -> RandomForestClassifier:
+def fit_forest(unlabeled: np.ndarray, rows: np.ndarray, seed: int) -> ExtraTreesClassifier:
     """Return a forest that tells unlabeled rows (M, E), class 0, from new rows (N, E), both counting the same."""
-    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.ensemble import ExtraTreesClassifier
 
-    forest = RandomForestClassifier(TREES, min_samples_leaf=LEAF, class_weight="balanced", random_state=seed)
+    forest = ExtraTreesClassifier(
+        TREES, bootstrap=True, min_samples_leaf=LEAF, class_weight="balanced", random_state=seed
+    )
     return forest.fit(np.concatenate([unlabeled, rows]), np.repeat([0, 1], [len(unlabeled), len(rows)]))
 
 
