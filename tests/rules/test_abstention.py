@@ -124,6 +124,22 @@ def test_a_rule_is_near_the_best_one_with_intervals_of_no_answers(sentence):
     assert float(goal.value(c)) > find_best(goal) - 0.03
 
 
+def fit_seeds(sentence, labeled):
+    """Rules for six draws of labeled and 1,000 unlabeled rows, each with its rows."""
+    for seed in range(6):
+        places, labels = toys.sample(labeled, seed=seed)
+        others, _ = toys.sample(1000, seed=100 + seed)
+        fitted = fit_rule(toys.probs(places), labels, sentence, toys.probs(others), **PRIORS)
+        yield fitted, toys.probs(np.concatenate([places, others]))
+
+
+def test_no_answers_are_counted_by_the_rule_in_use():
+    goal = csst.objective("min abstain s.t. precision[1] >= 0.85, recall[1] >= 0.85").bind(3)
+    for fitted, probs in fit_seeds(goal, labeled=300):
+        share = float((fitted.rule.predict(probs) == 3).double().mean())
+        assert float(fitted.estimate.confusion.abstain) == pytest.approx(share, abs=0.04)
+
+
 def test_the_share_of_no_answers_is_as_asked(rows):
     for bound in (0.05, 0.2):
         rule = fit(rows, f"max min(recall) s.t. abstain <= {bound}").rule

@@ -296,10 +296,29 @@ def count_decisions(weights: np.ndarray, decisions: np.ndarray) -> np.ndarray:
 def estimate_abstaining(
     evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate, prior: np.ndarray
 ) -> RateEstimate:
-    """Return the rates of a rule from decisions on labeled rows (n,) and its own on unlabeled rows, (K, K + 1)."""
-    counts = count_decisions(np.eye(evidence.classes)[evidence.labels], decisions)
-    soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
-    return combine_rates(evidence, counts, count_decisions(evidence.soft_posterior, soft_decisions), prior)
+    """Return the rates of a rule from decisions on labeled rows (n,) and its own on all rows, (K, K + 1).
+
+    How often there is no answer is counted by the rule itself: it needs no labels, and rules of folds have other cuts.
+    """
+    truth = np.eye(evidence.classes)[evidence.labels]
+    own_decisions = rule.decide(evidence.soft_scores)
+    counts = match_abstention(count_decisions(truth, decisions), count_decisions(truth, rule.decide(evidence.scores)))
+    soft_counts = count_decisions(evidence.soft_posterior, own_decisions)
+    if not evidence.has_unlabeled:  # answers of its own would be for the rows it was fitted on
+        soft_counts = match_abstention(count_decisions(evidence.soft_posterior, decisions), soft_counts)
+    return combine_rates(evidence, counts, soft_counts, prior)
+
+
+def match_abstention(counts: np.ndarray, own_counts: np.ndarray) -> np.ndarray:
+    """Return answers as in `counts` and no answers as in `own_counts`, (K, K + 1), row by row with the same sum.
+
+    A class that has no answer in `counts` takes the row of `own_counts`.
+    """
+    answers = counts[:, :-1]
+    totals = answers.sum(1, keepdims=True)
+    own_totals = own_counts[:, :-1].sum(1, keepdims=True)
+    matched_answers = np.where(totals > 0, answers * own_totals / np.where(totals > 0, totals, 1), own_counts[:, :-1])
+    return np.column_stack([matched_answers, own_counts[:, -1]])
 
 
 def add_abstention(estimate: RateEstimate) -> RateEstimate:
