@@ -22,7 +22,8 @@ from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, confusion_from_margins
 from csst.maths.language import Sentence
-from csst.maths.language.meaning import evaluate, is_constant
+from csst.maths.language.meaning import entries, evaluate, is_constant
+from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import Candidate, fit_candidates, halve_margin
 from csst.rules.judging import FEW_FOLDS, FOLD_SEED, FOLDS, JUDGING_ROWS, MANY_LABELS, Judged, measure_errors
@@ -217,8 +218,15 @@ def fit_abstaining(
 
 def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
     """Return which payoffs bound abstention and nothing else, (m,)."""
-    labels = smooth.objective.labels
-    return np.array(["abstain" in label for label in labels], dtype=bool)
+    sentence = smooth.objective
+    assert isinstance(sentence, Sentence)
+    is_bound = np.zeros(len(smooth.margins), dtype=bool)
+    flags: list[bool] = []
+    for constraint in sentence.constraints:
+        metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
+        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
+    is_bound[smooth.constraints] = flags
+    return is_bound
 
 
 def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
@@ -338,19 +346,27 @@ def add_abstention(estimate: RateEstimate) -> RateEstimate:
 
 
 def judge_rule(
-    smooth: SoftObjective, evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate
+    smooth: SoftObjective,
+    evidence: HeldOutScores,
+    decisions: np.ndarray,
+    rule: Abstaining | Candidate,
+    margins: np.ndarray,
 ) -> Judged:
-    """Return what decisions on labeled rows, each by a rule fitted without it, and unlabeled rows say of a rule."""
+    """Return what decisions on labeled rows, each by a rule fitted without it, and unlabeled rows say of a rule.
+
+    margins: by how much the bounds were to be met, (m,). They are the same for every rule that is judged: a rule that
+    leaves no row out and just meets its bounds would else be preferred to one that meets them safely.
+    """
     estimate = estimate_abstaining(evidence, decisions, rule, smooth.prior.numpy())
     errors = measure_errors(smooth, estimate)
-    value, slack = smooth.with_margins(0.0).judge(estimate.confusion)
     _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
+    # Bounds on abstention, which are met to the last row or nearly, may be missed by a standard error.
+    margins = np.where(find_abstention_bounds(smooth), -errors, margins)
+    value, slack = smooth.with_margins(margins).judge(estimate.confusion)
     soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
     miss = max(0.0, -float(slack))
     clear_miss = max(0.0, -float(clear_slack))
-    # A miss within a standard error counts as none: a bound on abstention is met to the last row, or nearly.
-    doubt = miss if clear_miss > 0 else 0.0
-    return Judged(decisions, soft_decisions, estimate, float(value), doubt, clear_miss, False)
+    return Judged(decisions, soft_decisions, estimate, float(value), miss, clear_miss, False)
 
 
 def judge_abstaining(
@@ -383,6 +399,6 @@ def judge_abstaining(
         decisions[0, fold_rows] = candidates[-1].decide(evidence.scores[fold_rows])
         decisions[1, fold_rows] = rule.decide(evidence.scores[fold_rows])
     return (
-        judge_rule(smooth, evidence, decisions[0], answering),
-        judge_rule(smooth, evidence, decisions[1], abstaining),
+        judge_rule(smooth, evidence, decisions[0], answering, margins),
+        judge_rule(smooth, evidence, decisions[1], abstaining, margins),
     )
