@@ -23,6 +23,7 @@ from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.expectation import estimate_intervals, expected_value
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
+from csst.maths.costs import format_amount
 from csst.maths.gain import Gain
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
@@ -142,7 +143,7 @@ class FittedRule:
             "rule": self.rule.as_dict(),
             "chosen": self.chosen,
             "value": self.value,
-            "violation": self.expected.violation,
+            "violation": self.expected.violation * self.expected.unit,
             "bounds": [bound.as_dict() for bound in self.bounds],
             "candidates": self.values,
             "estimate": self.estimate.as_dict(),
@@ -162,8 +163,9 @@ def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
 
 def describe(objective: Objective, score: ValidationScore) -> str:
     """Return the value as the objective states it, and the miss of its constraints, if any."""
-    miss = f" (a constraint missed by {score.violation:.3f})" if score.violation > 0 else ""
-    return f"{objective.describe_value(score.value)}{miss}"
+    miss = format_amount(score.violation * score.unit, score.unit)
+    remark = f" (a constraint missed by {miss})" if score.violation > 0 else ""
+    return f"{objective.describe_value(score.value)}{remark}"
 
 
 def fit_rule(
@@ -304,7 +306,7 @@ def fit_evidence(
         objective,
         estimate,
         estimate_candidate(evidence, candidates[0], prior),
-        {rival.name: verdict.value for rival, verdict in zip(candidates, verdicts, strict=True)},
+        {rival.name: verdict.value * goal.value_unit for rival, verdict in zip(candidates, verdicts, strict=True)},
         evidence,
         (*notes, *note_missed(goal, estimate)),
     )

@@ -19,6 +19,7 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
+from csst.maths.language.units import divide_by_units, measure_units
 from csst.maths.objectives import Objective
 from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
 from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, Payoffs, measure_standard_errors
@@ -92,14 +93,19 @@ class WorstCase:
 class SoftObjective:
     """An objective under a deployment prior (K,), ready to be maximized. It never changes: `with_margins` is another.
 
-    Every metric of the language depends on recall and coverage only; a user's own objective is given all rates.
+    Every metric of the language depends on recall and coverage only; a user's own objective is given all rates. Costs
+    are divided by their units (`csst.maths.language.units`): values, payoffs and margins here are parts of these.
     beta: how closely soft minima follow the minimum, in units of what lies between chance and perfection.
     """
 
     def __init__(self, objective: Objective, prior: np.ndarray, beta: float) -> None:
-        self.objective = objective
         self.beta = beta
         self.prior = torch.from_numpy(np.asarray(prior, dtype=np.float64))
+        #: the objective as it was stated, and with its costs divided by their units
+        self.stated = objective
+        self.objective = objective = divide_by_units(objective, self.prior)
+        #: the unit of the value, and those of the constraints; () if all are 1
+        self.value_unit, self.units = measure_units(self.stated, self.prior)
         payoff = objective.payoff(Confusion.uniform(self.prior))
         perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))
         spans = (perfect - payoff).abs() * self.classes / (self.classes - 1)
