@@ -48,7 +48,8 @@ class Bound:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"constraint": self.constraint, "slack": self.slack, "error": self.error, "status": self.status}
+        values = {name: value for name, value in vars(self).items() if name != "unit" or value != 1.0}
+        return {**values, "status": self.status}
 
 
 def measure_bounds(goal: SoftObjective, estimate: RateEstimate) -> tuple[Bound, ...]:
