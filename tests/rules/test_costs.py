@@ -9,7 +9,6 @@ import torch
 import csst
 from csst.maths.confusion import Confusion
 from csst.maths.costs import format_amount
-from csst.maths.language.units import divide_by_units, measure_units
 from csst.maths.ranking import score_on
 from csst.rules import fit_rule
 from csst.rules.feasibility import TOLERANCE
@@ -54,7 +53,7 @@ def test_cents_and_euros_give_the_same_rule(sentence):
 @pytest.mark.parametrize("factor", [1.0, 1000.0, 0.001])
 def test_a_score_weighs_a_miss_of_costs_by_their_unit(factor):
     c = Confusion.from_counts([[8, 1, 1], [2, 6, 2], [1, 1, 8]])
-    unit = measure_units(read("min cost", 1.0), c.prior)[0]
+    unit = read("min cost", 1.0).measure_units(c.prior)[0]
     assert unit == pytest.approx(float((torch.from_numpy(COSTS).amax(1) * c.prior).sum()))
     cost = float((torch.from_numpy(COSTS) * c.matrix).sum())
     bounded = score_on(read("max mean(recall) s.t. cost <= {:.9g}", factor), c, TOLERANCE).score
@@ -67,15 +66,15 @@ def test_a_score_weighs_a_miss_of_costs_by_their_unit(factor):
 def test_sentences_without_costs_have_no_units():
     goal = csst.objective("max mean(recall) s.t. coverage >= 0.95/K").bind(3)
     prior = torch.from_numpy(toys.PRIOR)
-    assert measure_units(goal, prior) == (1.0, ())
-    assert divide_by_units(goal, prior) is goal
+    assert goal.measure_units(prior) == (1.0, ())
+    assert goal.divide_by_units(prior) is goal
 
 
 def test_costs_are_divided_by_what_they_can_differ_by():
     goal = read("max mean(recall) - 0.1*cost s.t. cost <= {:.9g}, recall >= 0.2", 1000.0)
     prior = torch.from_numpy(toys.PRIOR)
-    divided = divide_by_units(goal, prior)
-    goal_unit, units = measure_units(goal, prior)
+    divided = goal.divide_by_units(prior)
+    goal_unit, units = goal.measure_units(prior)
     c = Confusion.from_counts([[8, 1, 1], [2, 6, 2], [1, 1, 8]]).with_prior(prior)
     assert divided.slack(c).tolist() == pytest.approx((goal.slack(c) / torch.tensor(units)).tolist())
     assert float(divided.value(c)) == pytest.approx(float(goal.value(c)) / goal_unit)

@@ -63,7 +63,8 @@ class ReadingMixin:
 
     def _read_array(self, X: Any, reset: bool) -> Any:
         """Return the rows of an array or a sparse matrix."""
-        rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float32 is refused below, with its place
+            rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(array_width=rows.shape[1])
         if self.columns_.categories:

@@ -8,7 +8,6 @@ from typing import Any
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals
 from csst.maths.costs import format_amount
-from csst.maths.language.units import measure_units
 from csst.maths.objectives import Objective
 from csst.training.records import Record
 
@@ -41,7 +40,7 @@ def summary(
         )
     constraints = intervals["constraints"]
     if constraints:
-        units = measure_units(objective, confusion.prior)[1] or (1.0,) * len(constraints)
+        units = objective.measure_units(confusion.prior)[1] or (1.0,) * len(constraints)
         place = min(range(len(constraints)), key=lambda place: constraints[place]["slack"] / units[place])
         tightest_constraint = constraints[place]
         is_met = tightest_constraint["slack"] >= 0

@@ -16,7 +16,6 @@ from csst.estimation.bootstrap import DRAWS, WIDER, all_intervals, bootstrap_cou
 from csst.estimation.intervals import clopper_pearson
 from csst.maths.confusion import Confusion
 from csst.maths.costs import format_amount
-from csst.maths.language.units import measure_units
 from csst.maths.objectives import Objective
 from csst.training.evaluation import constraints_met, summarize_counts
 
@@ -140,7 +139,7 @@ class Evaluation:
 
     @cached_property
     def _units(self) -> tuple[float, tuple[float, ...]]:
-        return measure_units(self.objective, Confusion.from_counts(self.counts).prior)
+        return self.objective.measure_units(Confusion.from_counts(self.counts).prior)
 
     @property
     def _interval_head(self) -> str:

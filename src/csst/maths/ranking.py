@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from csst.maths.confusion import Confusion
-from csst.maths.language.units import measure_units
 from csst.maths.objectives import Objective
 
 
@@ -43,7 +42,7 @@ class ValidationScore:
 def score_on(objective: Objective, confusion: Confusion, tolerance: float) -> ValidationScore:
     """Return the score of a model with this confusion; a miss of at most the tolerance counts as met."""
     slack = objective.slack(confusion).tolist()
-    value_unit, units = measure_units(objective, confusion.prior)
+    value_unit, units = objective.measure_units(confusion.prior)
     units = units or (1.0,) * len(slack)
     misses = [-distance / unit for distance, unit in zip(slack, units, strict=True)]
     miss, unit = max([(0.0, 1.0), *zip(misses, units, strict=True)])

@@ -10,7 +10,6 @@ from csst.maths.costs import format_amount
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import at_place, entries, evaluate, has_groups, is_constant, list_places
 from csst.maths.language.tree import Constraint, render
-from csst.maths.language.units import measure_units
 from csst.maths.objectives import Objective
 from csst.rules.soft_objective import SoftObjective
 
@@ -53,7 +52,7 @@ def describe_feasibility(
     missed: what `find_missed` found. refit: the estimate of the best rule for another objective.
     """
     if not missed:
-        unit = measure_units(objective, estimate.confusion.prior)[0]
+        unit = objective.measure_units(estimate.confusion.prior)[0]
         value = format_amount(float(objective.value(estimate.confusion)), unit)
         return f"All constraints of '{objective}' can be met, with a value of {value}, {estimate.basis}."
     parts = []
@@ -75,7 +74,7 @@ def describe_feasibility(
 def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[int, str, str]]:
     """Each missed constraint: its number, its name, and the nearest that the rule reaches."""
     slack = objective.slack(estimate.confusion).tolist()
-    units = measure_units(objective, estimate.confusion.prior)[1] or (1.0,) * len(slack)
+    units = objective.measure_units(estimate.confusion.prior)[1] or (1.0,) * len(slack)
     if not isinstance(objective, Sentence):
         names = objective.labels[-len(slack) :] if len(objective.labels) >= len(slack) else ()
         for k, distance in enumerate(slack):

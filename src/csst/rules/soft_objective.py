@@ -19,7 +19,6 @@ from torch import Tensor
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
-from csst.maths.language.units import divide_by_units, measure_units
 from csst.maths.objectives import Objective
 from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
 from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, Payoffs, measure_standard_errors
@@ -103,9 +102,9 @@ class SoftObjective:
         self.prior = torch.from_numpy(np.asarray(prior, dtype=np.float64))
         #: the objective as it was stated, and with its costs divided by their units
         self.stated = objective
-        self.objective = objective = divide_by_units(objective, self.prior)
+        self.objective = objective = objective.divide_by_units(self.prior)
         #: the unit of the value, and those of the constraints; () if all are 1
-        self.value_unit, self.units = measure_units(self.stated, self.prior)
+        self.value_unit, self.units = self.stated.measure_units(self.prior)
         payoff = objective.payoff(Confusion.uniform(self.prior))
         perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))
         spans = (perfect - payoff).abs() * self.classes / (self.classes - 1)

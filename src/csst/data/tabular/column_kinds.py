@@ -108,6 +108,7 @@ def _annotate(column: Column, *notes: str) -> Column:
     return replace(column, notes=(*column.notes, *notes))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers beyond float32 are refused with their place, later
 def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
     """Return a column of numbers with its median and its gaps."""
     is_gap = np.isnan(numbers)

@@ -43,6 +43,7 @@ from csst.maths.language.tree import (
     render,
     walk,
 )
+from csst.maths.language.units import divide_by_units, measure_units
 from csst.maths.objectives import MetricPrior, Objective
 
 # Ratios whose denominator mixes classes: under two different priors the two players would play different games.
@@ -259,6 +260,12 @@ class Sentence(Objective):
         nodes = [arg for case in self.parts[1] for arg in case.call.args]
         trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding, self.text)]
         return tuple(map(render, trees))
+
+    def measure_units(self, prior: Tensor) -> tuple[float, tuple[float, ...]]:
+        return measure_units(self, prior)
+
+    def divide_by_units(self, prior: Tensor) -> Sentence:
+        return divide_by_units(self, prior)
 
     def value(self, c: Confusion) -> Tensor:
         return Objective.value(self._bound_to(c), c)

@@ -7,60 +7,61 @@ is taken by the cost divided by what it differs by between the dearest and the c
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from csst.maths.confusion import Confusion
 from csst.maths.language.meaning import entries, evaluate
-from csst.maths.language.sentence import Sentence
 from csst.maths.language.tree import Constraint, Metric, Negative, Node, Number, Term, walk
-from csst.maths.objectives import Objective
+
+if TYPE_CHECKING:
+    from csst.maths.language.sentence import Sentence
 
 
-def measure_units(objective: Objective, prior: Tensor) -> tuple[float, tuple[float, ...]]:
-    """Return the units of the value and of every constraint's slack: 1 without costs.
+def measure_units(sentence: Sentence, prior: Tensor) -> tuple[float, tuple[float, ...]]:
+    """Return the units of the value and of every constraint's slack: 1 and () without costs.
 
     Args:
-        objective: bound to the classes.
+        sentence: bound to the classes.
         prior: pi, (K,).
 
     Returns:
         What the value, and each slack, differ by between the dearest and the cheapest predictions.
     """
-    if not isinstance(objective, Sentence) or objective.binding.costs is None or not objective.mentions("cost"):
+    if sentence.binding.costs is None or not sentence.mentions("cost"):
         return 1.0, ()
-    binding = objective.binding
-    costs = objective.binding.costs.matrix(binding.class_names, len(prior))
+    binding = sentence.binding
+    costs = sentence.binding.costs.matrix(binding.class_names, len(prior))
     identity = torch.eye(len(prior), dtype=torch.float64)
     cheapest = Confusion(identity[costs.argmin(1)], prior.double())
     dearest = Confusion(identity[costs.argmax(1)], prior.double())
     goal_unit = 1.0
-    if _has_cost(objective.expression):
-        goal_unit = _or_one(abs(float(objective.value(cheapest)) - float(objective.value(dearest))))
+    if _has_cost(sentence.expression):
+        goal_unit = _or_one(abs(float(sentence.value(cheapest)) - float(sentence.value(dearest))))
     units = []
-    for constraint in objective.constraints:
+    for constraint in sentence.constraints:
         unit = 1.0
         if _has_cost(constraint):
-            slacks = [_read_slack(constraint, objective, confusion) for confusion in (cheapest, dearest)]
+            slacks = [_read_slack(constraint, sentence, confusion) for confusion in (cheapest, dearest)]
             unit = _or_one(float((slacks[0] - slacks[1]).abs().max()))
-        units += [unit] * entries(constraint, binding, objective.text)
+        units += [unit] * entries(constraint, binding, sentence.text)
     return goal_unit, tuple(units)
 
 
-def divide_by_units(objective: Objective, prior: Tensor) -> Objective:
-    """Return the sentence with its goal and its bounds divided by their units; any other objective unchanged."""
-    goal_unit, units = measure_units(objective, prior)
+def divide_by_units(sentence: Sentence, prior: Tensor) -> Sentence:
+    """Return the sentence with its goal and its bounds divided by their units; itself without costs."""
+    goal_unit, units = measure_units(sentence, prior)
     if not units and goal_unit == 1.0:
-        return objective
-    assert isinstance(objective, Sentence)
+        return sentence
     constraints = []
     place = 0
-    for constraint in objective.constraints:
+    for constraint in sentence.constraints:
         left, right = (_divide(side, units[place]) for side in (constraint.left, constraint.right))
         constraints.append(replace(constraint, left=left, right=right) if units[place] != 1.0 else constraint)
-        place += entries(constraint, objective.binding, objective.text)
-    return replace(objective, expression=_divide(objective.expression, goal_unit), constraints=tuple(constraints))
+        place += entries(constraint, sentence.binding, sentence.text)
+    return replace(sentence, expression=_divide(sentence.expression, goal_unit), constraints=tuple(constraints))
 
 
 def _divide(node: Node, unit: float) -> Node:
