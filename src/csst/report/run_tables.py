@@ -200,6 +200,11 @@ def format_number(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
 
 
+def format_signed(value: float) -> str:
+    """Return three decimals with a sign; two digits of a small number, as a cost in a large unit is."""
+    return f"{value:+.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:+.2g}"
+
+
 def _format_expected(value: float, interval: Interval | None, unit: float = 1.0) -> str:
     return f"{format_number(value)}{_format_interval(interval, unit)}"
 
