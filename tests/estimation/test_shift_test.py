@@ -105,6 +105,23 @@ def test_a_new_category_is_found():
     assert [column.name for column in test.columns] == ["column 1"]
 
 
+def test_categories_that_labels_happen_not_to_have_are_no_alarm():
+    """Of 100 categories, 150 labels lack some twenty; a new row has another one as often as a label has one alone."""
+    alarms, found = 0, 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        codes = rng.integers(0, 100, 1150).astype(float)
+        rows = np.column_stack([rng.normal(size=1150), codes])
+        is_known = np.isin(codes, codes[:150])
+        rows[~is_known, 1] = -1
+        labels = (rows[:150, 0] > 0).astype(int)
+        reference = Reference.sample(rows[:150], labels, rows[:0], np.array([0.5, 0.5]), [0, 100])
+        alarms += measure_shift(reference, rows[150:], np.array([0.5, 0.5])).p_value <= 0.02
+        rows[150:550, 1] = -1
+        found += measure_shift(reference, rows[150:], np.array([0.5, 0.5])).p_value <= 0.02
+    assert (alarms, found) == (0, 5)
+
+
 def test_few_labels_are_silent_rather_than_wrong():
     """A model's balance makes the noise larger; without it, least squares on five labels find too small a change."""
     p_values = [

@@ -26,7 +26,7 @@ noise too large, the mean of both covariances is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,8 @@ def measure_shift(
     new_rows = reference.projection.apply(rows[sample])
     is_identity = reference.projection.is_identity
     has_unlabeled = len(reference.unlabeled) > 0
+    if not has_unlabeled:
+        reference, new_rows = hide_single_categories(reference, new_rows)
     learned_rows = np.concatenate([reference.labeled, reference.unlabeled if has_unlabeled else new_rows])
     features = RowFeatures.learn(learned_rows, reference.sizes, is_identity)
     classes = np.unique(reference.labels)
@@ -181,6 +183,22 @@ def measure_shift(
         strange_rows if p_value <= level else strange_rows[:0],
         strangeness,
     )
+
+
+def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Reference, np.ndarray]:
+    """Return a reference and rows (N, D) in which categories that no other labeled row has are unknown, -1.
+
+    A new row may have a category that labeled rows happen not to have. Whether a labeled row has one that the others do
+    not have is a matter of the same chance, so that both kinds of rows are as often unknown.
+    """
+    labeled = reference.labeled.copy()
+    rows = rows.copy()
+    for place, size in enumerate(reference.sizes):
+        if size:
+            values, codes, counts = np.unique(labeled[:, place], return_inverse=True, return_counts=True)
+            rows[~np.isin(rows[:, place], values), place] = -1
+            labeled[counts[codes] == 1, place] = -1
+    return replace(reference, labeled=labeled), rows
 
 
 def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None, seed: int) -> Novelty | None:
