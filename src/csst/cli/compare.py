@@ -11,8 +11,8 @@ from rich.table import Table
 
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.terminal import show
-from csst.comparison.baselines import BASELINES
 from csst.comparison.compare import Clock, RunsFailed, compare, count_parallel_runs
+from csst.comparison.direct import BASELINES
 from csst.comparison.presets import PRESETS, read_preset
 from csst.comparison.rows import OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate

@@ -17,11 +17,11 @@ from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.group_evaluation import GroupEvaluation
-from csst.learners.dealing import deal_certifying
 from csst.maths.confusion import confusion_counts
 from csst.maths.language import Sentence
 from csst.recipes import Recipe
-from csst.report.evaluation import evaluation_page
+from csst.report.page import evaluation_page
+from csst.rules.fresh_labels import deal_certifying
 from csst.runs.folder import read_recipe
 
 

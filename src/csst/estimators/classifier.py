@@ -44,10 +44,10 @@ from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
-from csst.learners.dealing import deal_certifying
 from csst.learners.network import Network
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
+from csst.rules.fresh_labels import deal_certifying
 from csst.selftraining import method as read_method
 from csst.settings import Settings
 

@@ -23,14 +23,13 @@ from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.network_fit import NetworkFit, describe_prior
-from csst.learners.dealing import deal_certifying
 from csst.learners.fit import fit_members, read_task_groups
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
 from csst.rules.deployment import refuse_contradiction
-from csst.rules.fresh_labels import FreshLabels
+from csst.rules.fresh_labels import FreshLabels, deal_certifying
 from csst.rules.promise import promise
 from csst.training.records import Record
 

@@ -29,9 +29,8 @@ from csst.fitting.export import Exportable, Format, describe_card, describe_inpu
 from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
-from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
+from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
 from csst.fitting.plan import read_plan
-from csst.fitting.reference import REFERENCE, pack_reference, read_reference
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.costs import cost_table_from_dict

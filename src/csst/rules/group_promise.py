@@ -19,13 +19,12 @@ from csst.estimation.held_out_scores import check_labels, check_probs
 from csst.maths.confusion import Confusion
 from csst.rules.cells import Cells, make_cells
 from csst.rules.certificates import draw_unluckily, multiply_labels, p_value
-from csst.rules.certified import BoundResult, Certificate
+from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
 from csst.rules.claims import Claim, read_claims
 from csst.rules.fit import FittedRule, find_doubts
 from csst.rules.fresh_labels import FreshLabels, state_prior
 from csst.rules.groups import GroupEstimate, make_rule, merge_groups
 from csst.rules.path import PathRule, count_passing, make_path
-from csst.rules.price import measure_bound, price_in_labels
 from csst.rules.promise import describe_basis, without_mistakes
 from csst.rules.rule import GroupedRule, Rule
 

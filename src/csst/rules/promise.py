@@ -20,7 +20,7 @@ from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups
 from csst.rules.certificates import draw_unluckily, joint_p_value, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate
+from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
 from csst.rules.claims import RATIOS, Claim, read_claims
 from csst.rules.fit import FittedRule, find_doubts, fit_rule
 from csst.rules.fresh_labels import (
@@ -34,7 +34,6 @@ from csst.rules.fresh_labels import (
 )
 from csst.rules.groups import bind_groups
 from csst.rules.path import PathRule, count_passing, make_path
-from csst.rules.price import measure_bound, price_in_labels
 from csst.rules.rule import DecisionRule, Rule
 from csst.rules.threads import use_one_thread
 
