@@ -103,8 +103,8 @@ def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
 
 def price_in_labels(
     bounds: Sequence[Claim],
-    expectations: Sequence[Confusion],
-    rows: np.ndarray,
+    expectations: Sequence[Sequence[Confusion]],
+    rows: Sequence[np.ndarray],
     prior: np.ndarray | None,
     delta: float,
     class_names: Sequence[str],
@@ -113,8 +113,8 @@ def price_in_labels(
 
     Args:
         bounds: of the sentence.
-        expectations: what is expected of every rule of a path.
-        rows: fresh labels of every class, (K,).
+        expectations: what is expected of every rule of a path, for each bound.
+        rows: fresh labels of every class, (K,), that bear on each bound.
         prior: see `csst.rules.certificates.p_value`.
         delta: 1 - confidence.
         class_names: K names.
@@ -123,20 +123,23 @@ def price_in_labels(
         A sentence.
     """
     # Classes without a fresh label are priced as if they had one.
-    there = np.maximum(rows, 1)
     table = [
-        [multiply_labels(bound, confusion.rates.numpy(), there, prior, delta) for bound in bounds]
-        for confusion in expectations
+        [
+            multiply_labels(bound, confusion.rates.numpy(), np.maximum(labels, 1), prior, delta)
+            for bound, confusion, labels in zip(bounds, confusions, rows, strict=True)
+        ]
+        for confusions in expectations
     ]
     cheapest = int(np.max(table, axis=1).argmin())
     hardest = int(np.argmax(table[cheapest]))
     bound = bounds[hardest]
     # These labels were not enough, whatever is expected.
     multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-    expectation = measure_bound(bound, expectations[cheapest])
+    expectation = measure_bound(bound, expectations[cheapest][hardest])
     is_single = len(bound.classes) == 1
     is_own = is_single or bound.metric == "recall"
-    number = int(rows[list(bound.classes)].sum()) if is_own else int(rows.sum())
+    counts = rows[hardest]
+    number = int(counts[list(bound.classes)].sum()) if is_own else int(counts.sum())
     labels = f"{number} label{'s' if number != 1 else ''}"
     if is_single:
         labels += f" of {class_names[bound.classes[0]]!r}"
