@@ -31,7 +31,7 @@ from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
-from csst.training.measurement import estimate_from_logits
+from csst.training.measurement import estimate_argmax
 from csst.training.records import Record
 from csst.training.warnings import CollapseDetector, ReachCheck
 
@@ -201,13 +201,9 @@ class NetworkFit(Fit):
 
     def expect(self, outputs: Outputs) -> RateEstimate:
         """Return the rates to expect of the plain argmax."""
-        names = self.task.class_names
-        train_prior = self.task.train_prior
-        validation = outputs.parts["validation"]
-        estimate = estimate_from_logits(
-            *validation, outputs.unlabeled, outputs.gain, train_prior, names, outputs.is_cross_fitted
-        )
-        return estimate.with_prior(read_deployment_prior(self.judged_prior, outputs.evidence(train_prior, names)))
+        evidence = outputs.evidence(self.task.train_prior, self.task.class_names)
+        estimate = estimate_argmax(evidence, outputs.parts["validation"][0], outputs.unlabeled)
+        return estimate.with_prior(read_deployment_prior(self.judged_prior, evidence))
 
     def fit_rule(self, model: nn.Module, outputs: Outputs) -> FittedRule:
         """Return the decision rule of a model, certified if examples are reserved for that."""

@@ -51,8 +51,7 @@ class Generations(TrainingRun):
         self.trainer = trainer
         self.best = Best()
         self.number = 0
-        self.before = 0
-        self.index = self.labels = torch.zeros(0, dtype=torch.int64)
+        self.index = self.labels
 
     def run(self) -> Iterator[Record]:
         while True:
@@ -86,14 +85,6 @@ class Generations(TrainingRun):
         task = expand_labeled(self.task, index, labels)
         objective = self.trainer.stated_objective
         self.trainer = Trainer(task, self.fresh(), objective, self.method, settings, self.seed, setup)
-
-    @property
-    def step(self) -> int:
-        return self.before + self.trainer.step
-
-    @property
-    def updated_at(self) -> int:
-        return self.before + self.trainer.updated_at
 
     @property
     def is_complete(self) -> bool:

@@ -146,17 +146,8 @@ def join(parts: Sequence[Measurement], unlabeled: Tensor | None, balance: Tensor
     return Measurement(counts, logits, labels, unlabeled, balance, groups)
 
 
-def estimate_from_logits(
-    logits: Tensor,
-    labels: Tensor,
-    unlabeled: Tensor | None,
-    gain: Gain,
-    train_prior: Tensor,
-    class_names: Sequence[str] | None = None,
-    is_cross_fitted: bool = False,
-) -> RateEstimate:
-    """Estimate the rates of the argmax of a network trained under a gain, with the class prior of the labels."""
-    evidence = evidence_from_logits(logits, labels, unlabeled, gain, train_prior, class_names, is_cross_fitted)
+def estimate_argmax(evidence: HeldOutScores, logits: Tensor, unlabeled: Tensor | None) -> RateEstimate:
+    """Estimate the rates of a network's argmax, with the class prior of the labels, from its logits and evidence."""
     rows = logits if unlabeled is None or not len(unlabeled) else unlabeled
     return estimate_rates(evidence, logits.argmax(1).numpy(), rows.argmax(1).numpy(), evidence.fractions)
 
@@ -213,8 +204,7 @@ def measured_confusion(
     measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
 ) -> Confusion:
     """Return the confusion that drives the multipliers: the counts, or the pooled estimate if there are logits."""
-    if measurement.logits is None or measurement.labels is None:
+    if measurement.logits is None:
         return Confusion.from_counts(measurement.counts, class_names)
-    return estimate_from_logits(
-        measurement.logits, measurement.labels, measurement.unlabeled, gain, train_prior, class_names
-    ).confusion
+    evidence = measured_evidence(measurement, gain, train_prior, class_names)
+    return estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion
