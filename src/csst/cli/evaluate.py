@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
 from csst.cli.examples import ExampleReader, index_labels
 from csst.cli.report import write_page
-from csst.cli.terminal import metrics_table, show
+from csst.cli.terminal import make_table, metrics_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
@@ -59,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
     evaluation = evaluate_files(reader, args.labeled)
     for title, rows in evaluation.tables.items():
-        show(make_table(title, rows))
+        show(make_table(rows, title))
     print(evaluation.sentence)
     page = Path(args.out) if args.out else Path(args.run) / "evaluation.html"
     write_page(evaluation_page(evaluation, args.run, args.labeled), page)
@@ -91,15 +90,6 @@ def evaluate_groups(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
     sentence = model.stated
     assert isinstance(sentence, Sentence)
     return GroupEvaluation.of_groups(sentence, torch.stack(counts).sum(0))
-
-
-def make_table(title: str, rows: Sequence[Sequence[str]]) -> Table:
-    """Return cells, the first row being the head, as a table of the terminal."""
-    head, *body = rows
-    table = Table(*head, title=title)
-    for row in body:
-        table.add_row(*row)
-    return table
 
 
 def measure_again(folder: str) -> int:

@@ -17,15 +17,13 @@ from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.answers import choose_abstain_value, name_answers
-from csst.estimators.certifying import CertifyingMixin
+from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
+from csst.estimators.deploying import DeployingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import find_column, number_groups, require_group
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
-from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.measuring import MeasuringMixin
-from csst.estimators.monitoring import MonitoringMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
     SETTINGS,
@@ -54,10 +52,9 @@ from csst.settings import Settings
 
 class CSSTClassifier(
     ReadingMixin,
-    CertifyingMixin,
+    DeployingMixin,
     MeasuringMixin,
     ExploringMixin,
-    MonitoringMixin,
     ClassifierMixin,  # type: ignore[misc]
     LogProbaMixin,
     BaseEstimator,  # type: ignore[misc]
