@@ -231,7 +231,7 @@ class CSSTClassifier(
         self, task: Task, objective: Objective, settings: EstimatorSettings, seed: int, width: int
     ) -> None:
         """Fit learners other than a network, on rows of so many columns."""
-        fitted_model = fit(
+        self.fit_ = fit(
             task,
             self.learner,
             objective,
@@ -243,10 +243,6 @@ class CSSTClassifier(
             n_jobs=self.n_jobs,
             per_group=self.per_group,
         )
-        reference = fitted_model.reference
-        if reference is not None:
-            fitted_model = replace(fitted_model, reference=reference.with_names(self.columns_.names))
-        self.fit_ = fitted_model
 
     def _fit_network(
         self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
