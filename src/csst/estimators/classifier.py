@@ -378,7 +378,7 @@ class CSSTClassifier(
         rows = self._rows(X, reset=False)
         if self.fit_.rule is None:
             return self.fit_.logits(rows).numpy()
-        return self.fit_.apply_rule("scores", self.fit_.probs(rows), group).numpy()
+        return self.fit_.rule.scores(self.fit_.probs(rows), group).numpy()
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

@@ -26,7 +26,7 @@ from csst.rules.certification import (
 )
 from csst.rules.certified import Certificate
 from csst.rules.monitor import Monitoring
-from csst.rules.rule import GroupedRule, read_group_values
+from csst.rules.rule import read_group_values
 
 Self = TypeVar("Self", bound="DeployingMixin")
 
@@ -98,7 +98,7 @@ class DeployingMixin:
         objective = self.fit_.stated if sentence is None else sentence
         row_groups = name_row_groups(self.fit_.groups, group)
         goal = read_certified(objective, confidence, self.fit_.objective, names, row_groups)
-        if X_unlabeled is not None and isinstance(self.fit_.rule, GroupedRule):
+        if X_unlabeled is not None and self.fit_.rule is not None and self.fit_.rule.column:
             raise InputError("a rule for each group needs the group of every row: leave X_unlabeled out")
         seen_hashes = self.fit_.row_hashes
         refuse_seen(hash_rows(rows), seen_hashes, self.suggested_)

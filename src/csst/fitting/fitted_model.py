@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
-from csst.rules import GroupedRule, Rule, fit_point
+from csst.rules import Rule, fit_point
 from csst.rules.certification import Certification, certify_labels, name_row_groups, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.rules.rule import read_group_values
@@ -115,7 +115,7 @@ class FittedModel:
             Probabilities, (N, K), float64.
         """
         probs = self.probs(inputs)
-        return probs if self.rule is None else self.apply_rule("posterior", probs, groups)
+        return probs if self.rule is None else self.rule.posterior(probs, groups)
 
     def predict(self, inputs: Any, groups: Any = None) -> Tensor:
         """The class of every example.
@@ -128,22 +128,7 @@ class FittedModel:
             Class indices, (N,); K for no answer, if the rule may abstain.
         """
         probs = self.probs(inputs)
-        return probs.argmax(1) if self.rule is None else self.apply_rule("predict", probs, groups)
-
-    def apply_rule(self, what: Literal["predict", "posterior", "scores"], probs: Tensor, groups: Any = None) -> Tensor:
-        """Apply the rule, that of each row's group if there are several.
-
-        Args:
-            what: name of a method of the rule.
-            probs: probabilities of the model, (N, K).
-            groups: the group of every row, (N,); rules for all groups ignore it.
-
-        Returns:
-            What the method gives: classes (N,), probabilities or scores (N, K).
-        """
-        if isinstance(self.rule, GroupedRule):
-            return getattr(self.rule, what)(probs, groups)
-        return getattr(self.rule, what)(probs)
+        return probs.argmax(1) if self.rule is None else self.rule.predict(probs, groups)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
         """Recalls, coverages, confusion and the objective's value on labeled examples, with intervals.

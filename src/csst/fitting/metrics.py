@@ -26,7 +26,7 @@ from csst.maths.gain import Gain
 from csst.maths.grouped_confusion import count_groups
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules import FittedRule, Frontier, GroupedRule, Point, trace_frontier
+from csst.rules import FittedRule, Frontier, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
@@ -74,10 +74,10 @@ class Outputs:
     def decide(self, part: str, rule: FittedRule) -> Tensor:
         """Return the predictions of a rule, (N,)."""
         probs = torch.softmax(self.parts[part][0].double(), 1)
-        if not isinstance(rule.rule, GroupedRule):
-            return rule.rule.predict(probs)
-        names = np.array(rule.rule.names)
-        return rule.rule.predict(probs, None if self.test_groups is None else names[self.test_groups])
+        groups = None
+        if rule.rule.column and self.test_groups is not None:
+            groups = np.array(rule.rule.names)[self.test_groups]
+        return rule.rule.predict(probs, groups)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import GroupEstimate, make_rule, merge_groups
 from csst.rules.path import PathRule, make_path
 from csst.rules.promise import Proof, estimate_freshly
-from csst.rules.rule import GroupedRule, Rule
+from csst.rules.rule import Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,7 @@ class GroupProof(Proof):
 
     def count(self, rule: Rule) -> np.ndarray:
         """Return the counts of fresh labels under a rule, (A K, A K)."""
-        probs = self.fresh.probs
-        names = np.array(self.groups.groups.names)[self.places]
-        answers = rule.predict(probs, names) if isinstance(rule, GroupedRule) else rule.predict(probs)
+        answers = rule.predict(self.fresh.probs, np.array(self.groups.groups.names)[self.places])
         predicted_cells = self.places * self.fitted.evidence.classes + answers.numpy()
         return count_labels(self.fresh_cells, predicted_cells, self.shares.size)
 
