@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     objective = args.sentence or model.stated
-    column = getattr(read_objective(complete_sentence(objective)), "column", None)
+    column = read_objective(complete_sentence(objective)).column
     group = ("" if model.rule is None else model.rule.column) or column or ""
     reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
     batch = reader.read_all([args.labeled])

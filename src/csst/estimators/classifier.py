@@ -20,7 +20,7 @@ from csst.estimation.expectation import describe_minimum
 from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
 from csst.estimators.deploying import DeployingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
-from csst.estimators.grouping import find_column, number_groups, require_group
+from csst.estimators.grouping import number_groups, require_group
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
 from csst.estimators.measuring import MeasuringMixin
@@ -188,7 +188,7 @@ class CSSTClassifier(
         groups = None
         if group is not None:
             extra_count = 0 if extra_rows is None else extra_rows.shape[0]
-            groups = number_groups(str(find_column(objective)), group, rows.shape[0], group_unlabeled, extra_count)
+            groups = number_groups(str(objective.column), group, rows.shape[0], group_unlabeled, extra_count)
         validation, share = read_validation(self.validation, objective, settings)
         read_rows = partial(self._rows, reset=False)
         task = split_rows(

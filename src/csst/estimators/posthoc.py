@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
-from csst.estimators.grouping import find_column, number_groups, require_group, score_groups, summarize_groups
+from csst.estimators.grouping import number_groups, require_group, score_groups, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.scoring import score_predictions
 from csst.estimators.summary import summary
@@ -116,7 +116,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         groups = None
         if group is not None:
             extra_count = sum(map(len, unlabeled_probs)) - int((~is_known).sum())
-            given = number_groups(str(find_column(objective)), group, len(is_known), group_unlabeled, extra_count)
+            given = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
             unlabeled_groups = np.concatenate([given.rows[~is_known], given.extra])
             groups = RowGroups(given.column, given.names, given.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(

@@ -28,7 +28,6 @@ from csst.fitting.plan import Plan, read_plan
 from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
 from csst.maths.costs import cost_table_from_dict
-from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
@@ -91,9 +90,8 @@ class ModelFile:
         else:
             objective = self.plan.bind_objective(names, costs=costs)
         counts = torch.tensor(self.metrics["labeled_counts"]).double()
-        bound = objective.bind_prior(counts / counts.sum())
         # Numbers of classes are of all rows; groups are in the details of the rule.
-        return bound.ungrouped if isinstance(bound, Sentence) else bound
+        return objective.bind_prior(counts / counts.sum()).ungrouped
 
     def read_rule(self) -> Rule | None:
         """Return the decision rule; None if the run fitted none."""

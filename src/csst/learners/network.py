@@ -79,8 +79,7 @@ def choose_update(settings: Settings, objective: Objective | str) -> Settings:
 
     Algorithms 1 and 2 have one gain for all rows, and no update by gradient for one gain per group.
     """
-    is_about_groups = getattr(read_objective(objective), "column", None) is not None
-    if not is_about_groups or settings.dual.update != "gradient":
+    if read_objective(objective).column is None or settings.dual.update != "gradient":
         return settings
     return replace(settings, dual=replace(settings.dual, update="solve"))
 

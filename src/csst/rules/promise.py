@@ -297,12 +297,10 @@ def fit_promised(
         unlabeled = check_probs(unlabeled_probs, classes)
         unlabeled_probs = unlabeled[learning_rows]
         unlabeled_proofs = unlabeled[certifying_rows]
-    assert isinstance(bound, Sentence)  # only sentences have a confidence
-    plain_sentence = replace(bound, confidence=None)
     fit = fit_rule(
         values[fitting_labels],
         truth[fitting_labels],
-        plain_sentence,
+        bound.unpromised,
         unlabeled_probs,
         train_prior=train_prior,
         deployment_prior=deployment_prior,
@@ -311,6 +309,7 @@ def fit_promised(
         groups=None if groups is None else replace(groups, labeled=groups.labeled[fitting_labels]),
         **options,
     )
+    assert isinstance(bound, Sentence)  # only sentences have a confidence
     stated_fit = state_confidence(fit, bound)
     fresh_groups = None if groups is None else groups.labeled[certifying]
     fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs, fresh_groups)

@@ -93,7 +93,7 @@ class Trainer:
         task = self.task
         prior = task.train_prior
         self.stated_objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
-        self.objective: Objective = getattr(self.stated_objective, "ungrouped", self.stated_objective)
+        self.objective: Objective = self.stated_objective.ungrouped
         goal = self.method.objective(self.objective)
         if isinstance(goal, str):
             goal = read_objective(goal).bind(task.classes, task.class_names)
