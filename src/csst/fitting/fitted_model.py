@@ -139,17 +139,13 @@ class FittedModel:
         Returns:
             The numbers by name, as in metrics.json; see `csst.fitting.evaluation`.
         """
-        goal = self.stated
-        if self.groups is not None and isinstance(goal, Sentence) and examples.groups is not None:
-            values = np.array(goal.binding.row_groups)[examples.groups.numpy()]
-            return GroupEvaluation.of_groups(goal, self.count_groups(examples.inputs, examples.labels, values)).numbers
-        abstains = self.rule is not None and self.rule.abstains
-        predictions = self.predict(examples.inputs)
-        counts = confusion_counts(examples.labels, predictions, len(self.class_names), abstains)
-        return Evaluation(self.objective, self.class_names, counts).numbers
+        groups = None
+        if self.groups is not None and examples.groups is not None:
+            groups = np.array(self.groups["names"])[examples.groups.numpy()]
+        return self.evaluate(self.count(examples.inputs, examples.labels, groups)).numbers
 
-    def count_groups(self, inputs: Any, labels: Any, groups: Any) -> Tensor:
-        """Count rows by group, true class and predicted class.
+    def count(self, inputs: Any, labels: Any, groups: Any = None) -> Tensor:
+        """Count rows by true class and predicted class, and by group first for a sentence about groups.
 
         Args:
             inputs: N examples, see `logits`.
@@ -157,13 +153,32 @@ class FittedModel:
             groups: the group of every example, (N,).
 
         Returns:
-            Counts, (A, K, K).
+            Counts, (K, K), (K, K + 1) with a rule that may give no answer, or (A, K, K).
         """
+        predictions = self.predict(inputs, groups)
+        classes = len(self.class_names)
+        if groups is None:
+            return confusion_counts(labels, predictions, classes, self.rule is not None and self.rule.abstains)
         sentence = self.stated
         assert isinstance(sentence, Sentence)
         names = sentence.binding.row_groups
         places = torch.from_numpy(read_group_values(groups, names, str(sentence.column), len(labels)))
-        return count_groups(labels, self.predict(inputs, groups), places, len(self.class_names), len(names))
+        return count_groups(labels, predictions, places, classes, len(names))
+
+    def evaluate(self, counts: Tensor) -> Evaluation:
+        """Return what labeled examples say about the model.
+
+        Args:
+            counts: of the examples, (K, K), (K, K + 1) or (A, K, K), see `count`.
+
+        Returns:
+            Every metric with its interval, the sentence and its bounds.
+        """
+        if counts.ndim == 2:
+            return Evaluation(self.objective, self.class_names, counts)
+        sentence = self.stated
+        assert isinstance(sentence, Sentence)
+        return GroupEvaluation.of_groups(sentence, counts)
 
     @property
     def certificate(self) -> Certificate | None:
