@@ -266,6 +266,23 @@ def test_groups_in_brackets_are_shown(tmp_path, monkeypatch, capsys):
     assert "for 'max min(recall[head], recall[tail])'" in " ".join(capsys.readouterr().out.split())
 
 
+def test_another_sentence_is_warned_of_refused_or_may_abstain(arrays, monkeypatch, capsys):
+    monkeypatch.chdir(arrays)
+    assert main(["train", "array", "--data.path", "mine.npz", "--learner", "linear", "--out", "run"]) == 0
+    command = ["predict", "run", "mine.npz", "-o", "out.csv", "--objective"]
+    capsys.readouterr()
+    assert main([*command, "max mean(recall) s.t. coverage >= 0.6"]) == 2
+    assert "no classifier can meet coverage >= 0.6" in capsys.readouterr().err
+    assert main(["frontier", "run", "--objective", "max mean(recall) s.t. coverage >= 0.6"]) == 0
+    assert "cannot be met" in " ".join(capsys.readouterr().out.split())
+    with pytest.warns(UserWarning, match="no rule was found that meets all constraints"):
+        assert main([*command, "max mean(recall) s.t. recall >= 0.9999, precision >= 0.9999"]) == 0
+    assert main([*command, "max min(recall) s.t. abstain <= 0.3"]) == 0
+    with open("out.csv", newline="") as file:
+        answers = [row["prediction"] for row in csv.DictReader(file)]
+    assert 0 < answers.count("") < 0.5 * len(answers)
+
+
 def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeypatch, capsys):
     """What the page of a run offers: the command of a point decides as the point's numbers say."""
     monkeypatch.chdir(arrays)

@@ -8,7 +8,7 @@ import scipy.sparse
 from sklearn.datasets import load_digits
 
 from csst.estimation.mean_features import fit_simplex
-from csst.estimation.novelty import find_nearest, measure_novelty
+from csst.estimation.novelty import choose_power, measure_novelty
 from csst.estimation.reference import Reference
 from csst.estimation.row_features import MOST_COLUMNS, Projection, RowFeatures
 from csst.estimation.shift_test import measure_shift
@@ -145,7 +145,7 @@ def test_the_nearest_mixture_of_means():
 
 
 def test_a_new_digit_is_found_with_five_labels_per_class(monkeypatch):
-    """Distances to unlabeled rows find it; mean features, which lean on the labels, do not."""
+    """A forest of new and unlabeled rows finds it; mean features, which lean on the labels, do not."""
     rows, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(rows))
     others = [order[digits[order] == k] for k in range(1, 10)]
@@ -164,32 +164,54 @@ def test_a_new_digit_is_found_with_five_labels_per_class(monkeypatch):
     assert measure_shift(reference, new_rows, uniform + change).is_explained
 
 
-def test_rows_of_a_sparse_class_are_not_new():
-    """A rare class with few neighbors becomes common: without its labels that would be novelty."""
+def test_a_class_that_becomes_common_is_not_new():
+    """A forest finds its rows; without the change that a model estimates they would be novelty."""
     rng = np.random.default_rng(0)
-    wide = rng.normal(size=(40, 2)) * 8
-    dense = rng.normal(size=(700, 2))
-    labeled = np.concatenate([dense[:20], wide[:10]])
-    labels = np.repeat([0, 1], [20, 10])
-    unlabeled = np.concatenate([dense[20:400], wide[10:14]])
-    rows = np.concatenate([dense[400:], wide[14:]])
-    change = np.array([-0.07, 0.07])
+
+    def draw_rows(size, share):
+        labels = (rng.random(size) < share).astype(int)
+        return rng.normal(size=(size, 3)) + 3.0 * labels[:, None], labels
+
+    unlabeled, _ = draw_rows(600, 0.05)
+    rows, _ = draw_rows(600, 0.3)
+    labeled, labels = draw_rows(60, 0.5)
+    change = np.array([-0.25, 0.25])
     assert measure_novelty(labeled, labels, unlabeled, rows, change).p_value > 0.05
     assert measure_novelty(labeled, labels, unlabeled, rows, 0 * change).p_value < 0.01
 
 
-def test_distances_to_the_nearest_two_rows():
-    rows = np.array([[0.0, 0.0], [3.0, 4.0], [3.0, 4.0]])
-    assert find_nearest(rows, rows) == pytest.approx(np.array([[0.0, 5.0], [0.0, 0.0], [0.0, 0.0]]))
+def test_few_rows_at_the_upper_end_count_less():
+    assert [choose_power(rows) for rows in (20, 60, 110, 220, 5000)] == [1.0, 2.0, 4.5, 10.0, 10.0]
 
 
-def test_labeled_rows_among_the_unlabeled_ones_make_no_difference():
+def test_the_forest_alarms_as_often_as_said():
     rng = np.random.default_rng(0)
-    unlabeled, rows, labeled = (rng.normal(size=(n, 3)) for n in (300, 200, 20))
+    p_values = []
+    for _ in range(30):
+        unlabeled, rows, labeled = (rng.normal(size=(n, 3)) for n in (200, 200, 20))
+        p_values.append(measure_novelty(labeled, np.arange(20) % 2, unlabeled, rows, np.zeros(2)).p_value)
+    assert sum(p_value <= 0.05 for p_value in p_values) <= 5
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.2)
+
+
+def test_labeled_rows_may_be_among_the_unlabeled_ones():
+    rng = np.random.default_rng(0)
     labels = np.arange(20) % 2
     change = np.array([-0.4, 0.4])
-    p_values = [
-        measure_novelty(labeled, labels, pool, rows, change).p_value
-        for pool in (unlabeled, np.concatenate([unlabeled, labeled]))
-    ]
-    assert p_values[0] == pytest.approx(p_values[1], abs=0.1)
+    p_values = []
+    for _ in range(10):
+        unlabeled, rows, labeled = (rng.normal(size=(n, 3)) for n in (300, 200, 20))
+        pool = np.concatenate([unlabeled, labeled])
+        p_values.append(measure_novelty(labeled, labels, pool, rows, change).p_value)
+    assert min(p_values) > 0.02
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.2)
+
+
+@pytest.mark.parametrize(("unlabeled", "rows"), [(60, 50), (100, 1000)])
+def test_few_unlabeled_rows_are_no_alarm(unlabeled, rows):
+    """Features outnumber the rows: a normal noise of their covariance alarmed in every second case."""
+    alarms = 0
+    for seed in range(10):
+        reference = make_reference(seed, 20, unlabeled)
+        alarms += not measure_shift(reference, draw(PRIOR, rows, 1000 + seed)[0], PRIOR).is_explained
+    assert alarms <= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -22,6 +23,16 @@ def changed(at, value):
     rows = X.copy()
     rows[at] = value
     return rows
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcdef"))])
+def test_huge_numbers_are_refused_without_a_warning_of_numpy(make):
+    huge = X.astype(np.float64)
+    huge[:, 1] = 1e308 * np.where(np.arange(90) % 3, 1, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(csst.InputError, match="NaN or infinity in 90 rows"):
+            csst.CSSTClassifier(learner="linear").fit(make(huge), PART)
 
 
 @pytest.mark.parametrize(

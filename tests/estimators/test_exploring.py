@@ -42,6 +42,17 @@ def test_another_sentence_decides_without_a_fit(data, fitted, monkeypatch):
         fitted.decide("max mean(recall) s.t. recall[0] >= 0.5 with confidence 0.9")
 
 
+def test_another_sentence_is_warned_of_and_refused_as_by_a_fit(data):
+    X, y = data
+    noisy = X + 3 * np.random.default_rng(0).normal(size=X.shape)
+    fitted = CSSTClassifier("max min(recall)", learner="linear").fit(noisy, hidden(y))
+    with pytest.raises(InputError, match=r"no classifier can meet coverage >= 0\.6 for every class"):
+        fitted.decide("max mean(recall) s.t. coverage >= 0.6")
+    with pytest.warns(UserWarning, match="no rule was found that meets all constraints"):
+        other = fitted.decide("max mean(recall) s.t. recall >= 0.99")
+    assert any("no rule was found" in note for note in other.notes_)
+
+
 def test_the_frontier_of_a_classifier(fitted):
     frontier = fitted.frontier()
     assert frontier.points
@@ -79,6 +90,12 @@ def test_importance_is_of_the_sentence():
     assert all(other.loss < 0.1 for other in others)
     with pytest.raises(InputError, match="importance is of columns"):
         fitted.importance([[1, 2, 3]], [0])
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, True, None])
+def test_suspects_are_counted_from_0(fitted, n):
+    with pytest.raises(InputError, match="n says how many labels to return, 0 or more; found"):
+        fitted.suspects(n)
 
 
 def test_suspects_are_the_labels_that_were_flipped(data):

@@ -14,7 +14,7 @@ from csst import InputError
 from csst.report import comparison_page, report_page
 from csst.report.figures.matrix import block_average, draw_confusion
 from csst.report.figures.svg import rank_colors, shorten
-from csst.report.run_tables import format_number, tabulate_differing_settings, tabulate_runs
+from csst.report.run_tables import format_number, format_signed, tabulate_differing_settings, tabulate_runs
 from csst.report.run_view import read_run, read_runs, view_run
 from csst.theory.dual import dual_diagnostics
 from tests.report.samples import XSS, confusion, draw_figures, measured, write_run
@@ -334,6 +334,12 @@ def test_small_words():
         "0.00064",
         "0.000",
         "–",
+    ]
+    assert [format_signed(value) for value in (0.5, -0.0123, 0.00064123, 0.0)] == [
+        "+0.500",
+        "-0.012",
+        "+0.00064",
+        "+0.000",
     ]
     colors = rank_colors([5, 100, 20], 3)
     assert colors == [rank_colors(None, 3)[n] for n in (2, 0, 1)]

@@ -11,8 +11,10 @@ import torch
 import csst
 from csst.maths.confusion import confusion_from_margins
 from csst.rules import fit_rule, trace_frontier
+from csst.rules.abstention import find_abstention_bounds
 from csst.rules.reviews import SHARES, trace_reviews
 from csst.rules.rule import rule_from_dict
+from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 
 PRIORS = {"train_prior": toys.PRIOR, "deployment_prior": toys.PRIOR}
@@ -122,6 +124,43 @@ def test_a_rule_is_near_the_best_one_with_intervals_of_no_answers(sentence):
     assert fitted.rule.abstains
     assert float(goal.slack(c).min()) > -0.02
     assert float(goal.value(c)) > find_best(goal) - 0.03
+
+
+def fit_seeds(sentence, labeled):
+    """Rules for six draws of labeled and 1,000 unlabeled rows, each with its rows."""
+    for seed in range(6):
+        places, labels = toys.sample(labeled, seed=seed)
+        others, _ = toys.sample(1000, seed=100 + seed)
+        fitted = fit_rule(toys.probs(places), labels, sentence, toys.probs(others), **PRIORS)
+        yield fitted, toys.probs(np.concatenate([places, others]))
+
+
+def test_rows_get_no_answer_where_bounds_would_be_missed():
+    goal = csst.objective("min abstain s.t. precision[2] >= 0.9, recall[2] >= 0.8").bind(3)
+    confusions = [confusion_of(fitted.rule) for fitted, _ in fit_seeds(goal, labeled=150)]
+    assert np.mean([max(0.0, -float(goal.slack(c).min())) for c in confusions]) < 0.015
+    assert min(float(c.abstain) for c in confusions) > 0.02
+    assert np.mean([float(c.abstain) for c in confusions]) < 0.2
+
+
+def test_a_class_named_like_abstention_has_bounds_like_any_other():
+    sentence = "max accuracy s.t. abstain <= 0.1, recall['abstainer'] >= 0.5"
+    goal = csst.objective(sentence, class_names=["reader", "abstainer"])
+    smooth = SoftObjective(goal, np.array([0.5, 0.5]), 10.0)
+    assert find_abstention_bounds(smooth).tolist() == [True, False]
+
+
+def test_no_row_goes_to_a_human_where_bounds_are_safe(rows):
+    fitted = fit(rows, "min abstain s.t. precision[0] >= 0.6, recall[0] >= 0.5")
+    assert float(confusion_of(fitted.rule).abstain) == pytest.approx(0, abs=1e-6)
+    assert fitted.is_met
+
+
+def test_no_answers_are_counted_by_the_rule_in_use():
+    goal = csst.objective("min abstain s.t. precision[1] >= 0.85, recall[1] >= 0.85").bind(3)
+    for fitted, probs in fit_seeds(goal, labeled=300):
+        share = float((fitted.rule.predict(probs) == 3).double().mean())
+        assert float(fitted.estimate.confusion.abstain) == pytest.approx(share, abs=0.04)
 
 
 def test_the_share_of_no_answers_is_as_asked(rows):

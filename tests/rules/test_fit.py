@@ -239,6 +239,7 @@ def test_deployment_priors_change_what_is_reported():
     ("prior", "message"),
     [
         ("flat", "deployment_prior is 'labels', 'train'.*found 'flat'"),
+        ("unlabelled", "found 'unlabelled'; did you mean 'unlabeled'"),
         ([0.5, 0.5], "deployment_prior has 2 classes and the scores 3"),
         ([0.5, 0.5, 0.5], "deployment_prior must sum to 1"),
         ("0.5, half, 0", "deployment_prior holds one number per class; found '0.5, half, 0'"),

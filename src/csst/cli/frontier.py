@@ -12,6 +12,7 @@ from csst.cli.terminal import make_table, show
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence, describe_trades
+from csst.fitting.sentences import bind_sentence
 from csst.report.page import frontier_page
 from csst.rules import trace_frontier
 from csst.rules.reviews import Review
@@ -34,9 +35,9 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--points must be at least 2; found {args.points}")
     model = FittedModel.load(Run.open(args.run).folder)
     scores = KeptEvidence.read(args.run)
-    if args.objective:
-        model = model.with_objective(args.run, args.objective)
     objective = model.objective
+    if args.objective:
+        objective = bind_sentence(args.run, args.objective, model.class_names, model.metrics)
     frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
     named_points = [("as trained", frontier.unadjusted)]
     if frontier.best is not None:

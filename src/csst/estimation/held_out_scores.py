@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from csst.errors import InputError
+from csst.errors import InputError, nearest
 from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.shift import estimate_prior
@@ -270,7 +270,9 @@ def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int
     priors = {**named, "uniform": np.full(classes, 1 / classes)}
     if isinstance(prior, str):
         if prior not in priors:
-            raise InputError(f"{what} is {', '.join(map(repr, priors))} or one number per class; found {prior!r}")
+            # "unlabeled" is only among the priors where it is asked for, and is what another spelling of it means.
+            hint = nearest(prior, [*priors, "unlabeled"] if what == "deployment_prior" else priors)
+            raise InputError(f"{what} is {', '.join(map(repr, priors))} or one number per class; found {prior!r}{hint}")
         return priors[prior]
     values = check_prior(prior, what).cpu().numpy()
     if len(values) != classes:

@@ -11,8 +11,6 @@ from scipy.optimize import nnls
 
 #: the ridge of the kernel, in mean variances of its features
 RIDGE = 0.5
-#: rows' worth of S_v in S_k, and of the reference's spread in S_v: few rows do not show all directions of their noise
-PSEUDO_ROWS, PSEUDO_NEW_ROWS = 10.0, 50.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +20,18 @@ class Comparison:
     Args:
         target: v - u, or v - mean_k m_k without unlabeled rows, (M,).
         directions: an orthonormal basis of the differences of the m_k, (at most K - 1, M).
-        covariance: of the noise, (M, M).
         whitening: W, which takes features to units of the noise, (M, M).
         balance: d or pi by least squares, (K,).
+        pool: features of all rows without their mean, (R, M).
+        weights: of every row in v - u - sum_k d_k m_k, whose noise is that of the same weights dealt anew, (R,).
     """
 
     target: np.ndarray
     directions: np.ndarray
-    covariance: np.ndarray
     whitening: np.ndarray
     balance: np.ndarray
+    pool: np.ndarray
+    weights: np.ndarray
 
     @classmethod
     def of_features(
@@ -45,49 +45,50 @@ class Comparison:
         """Compare features of labeled rows by class, of unlabeled rows and of new rows, each (N, M)."""
         means = np.stack([class_features.mean(0) for class_features in labeled])
         center = means.mean(0)
-        pool = np.concatenate(labeled) if unlabeled is None else unlabeled
-        total = (len(rows) * measure_spread(rows) + PSEUDO_NEW_ROWS * measure_spread(pool)) / (
-            len(rows) + PSEUDO_NEW_ROWS
-        )
-        covariance = total / len(rows)
         if unlabeled is None:
+            others = rows[:0]
             target = rows.mean(0) - center
             balance = fit_simplex(means, rows.mean(0))
         else:
+            others = unlabeled
             target = rows.mean(0) - unlabeled.mean(0)
-            covariance = covariance + measure_spread(unlabeled) / len(unlabeled)
             balance = np.linalg.lstsq((means - center).T, target, rcond=1e-8)[0]
             balance = balance - balance.mean()
         squares = balance**2
         if balance_change is not None:
             both = np.stack([squares, balance_change**2])
             squares = both.mean(0) if unlabeled is None else both.max(0)
-        for square, class_features in zip(squares, labeled, strict=True):
-            spread = total  # labels alone: what S_k of few rows lacks would be taken for a shift
-            if unlabeled is not None:
-                other_rows = len(class_features) - 1
-                spread = PSEUDO_ROWS * total + other_rows * measure_spread(class_features)
-                spread = spread / (other_rows + PSEUDO_ROWS)
-            covariance = covariance + square * spread / len(class_features)
-        whitening_matrix = make_whitening(covariance, groups)
-        _, sizes, directions = np.linalg.svd((means - center) @ whitening_matrix, full_matrices=False)
-        is_direction = sizes > 1e-8 * max(float(sizes[0]), 1e-12)
-        noise = whitening_matrix @ covariance @ whitening_matrix
-        return cls(target @ whitening_matrix, directions[is_direction], noise, whitening_matrix, balance)
+        pool = np.concatenate([rows, others, *labeled])
+        counts = [len(rows), len(others), *(len(class_features) for class_features in labeled)]
+        shares = np.array([1.0, -1.0, *(-np.copysign(np.sqrt(squares), balance))])
+        whitening = make_whitening(measure_spread(pool), groups)
+        return cls(
+            target @ whitening,
+            find_directions((means - center) @ whitening),
+            whitening,
+            balance,
+            (pool - pool.mean(0)) @ whitening,
+            np.repeat(shares / np.maximum(counts, 1), counts),
+        )
 
     def take_out_balance(self, differences: np.ndarray) -> np.ndarray:
         """Return the part of differences (B, M) that no change of the balance explains, (B, M)."""
         return differences - (differences @ self.directions.T) @ self.directions
 
     def draw_noise(self, number: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw differences as chance makes them, without what a change of the balance explains, (number, M)."""
-        values, vectors = eigh(self.covariance)
-        draws = (rng.normal(size=(number, len(values))) * np.sqrt(values.clip(min=0))) @ vectors.T
-        return self.take_out_balance(draws)
+        """Deal differences as chance makes them, without what a change of the balance explains, (number, M)."""
+        deals = rng.permuted(np.tile(self.weights.astype(np.float32), (number, 1)), axis=1)
+        return self.take_out_balance(deals @ self.pool.astype(np.float32))
 
     def whiten(self, differences: np.ndarray) -> np.ndarray:
         """Return differences (B, M) in units of the noise."""
         return differences @ self.whitening
+
+
+def find_directions(means: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of centered means (K, M), (at most K - 1, M)."""
+    _, sizes, directions = np.linalg.svd(means, full_matrices=False)
+    return directions[sizes > 1e-8 * max(float(sizes[0]), 1e-12)]
 
 
 def make_whitening(covariance: np.ndarray, groups: Sequence[slice]) -> np.ndarray:

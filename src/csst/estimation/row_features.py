@@ -137,10 +137,6 @@ class RowFeatures:
             blocks += [column.features(each) for column, each in zip(self.columns, inputs, strict=True)]
         return np.concatenate(blocks, axis=1)
 
-    def place(self, rows: np.ndarray) -> np.ndarray:
-        """Return z of rows (N, D): places of numbers and indicators of categories, (N, E)."""
-        return np.concatenate(self._inputs(rows), axis=1)
-
     def _inputs(self, rows: np.ndarray) -> list[np.ndarray]:
         return [column.inputs(values) for column, values in zip(self.columns, rows.T, strict=True)]
 

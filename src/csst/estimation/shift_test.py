@@ -8,11 +8,14 @@ class k and, where a fit had unlabeled rows that the same classes explain, u of 
     v = u + sum_k d_k m_k + noise,  sum_k d_k = 0,     cov(noise) = S_v / N + S_u / M + sum_k d_k^2 S_k / n_k
     v =     sum_k pi_k m_k + noise,                    cov(noise) = S_v / N + sum_k pi_k^2 S_k / n_k    without them
 
-d are the changes of the balance, by least squares in units of the noise (with a ridge; Harchaoui, Bach and Moulines,
-2008). What they leave over, the residual, is as large as chance would make it under H0, and larger otherwise. Its
-squared length in the features of the kernel, and in those of every column, is compared with draws of the noise from
-which the balance is taken out in the same way. S_k of few labels is drawn to S_v, which is larger. With unlabeled rows,
-new rows that are far from all of them are looked for as well (`csst.estimation.novelty`): few labels do not hide these.
+d are the changes of the balance, by least squares. What they leave over, the residual, is as large as chance would make
+it under H0, and larger otherwise. Its squared length in the features of the kernel, in units of the noise (with a
+ridge; Harchaoui, Bach and Moulines, 2008), and in those of every column, is compared with draws of the noise from which
+the balance is taken out in the same way. With unlabeled rows the noise of v - u is that of new and unlabeled rows dealt
+anew into N and M, a permutation test: a normal noise with the covariance of few rows lacks the directions that these do
+not show, and alarmed in every second case with 100 unlabeled rows. That of the m_k is normal. S_k of few labels is
+drawn to that of all rows, which is larger. What a forest tells unlabeled from new rows by is looked at as well
+(`csst.estimation.novelty`): few labels do not hide it.
 
 No model is asked: that labeled rows are scored out of fold and others are not makes no difference here. A balance that
 a model estimates is used only to make the noise larger: least squares on noisy m_k find a change that is too small, the
@@ -35,16 +38,16 @@ from csst.estimation.row_features import RowFeatures
 
 #: chance of an alarm where the classes explain the rows
 LEVEL = 0.04
-#: with unlabeled rows, the parts of it that columns one by one and distances may use up; the kernel has the rest
-COLUMNS_SHARE, DISTANCES_SHARE = 0.125, 0.375
+#: with unlabeled rows, the parts of it that columns one by one and the forest may use up; the kernel has the rest
+COLUMNS_SHARE, NOVELTY_SHARE = 0.1, 0.55
 #: draws of the noise
 DRAWS = 1000
 #: new rows that are looked at
 MOST_NEW = 4000
 #: fewest new rows that are tested
 FEWEST_ROWS = 20
-#: fewest unlabeled rows to which distances are measured
-FEWEST_NEIGHBORS = 20
+#: fewest unlabeled rows, and fewest new ones, that a forest tells apart
+FEWEST_IN_FOREST = 100
 #: columns and rows that are named
 NAMED_COLUMNS, NAMED_ROWS = 5, 10
 
@@ -156,14 +159,14 @@ def measure_shift(
     p_kernel = count_above(noise_scores[:, 0], scores[0])
     worst_columns = noise_scores[:, 1:].max(1, initial=-np.inf)
     p_columns = [count_above(worst_columns, score) for score in scores[1:]]
-    novelty = find_novelty(reference, features, new_rows, prior)
+    novelty = find_novelty(reference, new_rows, prior, seed)
     # Few labels may lack a rare value of a column by chance, which normal draws of the noise do not show.
     p_value = combine(p_kernel, p_columns if has_unlabeled else [], novelty)
     kernel = features.groups[0]
     strangeness = np.full(rows.shape[0], -np.inf)
     strangeness[sample] = features.apply(new_rows)[:, kernel] @ comparison.whiten(residual)[0][kernel]
-    if novelty is not None and p_value == novelty.p_value / DISTANCES_SHARE:
-        strangeness[sample] = novelty.distances
+    if novelty is not None and p_value == novelty.p_value / NOVELTY_SHARE:
+        strangeness[sample] = novelty.shares
     strange_rows = np.argsort(-strangeness, kind="stable")[: min(NAMED_ROWS, len(sample))]
     columns: tuple[ColumnShift, ...] = ()
     if p_value <= level:
@@ -180,15 +183,12 @@ def measure_shift(
     )
 
 
-def find_novelty(
-    reference: Reference, features: RowFeatures, rows: np.ndarray, prior: np.ndarray | None
-) -> Novelty | None:
-    """Return whether rows (N, D) of a balance (K,) are far from the unlabeled rows; None without either of them."""
-    if prior is None or len(reference.unlabeled) < FEWEST_NEIGHBORS:
+def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None, seed: int) -> Novelty | None:
+    """Return what rows (N, D) of a balance (K,) have that unlabeled rows have not; None for few rows or no model."""
+    if prior is None or min(len(reference.unlabeled), len(rows)) < FEWEST_IN_FOREST:
         return None
-    coordinates = [features.place(each) for each in (reference.labeled, reference.unlabeled, rows)]
     change = prior - reference.unlabeled_prior
-    return measure_novelty(coordinates[0], reference.labels, coordinates[1], coordinates[2], change)
+    return measure_novelty(reference.labeled, reference.labels, reference.unlabeled, rows, change, seed)
 
 
 def combine(p_kernel: float, p_columns: Sequence[float], novelty: Novelty | None) -> float:
@@ -197,7 +197,7 @@ def combine(p_kernel: float, p_columns: Sequence[float], novelty: Novelty | None
     if p_columns:
         shares.append((min(p_columns), COLUMNS_SHARE))
     if novelty is not None:
-        shares.append((novelty.p_value, DISTANCES_SHARE))
+        shares.append((novelty.p_value, NOVELTY_SHARE))
     shares.append((p_kernel, 1 - sum(share for _, share in shares)))
     return min(1.0, *(p_value / share for p_value, share in shares))
 

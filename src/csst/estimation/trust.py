@@ -18,8 +18,8 @@ from csst.estimation.shift_test import ShiftTest, measure_shift
 
 #: chance of leaving out unlabeled rows that the classes explain
 LEVEL = 0.01
-#: fewest rows that are tested against labels alone: fewer do not show the directions of their noise
-FEWEST_ALONE = 500
+#: fewest rows that are tested against labels alone: fewer say little
+FEWEST_ALONE = 100
 
 
 def compare_unlabeled(reference: Reference, rows: Any) -> ShiftTest | None:

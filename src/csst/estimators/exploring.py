@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,7 +112,11 @@ class ExploringMixin:
         other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, other.per_group)
         other.intervals_ = other._find_intervals()
         note = describe_minimum(other.intervals_, other.fit_.class_names)
-        other.notes_ = [*([note] if note else []), *list_notes(other.fit_.full_details)]
+        doubts = list_notes(other.fit_.full_details)
+        for doubt in doubts:
+            if doubt not in self.notes_:  # `fit` has warned of these
+                warnings.warn(doubt, stacklevel=2)
+        other.notes_ = [*([note] if note else []), *doubts]
         return other
 
     def _read_goal(self, objective: Any) -> Any:
@@ -175,6 +180,8 @@ class ExploringMixin:
             Rows of X, the most doubtful first.
         """
         check_is_fitted(self)
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 0:
+            raise InputError(f"n says how many labels to return, 0 or more; found {n!r}")
         evidence = read_evidence(self.fit_)[0]
         if self.judged_rows_ is None or len(self.judged_rows_) != len(evidence.labels):
             raise InputError(

@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
+from csst.data.tabular.offsets import warn_about_coarse_columns
 from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame
 from csst.errors import InputError
 from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
@@ -56,18 +57,23 @@ class ReadingMixin:
             warn_about_columns(columns)
             self.columns_ = columns
         if not self.columns_.parts:  # the classifier was fitted on an array
-            numbers = learn_columns(table)
+            numbers = learn_columns(table).without_offsets()
             return self.columns_.refuse_infinite(numbers.encode(table), "X")
         return self.columns_.encode(table)
 
     def _read_array(self, X: Any, reset: bool) -> Any:
         """Return the rows of an array or a sparse matrix."""
-        rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float32 is refused below, with its place
+            rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
         if reset:
             self.columns_ = Columns(array_width=rows.shape[1])
         if self.columns_.categories:
             raise InputError("the training data was a frame with categories; X must be a frame with its columns")
         if is_sparse(rows) and self.columns_.width == rows.shape[1]:
             return rows
+        if reset:
+            warn_about_coarse_columns(rows, "X")
+        elif self.columns_.width == rows.shape[1] and self.columns_.offsets.any():
+            rows = rows.astype(np.float64) - self.columns_.offsets
         with np.errstate(over="ignore"):  # beyond float32 is infinity, which is refused with its place
             return self.columns_.refuse_infinite(rows.astype(np.float32), "X")

@@ -7,6 +7,7 @@ from typing import Any
 
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals
+from csst.maths.costs import format_amount
 from csst.maths.objectives import Objective
 from csst.training.records import Record
 
@@ -39,7 +40,9 @@ def summary(
         )
     constraints = intervals["constraints"]
     if constraints:
-        tightest_constraint = min(constraints, key=lambda interval: interval["slack"])
+        units = objective.measure_units(confusion.prior)[1] or (1.0,) * len(constraints)
+        place = min(range(len(constraints)), key=lambda place: constraints[place]["slack"] / units[place])
+        tightest_constraint = constraints[place]
         is_met = tightest_constraint["slack"] >= 0
         word = "constraints met, with a slack of" if is_met else "constraints missed by"
         low, high = (
@@ -47,7 +50,9 @@ def summary(
             if is_met
             else (-tightest_constraint["high"], -tightest_constraint["low"])
         )
-        lines.append(f"{word} {abs(tightest_constraint['slack']):.3f} (95 % interval about {low:.2f} to {high:.2f})")
+        ends = " to ".join(format_amount(end, units[place], digits=2) for end in (low, high))
+        slack = format_amount(abs(tightest_constraint["slack"]), units[place])
+        lines.append(f"{word} {slack} (95 % interval about {ends})")
     width = max(len(name) for name in [*class_names, "class"])
     lines.append(f"{'class':<{width}}  labeled  recall  95 % interval  coverage")
     for name, count, interval, class_coverage in zip(

@@ -17,6 +17,7 @@ from csst.rules import Frontier, fit_evidence, trace_frontier
 from csst.rules.fit import bind
 from csst.rules.group_trades import check_groups, trace_groups
 from csst.rules.groups import bind_groups, fit_groups
+from csst.rules.possible import refuse_impossible
 
 
 def read_evidence(fitted: FittedModel) -> tuple[HeldOutScores, np.ndarray, Tensor | None]:
@@ -50,6 +51,7 @@ def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool =
         assert groups is not None
         rule = fit_groups(evidence, sentence, groups.groups, prior, undo, seed, per_group=per_group)
     else:
+        refuse_impossible(bound, prior)
         rule = fit_evidence(evidence, bound, prior, undo, seed)
     outputs = details.adjusted_outputs or details.outputs
     new_details = replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes)

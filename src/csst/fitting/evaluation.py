@@ -15,6 +15,7 @@ from torch import Tensor
 from csst.estimation.bootstrap import DRAWS, WIDER, all_intervals, bootstrap_counts
 from csst.estimation.intervals import clopper_pearson
 from csst.maths.confusion import Confusion
+from csst.maths.costs import format_amount
 from csst.maths.objectives import Objective
 from csst.training.evaluation import constraints_met, summarize_counts
 
@@ -81,14 +82,18 @@ class Evaluation:
         intervals = self.numbers["intervals"]
         for name in OVERALL:
             title = str(self.stated).split(" s.t. ")[0] if name == "objective_value" else name.replace("_", " ")
-            rows.append([title, _format(self.numbers[name]), _format_interval(intervals.get(name))])
+            unit = self._units[0] if name == "objective_value" else 1.0
+            rows.append([title, _format(self.numbers[name], unit), _format_interval(intervals.get(name), unit)])
         return rows
 
     def tabulate_bounds(self) -> list[list[str]]:
         """Return cells: each bound of the sentence, by how much it is met, and whether that is sure."""
         rows = [["bound", "slack", self._interval_head, "met"]]
-        for bound in self.numbers["intervals"]["constraints"]:
-            rows.append([bound["constraint"], f"{bound['slack']:+.3f}", _format_interval(bound), _say_met(bound)])
+        bounds = self.numbers["intervals"]["constraints"]
+        units = self._units[1] or (1.0,) * len(bounds)
+        for bound, unit in zip(bounds, units, strict=True):
+            slack = format_amount(bound["slack"], unit, "+")
+            rows.append([bound["constraint"], slack, _format_interval(bound, unit), _say_met(bound)])
         return rows
 
     def tabulate_classes(self) -> list[list[str]]:
@@ -122,13 +127,19 @@ class Evaluation:
         """The result in words."""
         value = self.numbers["objective_value"]
         low, high = (self.numbers["intervals"]["objective_value"][end] for end in ("low", "high"))
-        words = f"'{self.stated}' is {value:.3f} ({100 * self.level:.0f} % interval {low:.2f} to {high:.2f})"
+        unit = self._units[0]
+        ends = " to ".join(format_amount(end, unit, digits=2) for end in (low, high))
+        words = f"'{self.stated}' is {format_amount(value, unit)} ({100 * self.level:.0f} % interval {ends})"
         if self.is_met is None:
             return f"{words} on {self.numbers['rows']:,} rows"
         states = [_say_met(bound) for bound in self.numbers["intervals"]["constraints"]]
         certainty = "and surely" if set(states) == {"yes"} else "but not surely for all"
         verdict = f"its bounds are met, {certainty}" if self.is_met else "its bounds are not all met"
         return f"{words} on {self.numbers['rows']:,} rows; {verdict}"
+
+    @cached_property
+    def _units(self) -> tuple[float, tuple[float, ...]]:
+        return self.objective.measure_units(Confusion.from_counts(self.counts).prior)
 
     @property
     def _interval_head(self) -> str:
@@ -174,12 +185,14 @@ def _say_met(bound: dict[str, Any]) -> str:
     return "yes, not surely" if bound["slack"] >= 0 else "no, not surely"
 
 
-def _format(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _format(value: float | None, unit: float = 1.0) -> str:
+    return "–" if value is None else format_amount(value, unit)
 
 
-def _format_interval(interval: Any) -> str:
-    return "" if interval is None else f"({interval['low']:.2f} to {interval['high']:.2f})"
+def _format_interval(interval: Any, unit: float = 1.0) -> str:
+    if interval is None:
+        return ""
+    return f"({format_amount(interval['low'], unit, digits=2)} to {format_amount(interval['high'], unit, digits=2)})"
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:

@@ -6,6 +6,7 @@ model.predict(inputs); model.measure(examples); model.export("mine.onnx")
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,18 +31,18 @@ from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
 from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
-from csst.fitting.plan import read_plan
+from csst.fitting.sentences import bind_sentence
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
-from csst.maths.costs import cost_table_from_dict
 from csst.maths.grouped_confusion import count_groups
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
-from csst.rules import Rule, fit_point
+from csst.rules import Rule
 from csst.rules.certification import Certification, certify_labels, name_row_groups, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
+from csst.rules.fit_again import fit_again
 from csst.rules.rule import read_group_values
 from csst.training.evaluation import compute_logits
 
@@ -345,13 +346,12 @@ class FittedModel:
         Returns:
             The model with the other rule and objective.
         """
-        if read_objective(objective).confidence is not None:
-            raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
         evidence = KeptEvidence.read(folder)
-        costs = cost_table_from_dict(self.metrics.get("costs"))
-        goal = evidence.bind(read_plan(folder).bind_objective(self.class_names, objective, costs), self.class_names)
-        fitted_point = fit_point(evidence.evidence, evidence.prior, goal, evidence.undo)
-        return replace(self, rule=fitted_point.rule, objective=goal)
+        goal = bind_sentence(folder, objective, self.class_names, self.metrics)
+        rule, notes = fit_again(evidence.evidence, evidence.prior, goal, evidence.undo)
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return replace(self, rule=rule, objective=goal)
 
     def export(self, path: str | Path, to: Format = "onnx", **card: Any) -> list[Path]:
         """Write the model with its decision rule, and a model card.

@@ -23,11 +23,6 @@ from csst.plugins import load
 
 #: names of learners; the network trains by the paper's method
 LEARNERS = ("auto", "linear", "forest", "kernel", "propagation", "lda", "network")
-#: dense rows with more columns than this are taken for embeddings, unless columns of a table are among them
-WIDE = 256
-#: rows that are looked at for that, and the share of columns with few values from which rows are those of a table
-LOOKED_AT = 500
-TABLE_SHARE = 0.1
 #: labels times classes up to which forests have all their trees: every leaf holds a number for every class
 FULL_FOREST = 200_000
 #: labels times classes up to which the default has a forest
@@ -60,13 +55,6 @@ class Problem:
     classes: int
     is_embedded: bool = False
 
-    @cached_property
-    def is_wide(self) -> bool:
-        """Whether there are many columns of one kind: embeddings or words."""
-        if self.is_embedded or is_sparse(self.rows):
-            return True
-        return len(self.table.sizes) > WIDE and not has_few_values(self.rows[:LOOKED_AT])
-
     @property
     def scales(self) -> tuple[Rows, Rows]:
         """Standardization with one deviation per column, and with a common deviation."""
@@ -78,24 +66,13 @@ class Problem:
         return [fit_projection(self.rows, table) for table in self.scales]
 
 
-def has_few_values(rows: np.ndarray) -> bool:
-    """Return whether a tenth of the columns (N, D) repeat values, as categories, counts, gaps and pixels do.
-
-    Numbers of an embedding hardly occur twice. Zeros do not count: an embedding may have had its negative numbers cut.
-    """
-    repeats = 0
-    for column in rows.T:
-        values = column[column != 0]
-        repeats += len(values) > 2 * len(np.unique(values))
-    return repeats >= TABLE_SHARE * rows.shape[1]
-
-
 def default_members(problem: Problem) -> tuple[str, ...]:
-    """Return the default members: no forest for embeddings, and nothing that is slow for many classes."""
+    """Return the default members: no forest for words and rows of an encoder, nothing that is slow for many classes."""
     cells = problem.labels * problem.classes
     graph = (problem.labels + min(problem.unlabeled, DEFAULT_NODES)) * problem.classes
     names = ["linear"]
-    if not problem.is_wide and cells <= LARGEST_FOREST:
+    has_no_table = problem.is_embedded or is_sparse(problem.rows)
+    if not has_no_table and cells <= LARGEST_FOREST:
         names.append("forest")
     if cells <= LARGEST_KERNEL:
         names.append("kernel")

@@ -92,3 +92,16 @@ def cost_table_from_dict(stored: dict[str, Any] | None) -> CostTable | None:
     names = stored.get("class_names")
     rows = tuple(tuple(float(cost) for cost in row) for row in stored["rows"])
     return CostTable(rows, None if names is None else tuple(names), stored.get("unit", ""))
+
+
+def format_amount(value: float, unit: float = 1.0, sign: str = "", digits: int = 3) -> str:
+    """Return a number with some digits after the point, and with more if its unit is small.
+
+    Args:
+        value: the number.
+        unit: what counts as 1; of rates it is 1.
+        sign: "+" to show the sign of a positive number.
+        digits: digits after the point for a unit of 1 or more.
+    """
+    exponent = int(f"{unit:e}".partition("e")[2])
+    return f"{value:{sign}.{digits + max(0, -exponent)}f}"

@@ -117,6 +117,28 @@ class Objective(ABC):
         """
         return f"{self.as_stated(value):.3f}"
 
+    def measure_units(self, prior: Tensor) -> tuple[float, tuple[float, ...]]:
+        """Return the units of the value and of every constraint's slack: 1 and () if all are 1, as without costs.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            What counts as 1 of the value, and of each slack.
+        """
+        return 1.0, ()
+
+    def divide_by_units(self, prior: Tensor) -> Objective:
+        """Return the objective with its value and its constraints divided by their units.
+
+        Args:
+            prior: pi, (K,).
+
+        Returns:
+            The objective itself if all units are 1.
+        """
+        return self
+
     def slack(self, c: Confusion) -> Tensor:
         """Return by how much each constraint is met; negative if it is missed.
 

@@ -178,9 +178,9 @@ def decode_row(row: Sequence[float], columns: Columns) -> list[str]:
             code = int(row[index])
             cells.append((as_text(column.categories[code]) or "") if code >= 0 else "?")
         elif column.kind == "date":
-            cells.append(f"{np.datetime64(EPOCH, 'D') + int(row[index])}")
+            cells.append(f"{np.datetime64(EPOCH, 'D') + int(row[index] + column.offset)}")
         else:
-            cells.append(f"{row[index]:.6g}")
+            cells.append(f"{row[index] + column.offset:.{12 if column.offset else 6}g}")
     return cells
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from csst.report.figures.svg import shorten
-from csst.report.run_tables import describe_constraints, format_number
+from csst.report.run_tables import describe_constraints, format_number, format_signed
 
 #: the scripts of every page, in this order
 SCRIPTS = ("sort.js", "explore.js")
@@ -29,7 +29,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"shorten": shorten, "number": format_number}
-    environment.filters |= {"fixed": "{:.3f}".format, "signed": "{:+.3f}".format, "grouped": "{:,}".format}
+    environment.filters |= {"fixed": "{:.3f}".format, "signed": format_signed, "grouped": "{:,}".format}
     environment.globals["describe_constraints"] = describe_constraints
     return environment
 

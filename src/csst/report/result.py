@@ -142,7 +142,10 @@ def read_rule(metrics: Mapping[str, Any]) -> RuleView:
         results=read_parts(rule),
         unadjusted=read_parts(rule.get("unadjusted") or metrics),
         expected_value=rule.get("value", nan),
-        bounds=[Bound(*(bound[key.name] for key in fields(Bound))) for bound in rule.get("bounds") or ()],
+        bounds=[
+            Bound(**{key.name: bound[key.name] for key in fields(Bound) if key.name in bound})
+            for bound in rule.get("bounds") or ()
+        ],
         certificate=certificate_from_dict(rule["certificate"]) if rule.get("certificate") else None,
         basis=str((rule.get("estimate") or {}).get("basis", "")),
         frontier=read_frontier(rule.get("frontier") or ()),

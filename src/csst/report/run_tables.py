@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any, NamedTuple
 
+from csst.maths.costs import format_amount
 from csst.maths.language import ALIASES
 from csst.report.bounds import Limit, find_limits
 from csst.report.figures.svg import shorten
@@ -139,10 +140,11 @@ def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
     for n in sorted(range(len(bounds)), key=lambda n: _distance_to_miss(bounds[n]))[:MOST_BOUNDS]:
         bound = bounds[n]
         limit = limits[n]
+        interval = _place_interval(limit, intervals.get(bound.constraint), bound.unit)
         rows.append(
             [
                 shorten(bound.constraint, 120),
-                _format_slack(limit, bound.slack, _place_interval(limit, intervals.get(bound.constraint))),
+                _format_slack(limit, bound.slack, interval, bound.unit),
                 STATUS[bound.status],
                 _describe_promise(run, bound.constraint),
                 _format_slack(limit, test_slack[n]) if test_slack else NOTHING,
@@ -153,25 +155,25 @@ def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
 
 
 def _distance_to_miss(bound: Bound) -> float:
-    return bound.slack - SAFE * bound.error
+    return (bound.slack - SAFE * bound.error) / bound.unit
 
 
-def _place_interval(limit: Limit | None, interval: Constraint | None) -> Interval | None:
+def _place_interval(limit: Limit | None, interval: Constraint | None, unit: float) -> Interval | None:
     """Return the interval of the metric from the interval of its slack; without a limit, of the slack itself."""
     if interval is None:
         return None
     if limit is None:
         return Interval(interval.low, interval.high)
     low, high = sorted(limit.find_value(slack) for slack in (interval.low, interval.high))
-    # No rate is below 0 or above 1.
-    return Interval(max(0, low), min(1, high))
+    # No rate is below 0 or above 1; a cost has a unit.
+    return Interval(max(0, low), min(1, high)) if unit == 1.0 else Interval(low, high)
 
 
-def _format_slack(limit: Limit | None, slack: float, interval: Interval | None = None) -> str:
+def _format_slack(limit: Limit | None, slack: float, interval: Interval | None = None, unit: float = 1.0) -> str:
     """Return the metric that has this slack, or the slack itself if the bound is not a number."""
     if limit is None:
-        return f"slack {slack:+.3f}{_format_interval(interval)}"
-    return _format_expected(limit.find_value(slack), interval)
+        return f"slack {format_amount(slack, unit, '+')}{_format_interval(interval, unit)}"
+    return _format_expected(limit.find_value(slack), interval, unit)
 
 
 def _describe_promise(run: RunView, constraint: str) -> str:
@@ -198,12 +200,19 @@ def format_number(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
 
 
-def _format_expected(value: float, interval: Interval | None) -> str:
-    return f"{format_number(value)}{_format_interval(interval)}"
+def format_signed(value: float) -> str:
+    """Return three decimals with a sign; two digits of a small number, as a cost in a large unit is."""
+    return f"{value:+.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:+.2g}"
 
 
-def _format_interval(interval: Interval | None) -> str:
-    return "" if interval is None else f" ({interval.low:.2f} to {interval.high:.2f})"
+def _format_expected(value: float, interval: Interval | None, unit: float = 1.0) -> str:
+    return f"{format_number(value)}{_format_interval(interval, unit)}"
+
+
+def _format_interval(interval: Interval | None, unit: float = 1.0) -> str:
+    if interval is None:
+        return ""
+    return f" ({format_amount(interval.low, unit, digits=2)} to {format_amount(interval.high, unit, digits=2)})"
 
 
 def _format_result(result: Result) -> list[str]:

@@ -18,14 +18,14 @@ from scipy.special import softmax
 
 from csst.estimation.calibration import Calibration
 from csst.estimation.class_rates import RateEstimate, combine_rates
-from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, confusion_from_margins
 from csst.maths.language import Sentence
-from csst.maths.language.meaning import evaluate, is_constant
+from csst.maths.language.meaning import entries, evaluate, is_constant
+from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import Candidate, fit_candidates, halve_margin
-from csst.rules.judging import FEW_FOLDS, FOLD_SEED, FOLDS, JUDGING_ROWS, MANY_LABELS, Judged, measure_errors
+from csst.rules.judging import measure_errors
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
 
@@ -217,8 +217,15 @@ def fit_abstaining(
 
 def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
     """Return which payoffs bound abstention and nothing else, (m,)."""
-    labels = smooth.objective.labels
-    return np.array(["abstain" in label for label in labels], dtype=bool)
+    sentence = smooth.objective
+    assert isinstance(sentence, Sentence)
+    is_bound = np.zeros(len(smooth.margins), dtype=bool)
+    flags: list[bool] = []
+    for constraint in sentence.constraints:
+        metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
+        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
+    is_bound[smooth.constraints] = flags
+    return is_bound
 
 
 def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
@@ -296,10 +303,29 @@ def count_decisions(weights: np.ndarray, decisions: np.ndarray) -> np.ndarray:
 def estimate_abstaining(
     evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate, prior: np.ndarray
 ) -> RateEstimate:
-    """Return the rates of a rule from decisions on labeled rows (n,) and its own on unlabeled rows, (K, K + 1)."""
-    counts = count_decisions(np.eye(evidence.classes)[evidence.labels], decisions)
-    soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
-    return combine_rates(evidence, counts, count_decisions(evidence.soft_posterior, soft_decisions), prior)
+    """Return the rates of a rule from decisions on labeled rows (n,) and its own on all rows, (K, K + 1).
+
+    How often there is no answer is counted by the rule itself: it needs no labels, and rules of folds have other cuts.
+    """
+    truth = np.eye(evidence.classes)[evidence.labels]
+    own_decisions = rule.decide(evidence.soft_scores)
+    counts = match_abstention(count_decisions(truth, decisions), count_decisions(truth, rule.decide(evidence.scores)))
+    soft_counts = count_decisions(evidence.soft_posterior, own_decisions)
+    if not evidence.has_unlabeled:  # answers of its own would be for the rows it was fitted on
+        soft_counts = match_abstention(count_decisions(evidence.soft_posterior, decisions), soft_counts)
+    return combine_rates(evidence, counts, soft_counts, prior)
+
+
+def match_abstention(counts: np.ndarray, own_counts: np.ndarray) -> np.ndarray:
+    """Return answers as in `counts` and no answers as in `own_counts`, (K, K + 1), row by row with the same sum.
+
+    A class that has no answer in `counts` takes the row of `own_counts`.
+    """
+    answers = counts[:, :-1]
+    totals = answers.sum(1, keepdims=True)
+    own_totals = own_counts[:, :-1].sum(1, keepdims=True)
+    matched_answers = np.where(totals > 0, answers * own_totals / np.where(totals > 0, totals, 1), own_counts[:, :-1])
+    return np.column_stack([matched_answers, own_counts[:, -1]])
 
 
 def add_abstention(estimate: RateEstimate) -> RateEstimate:
@@ -315,55 +341,4 @@ def add_abstention(estimate: RateEstimate) -> RateEstimate:
         confusion=Confusion(rates, confusion.prior),
         labeled_rates=add_column(estimate.labeled_rates),
         unlabeled_rates=add_column(estimate.unlabeled_rates),
-    )
-
-
-def judge_rule(
-    smooth: SoftObjective, evidence: HeldOutScores, decisions: np.ndarray, rule: Abstaining | Candidate
-) -> Judged:
-    """Return what decisions on labeled rows, each by a rule fitted without it, and unlabeled rows say of a rule."""
-    estimate = estimate_abstaining(evidence, decisions, rule, smooth.prior.numpy())
-    errors = measure_errors(smooth, estimate)
-    value, slack = smooth.with_margins(0.0).judge(estimate.confusion)
-    _, clear_slack = smooth.with_margins(-errors).judge(estimate.confusion)
-    soft_decisions = rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions
-    miss = max(0.0, -float(slack))
-    clear_miss = max(0.0, -float(clear_slack))
-    # A miss within a standard error counts as none: a bound on abstention is met to the last row, or nearly.
-    doubt = miss if clear_miss > 0 else 0.0
-    return Judged(decisions, soft_decisions, estimate, float(value), doubt, clear_miss, False)
-
-
-def judge_abstaining(
-    smooth: SoftObjective,
-    evidence: HeldOutScores,
-    answering: Candidate,
-    abstaining: Abstaining,
-    margins: np.ndarray,
-    seed: int,
-) -> tuple[Judged, Judged]:
-    """Return how a rule that always answers and one that may abstain do on rows that they were not fitted on.
-
-    Args:
-        smooth: the objective.
-        evidence: scores of all rows.
-        answering: the rule that always answers.
-        abstaining: the rule that may give no answer.
-        margins: by how much its bounds were to be met, (m,).
-        seed: seed of the folds.
-    """
-    evidence = evidence.thin(JUDGING_ROWS)
-    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
-    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
-    decisions = np.zeros((2, len(evidence.labels)), dtype=np.int64)
-    for fold in np.unique(folds):
-        fold_rows = np.flatnonzero(folds == fold)
-        part = evidence.part(np.flatnonzero(folds != fold))
-        candidates = fit_answering(smooth, part)
-        rule, _ = fit_abstaining(smooth, part, candidates, 0.0, margins)
-        decisions[0, fold_rows] = candidates[-1].decide(evidence.scores[fold_rows])
-        decisions[1, fold_rows] = rule.decide(evidence.scores[fold_rows])
-    return (
-        judge_rule(smooth, evidence, decisions[0], answering),
-        judge_rule(smooth, evidence, decisions[1], abstaining),
     )

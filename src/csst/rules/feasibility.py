@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from csst.estimation.class_rates import RateEstimate
+from csst.maths.costs import format_amount
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import at_place, entries, evaluate, has_groups, is_constant, list_places
 from csst.maths.language.tree import Constraint, render
 from csst.maths.objectives import Objective
-from csst.maths.ranking import score_on
 from csst.rules.soft_objective import SoftObjective
 
 #: a constraint missed by no more than this counts as met
@@ -38,7 +38,7 @@ def describe_missed(goal: SoftObjective, estimate: RateEstimate) -> str:
     worst_place = goal.constraints[int(slack.argmin())]
     if -slack.min() <= goal.measure_errors(c.rates.numpy(), estimate.n + estimate.worth, [worst_place])[worst_place]:
         return ""
-    return "; ".join(f"{what}: {nearest_value}" for _, what, nearest_value in find_missed(objective, estimate))
+    return "; ".join(f"{what}: {nearest_value}" for _, what, nearest_value in find_missed(goal.stated, estimate))
 
 
 def describe_feasibility(
@@ -52,8 +52,9 @@ def describe_feasibility(
     missed: what `find_missed` found. refit: the estimate of the best rule for another objective.
     """
     if not missed:
-        value = float(objective.value(estimate.confusion))
-        return f"All constraints of '{objective}' can be met, with a value of {value:.3f}, {estimate.basis}."
+        unit = objective.measure_units(estimate.confusion.prior)[0]
+        value = format_amount(float(objective.value(estimate.confusion)), unit)
+        return f"All constraints of '{objective}' can be met, with a value of {value}, {estimate.basis}."
     parts = []
     for number, what, nearest_value in missed:
         if not isinstance(objective, Sentence) or len(objective.constraints) < 2:
@@ -72,7 +73,8 @@ def describe_feasibility(
 
 def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[int, str, str]]:
     """Each missed constraint: its number, its name, and the nearest that the rule reaches."""
-    slack = score_on(objective, estimate.confusion, TOLERANCE).slack
+    slack = objective.slack(estimate.confusion).tolist()
+    units = objective.measure_units(estimate.confusion.prior)[1] or (1.0,) * len(slack)
     if not isinstance(objective, Sentence):
         names = objective.labels[-len(slack) :] if len(objective.labels) >= len(slack) else ()
         for k, distance in enumerate(slack):
@@ -84,7 +86,7 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
         size = entries(constraint, objective.binding, objective.text)
         part = slack[start : start + size]
         worst_entry = min(range(size), key=part.__getitem__)
-        if part[worst_entry] < -TOLERANCE:
+        if part[worst_entry] < -TOLERANCE * units[start]:
             nearest_value = _reached(objective, constraint, part[worst_entry])
             scope = ""
             where = ""

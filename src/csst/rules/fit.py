@@ -23,12 +23,13 @@ from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.expectation import estimate_intervals, expected_value
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
+from csst.maths.costs import format_amount
 from csst.maths.gain import Gain
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
-from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
+from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
 from csst.rules.cells import RowGroups
@@ -37,6 +38,7 @@ from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
+from csst.rules.judging_abstention import judge_abstaining
 from csst.rules.rule import Rule, undo_gain
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
@@ -141,7 +143,7 @@ class FittedRule:
             "rule": self.rule.as_dict(),
             "chosen": self.chosen,
             "value": self.value,
-            "violation": self.expected.violation,
+            "violation": self.expected.violation * self.expected.unit,
             "bounds": [bound.as_dict() for bound in self.bounds],
             "candidates": self.values,
             "estimate": self.estimate.as_dict(),
@@ -161,8 +163,9 @@ def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
 
 def describe(objective: Objective, score: ValidationScore) -> str:
     """Return the value as the objective states it, and the miss of its constraints, if any."""
-    miss = f" (a constraint missed by {score.violation:.3f})" if score.violation > 0 else ""
-    return f"{objective.describe_value(score.value)}{miss}"
+    miss = format_amount(score.violation * score.unit, score.unit)
+    remark = f" (a constraint missed by {miss})" if score.violation > 0 else ""
+    return f"{objective.describe_value(score.value)}{remark}"
 
 
 def fit_rule(
@@ -303,7 +306,7 @@ def fit_evidence(
         objective,
         estimate,
         estimate_candidate(evidence, candidates[0], prior),
-        {rival.name: verdict.value for rival, verdict in zip(candidates, verdicts, strict=True)},
+        {rival.name: verdict.value * goal.value_unit for rival, verdict in zip(candidates, verdicts, strict=True)},
         evidence,
         (*notes, *note_missed(goal, estimate)),
     )

@@ -134,7 +134,7 @@ def _measure(candidate: Candidate, goal: SoftObjective, estimate: RateEstimate, 
     errors = goal.measure_errors(confusion.rates.numpy(), worth, goal.constraints)[goal.constraints]
     # A bound that is met without any spread in the labels is no surer than one label's worth.
     caution = float((slack / np.maximum(errors, 1 / worth.sum())).min())
-    return PathRule(candidate, estimate, caution, float(objective.value(confusion)))
+    return PathRule(candidate, estimate, caution, float(goal.stated.value(confusion)))
 
 
 def _worth(evidence: HeldOutScores) -> np.ndarray:

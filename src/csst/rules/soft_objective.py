@@ -92,14 +92,19 @@ class WorstCase:
 class SoftObjective:
     """An objective under a deployment prior (K,), ready to be maximized. It never changes: `with_margins` is another.
 
-    Every metric of the language depends on recall and coverage only; a user's own objective is given all rates.
+    Every metric of the language depends on recall and coverage only; a user's own objective is given all rates. Costs
+    are divided by their units (`csst.maths.language.units`): values, payoffs and margins here are parts of these.
     beta: how closely soft minima follow the minimum, in units of what lies between chance and perfection.
     """
 
     def __init__(self, objective: Objective, prior: np.ndarray, beta: float) -> None:
-        self.objective = objective
         self.beta = beta
         self.prior = torch.from_numpy(np.asarray(prior, dtype=np.float64))
+        #: the objective as it was stated, and with its costs divided by their units
+        self.stated = objective
+        self.objective = objective = objective.divide_by_units(self.prior)
+        #: the unit of the value, and those of the constraints; () if all are 1
+        self.value_unit, self.units = self.stated.measure_units(self.prior)
         payoff = objective.payoff(Confusion.uniform(self.prior))
         perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))
         spans = (perfect - payoff).abs() * self.classes / (self.classes - 1)

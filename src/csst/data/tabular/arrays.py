@@ -13,6 +13,7 @@ from torch import Tensor
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
+from csst.data.tabular.offsets import warn_about_coarse_columns
 from csst.data.tabular.table_views import Corrupt, Noise
 from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts
 from csst.errors import InputError, nearest
@@ -149,6 +150,8 @@ def from_arrays(
 
 def read_parts(arrays: dict[str, Any], name: str) -> Task:
     """Return the parts of arrays under the names `KEYS`, sorted by content; y == -1 means unlabeled."""
+    if isinstance(arrays["x"], np.ndarray):
+        warn_about_coarse_columns(arrays["x"], "x")
     x = as_inputs(arrays["x"], "x")
     y = as_labels(arrays["y"], "y")
     if len(x) != len(y):

@@ -14,6 +14,7 @@ import numpy as np
 
 from csst.data.tabular.columns import NUMBER_GAPS, Column, Columns, as_moments, as_text, parse_number
 from csst.data.tabular.dates import encode_dates, find_style, parse_date
+from csst.data.tabular.offsets import find_offset
 from csst.data.tabular.tables import is_missing
 from csst.errors import InputError
 
@@ -107,6 +108,7 @@ def _annotate(column: Column, *notes: str) -> Column:
     return replace(column, notes=(*column.notes, *notes))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers beyond float32 are refused with their place, later
 def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
     """Return a column of numbers with its median and its gaps."""
     is_gap = np.isnan(numbers)
@@ -118,6 +120,9 @@ def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
         notes.append("the same in every row")
     elif len(numbers) >= FEWEST_ROWS and _are_ids(known_numbers, len(numbers)):
         notes.append("a different whole number in nearly every row: an ID?")
+    offset = find_offset(known_numbers)
+    if offset:
+        notes.append(f"counted from {offset:.9g}")
     return Column(
         name,
         "number",
@@ -126,6 +131,7 @@ def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
         style=style,
         gaps=float(is_gap.mean()) if len(numbers) else 0.0,
         notes=tuple(notes),
+        offset=offset,
     )
 
 
@@ -144,7 +150,7 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
     days = encode_dates(moments)["days"]
     column = learn_numbers(name, days)
     known_moments = [moment for moment in moments if moment is not None]
-    notes = tuple(note for note in column.notes if "ID" not in note)
+    notes = tuple(note for note in column.notes if "ID" not in note and "counted from" not in note)
     if style == "month/day/year" and all(moment.day <= 12 for moment in known_moments):
         notes = (*notes, "read as month/day/year; day/month/year is possible, too")
     return Column(
@@ -156,6 +162,7 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
         has_times=any(moment.hour or moment.minute or moment.second for moment in known_moments),
         gaps=column.gaps,
         notes=notes,
+        offset=column.offset,
     )
 
 

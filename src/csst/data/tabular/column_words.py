@@ -49,6 +49,8 @@ def describe_encoding(columns: Columns) -> str:
                 f"; a missing number of {as_json(column.name)} is replaced by {column.median:.9g}, "
                 "and the column that says so is 1 there and 0 elsewhere"
             )
+        if column.offset:
+            words += f"; then {column.offset!r} is subtracted from column {index} in float64, before it becomes float32"
         if column.kind == "date":
             words += f"; further columns hold its month and weekday (Monday) from 0{', its hour' * column.has_times}"
     return words

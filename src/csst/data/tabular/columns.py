@@ -1,16 +1,17 @@
 """The columns of a table, from a file or a data frame, as rows of numbers.
 
 A number stays a number; a missing one becomes the median, and where training had missing ones, a further column says
-where. A category becomes its index in the sorted list of categories of the training data, where missing is a category
-of its own; a new category becomes -1, which a model treats as none of them. A date becomes the number of its days
-since 1970, with its month, its weekday and, if there are times, its hour as categories.
+where. Numbers far from 0 that differ by little are counted from their median (`csst.data.tabular.offsets`). A category
+becomes its index in the sorted list of categories of the training data, where missing is a category of its own; a new
+category becomes -1, which a model treats as none of them. A date becomes the number of its days since 1970, with its
+month, its weekday and, if there are times, its hour as categories.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -54,6 +55,7 @@ class Column:
         has_times: whether dates have times.
         gaps: fraction of missing values.
         notes: what a user should know about the column, as phrases.
+        offset: what is subtracted from numbers, and from the days of dates, before they become float32.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Column:
     has_times: bool = False
     gaps: float = 0.0
     notes: tuple[str, ...] = ()
+    offset: float = 0.0
 
     @property
     def further_sizes(self) -> dict[str, int]:
@@ -118,7 +121,7 @@ class Column:
 
     def _fill(self, numbers: np.ndarray) -> list[np.ndarray]:
         is_gap = np.isnan(numbers)
-        filled_numbers = np.where(is_gap, self.median, numbers)
+        filled_numbers = np.where(is_gap, self.median, numbers) - self.offset
         return [filled_numbers, is_gap] if self.has_gaps else [filled_numbers]
 
     def _encode_dates(self, values: np.ndarray, what: str, start: int) -> list[np.ndarray]:
@@ -178,6 +181,17 @@ class Columns:
     def categories(self) -> dict[int, tuple[Any, ...]]:
         """Categories by the index of the encoded column, without the parts of dates."""
         return {index: column.categories for index, column in enumerate(self.inputs) if column.kind == "category"}
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """What is subtracted from each encoded column, (width,)."""
+        offsets = np.zeros(self.width)
+        offsets[: len(self.inputs)] = [column.offset for column in self.inputs]
+        return offsets
+
+    def without_offsets(self) -> Columns:
+        """Return the columns with numbers as they are."""
+        return replace(self, parts=tuple(replace(column, offset=0.0) for column in self.parts))
 
     @property
     def text_names(self) -> frozenset[str]:
@@ -253,6 +267,9 @@ def read_column(value: Any) -> Column:
     is_complete = isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in TYPES.items())
     if not is_complete or value["kind"] not in get_args(Kind) or not abs(value["median"]) <= MOST_NUMBER:
         raise ValueError("no description of a column")
+    offset = value.get("offset", 0.0)  # runs of earlier versions have none
+    if not isinstance(offset, float | int) or not abs(offset) <= MOST_NUMBER:
+        raise ValueError("no offset of a column")
     texts = [*(text for text in value["categories"] if text is not None), *value["notes"]]
     has_repeats = len(set(map(repr, value["categories"]))) < len(value["categories"])
     if has_repeats or not all(isinstance(text, str) for text in texts):
@@ -260,7 +277,7 @@ def read_column(value: Any) -> Column:
     entries: dict[str, Any] = {
         name: tuple(value[name]) if kind is list else value[name] for name, kind in TYPES.items()
     }
-    return Column(**entries)
+    return Column(**entries, offset=offset)
 
 
 def as_text(value: Any) -> str | None:

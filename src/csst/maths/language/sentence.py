@@ -12,6 +12,7 @@ from torch import Tensor
 
 from csst.errors import InputError, ObjectiveError
 from csst.maths.confusion import Confusion, head_tail
+from csst.maths.costs import format_amount
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
 from csst.maths.language.comparing import addends, compare_groups, drop_groups, is_about_groups
@@ -42,6 +43,7 @@ from csst.maths.language.tree import (
     render,
     walk,
 )
+from csst.maths.language.units import divide_by_units, measure_units
 from csst.maths.objectives import MetricPrior, Objective
 
 # Ratios whose denominator mixes classes: under two different priors the two players would play different games.
@@ -186,7 +188,9 @@ class Sentence(Objective):
         return -value if self.minimizes else value
 
     def describe_value(self, value: float) -> str:
-        number = f"{self.as_stated(value):.3f}"
+        has_cost = any(isinstance(node, Metric) and node.name == "cost" for node in walk(self.expression))
+        # A cost in a large unit is a small number.
+        number = format_amount(self.as_stated(value), min(1.0, abs(value)) if has_cost and value else 1.0)
         # Only a goal that is the cost itself has its unit.
         is_cost = self.minimizes and self.expression == Negative(Metric("cost"))
         unit = self.binding.costs.unit if is_cost and self.binding.costs is not None else ""
@@ -261,6 +265,12 @@ class Sentence(Objective):
         trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding, self.text)]
         return tuple(map(render, trees))
 
+    def measure_units(self, prior: Tensor) -> tuple[float, tuple[float, ...]]:
+        return measure_units(self, prior)
+
+    def divide_by_units(self, prior: Tensor) -> Sentence:
+        return divide_by_units(self, prior)
+
     def value(self, c: Confusion) -> Tensor:
         return Objective.value(self._bound_to(c), c)
 
@@ -333,6 +343,11 @@ class Sentence(Objective):
                 )
             if node.group is not None and self.binding.row_groups:
                 self.binding.row_group_index(node.group)
+        if self.abstains and self.mentions("cost"):
+            raise InputError(
+                f"abstain and cost cannot stand in one sentence: a table of costs has no price of no answer; found "
+                f"'{self}': leave one out"
+            )
         for metric in ("abstain", "cost"):
             if nodes and self.mentions(metric):
                 raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
