@@ -34,7 +34,7 @@ from csst import CSSTClassifier
 from csst.cli import main
 
 #: entries of metrics.json that are not results of the fit
-LEFT_OUT = ("seconds", "checksums", "warnings", "facts", "recipe", "input_shape", "is_embedded")
+LEFT_OUT = ("seconds", "checksum", "checksums", "warnings", "facts", "recipe", "input_shape", "is_embedded")
 SHORT = ["--training.steps", "40"]
 WINE = ["train", "array", "--data.path", "wine.npz"]
 TEXT = ["train", "text", "--data.path", "texts.csv"]

@@ -20,7 +20,7 @@ from tests.helpers.short_runs import SHORT_RUN
 pytestmark = SHORT_RUN
 
 #: modules outside the rooms, which all rooms may call
-SHARED = ("errors", "settings", "setting_checks", "plugins", "hub")
+SHARED = ("errors", "settings", "setting_checks", "plugins")
 TOY = ["toy", "--data.test", "40", "--data.validation", "30", "--data.labeled", "40", "--data.unlabeled", "60"]
 TOY += ["--training.steps", "8", "--training.labeled_batch", "8", "--training.unlabeled_batch", "16"]
 

@@ -12,7 +12,7 @@ from csst.cli import main
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.plan import read_group
 from csst.recipes import recipe, with_overrides
-from csst.recipes.paths import absolute_paths, with_absolute_paths
+from csst.recipes.recipe import absolute_paths, with_absolute_paths
 from csst.report import report_page
 from csst.report.bounds import find_coverage_bounds
 from tests.helpers.short_runs import SHORT_RUN

@@ -12,7 +12,7 @@ from csst.data import Digits
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.learners.network import Network
-from csst.models.mlp import mlp
+from csst.models.table import mlp
 from csst.settings import Settings, Training
 from tests.helpers.short_runs import SHORT_RUN
 

@@ -12,7 +12,7 @@ from csst.data.examples import as_examples
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.estimators.settings import Inputs
-from csst.learners.scale import choose_scale
+from csst.learners.network import choose_scale
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN

@@ -29,7 +29,6 @@ def test_rates_and_prior_rebuild_it_under_another_prior():
     torch.testing.assert_close(moved.matrix.sum(1), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64))
     torch.testing.assert_close(c.with_prior(moved.prior).accuracy, moved.accuracy)
     assert c.rates.dtype == c.prior.dtype == torch.float64
-    torch.testing.assert_close(c.group_mean("coverage", [0, 2]), (c.coverage[0] + c.coverage[2]) / 2)
 
 
 @pytest.mark.parametrize("metric", ["recall", "precision", "f1", "jaccard", "coverage", "accuracy"])
@@ -71,8 +70,6 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
         (lambda: csst.Confusion([[1, 0], [0, 1]], [0.5, 0.4]), "sum to 1"),
         (lambda: csst.Confusion([[1, 0], [0, 1]], [1.0, 0.0]), r"classes \[1\]"),
         (lambda: csst.Confusion([[1, 0], [0, 1]], [0.2, 0.3, 0.5]), r"\(K,\)"),
-        (lambda: csst.Confusion.from_counts(COUNTS).group_mean("accuracy", [0]), "one value per class"),
-        (lambda: csst.Confusion.from_counts(COUNTS).group_mean("recall", []), "at least one class"),
         (lambda: csst.Multipliers(csst.objective("min-recall"), [3.0, 1.0]), "divide the counts by their sum"),
         (lambda: csst.Multipliers(csst.objective("min-recall"), [1.0]), "K >= 2"),
         (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], step_size=-1), "step_size"),

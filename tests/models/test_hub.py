@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csst import hub
+from csst import plugins
 from csst.errors import InputError
 
 
@@ -23,16 +23,16 @@ def make_loader(*answers):
 
 
 def test_the_cache_is_enough_and_the_hub_is_not_asked(monkeypatch):
-    monkeypatch.setattr(hub, "find_obstacle", lambda: pytest.fail("asked the hub"))
+    monkeypatch.setattr(plugins, "find_obstacle", lambda: pytest.fail("asked the hub"))
     load, asked = make_loader("cached")
-    assert hub.load_from_hub("owner/name", load, "a thing") == "cached"
+    assert plugins.load_from_hub("owner/name", load, "a thing") == "cached"
     assert asked == [True]
 
 
 def test_what_is_not_in_the_cache_comes_from_the_hub(monkeypatch):
-    monkeypatch.setattr(hub, "find_obstacle", lambda: "")
+    monkeypatch.setattr(plugins, "find_obstacle", lambda: "")
     load, asked = make_loader(OSError("not cached"), "downloaded")
-    assert hub.load_from_hub("owner/name", load, "a thing") == "downloaded"
+    assert plugins.load_from_hub("owner/name", load, "a thing") == "downloaded"
     assert asked == [True, False]
 
 
@@ -52,8 +52,8 @@ def test_what_is_not_in_the_cache_comes_from_the_hub(monkeypatch):
     ],
 )
 def test_every_failure_is_one_sentence(monkeypatch, answers, obstacle, sentence):
-    monkeypatch.setattr(hub, "find_obstacle", lambda: obstacle)
+    monkeypatch.setattr(plugins, "find_obstacle", lambda: obstacle)
     load, asked = make_loader(*answers)
     with pytest.raises(InputError, match=sentence):
-        hub.load_from_hub("owner/name", load, "a thing")
+        plugins.load_from_hub("owner/name", load, "a thing")
     assert len(asked) == len(answers)

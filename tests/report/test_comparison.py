@@ -11,7 +11,6 @@ import pytest
 from csst.comparison.rows import Setting
 from csst.comparison.summary import SeedResult, sort_rows
 from csst.report.figures import comparison
-from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
 from csst.report.figures.comparison import (
     FILLS,
     Curve,
@@ -22,6 +21,7 @@ from csst.report.figures.comparison import (
     draw_values,
     find_axes,
 )
+from csst.report.figures.matrix import draw_class_counts, draw_recall_table
 from tests.helpers.comparisons import make_line
 from tests.report.samples import read_limits
 

@@ -10,8 +10,8 @@ import pytest
 
 import csst
 from csst.rules.betting import STAKES, Bets, betting_p_value, choose_share, decide, log_wealth, place_bets, price_bets
-from csst.rules.certificates import labels_for_power
 from csst.rules.claims import Claim, read_claims
+from tests.helpers.exact_tests import labels_for_power
 
 DELTA = 0.1
 

@@ -8,7 +8,7 @@ import pytest
 import csst
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules import class_trades
-from csst.rules.class_trades import ClassPoint, keep_falling, trace_classes, write_sentence
+from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes, write_sentence
 from csst.rules.frontier import fit_point
 from tests.helpers import toys
 
@@ -75,4 +75,4 @@ def test_a_point_that_another_beats_is_left_out():
     good, worse, careful = (
         ClassPoint(*values) for values in ((0.5, 0.9, 0.6, 1), (0.6, 0.8, 0.6, 1), (0.7, 0.5, 0.9, 1))
     )
-    assert keep_falling([careful, worse, good]) == (good, careful)
+    assert keep_trade([careful, worse, good], lambda point: (point.recall, point.precision)) == (good, careful)

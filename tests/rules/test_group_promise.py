@@ -10,6 +10,7 @@ import pytest
 import csst
 from csst.errors import InputError
 from csst.rules import group_promise
+from csst.rules import promise as promise_module
 from csst.rules.cells import RowGroups, make_cells
 from csst.rules.certificates import binomial_tail
 from csst.rules.certification import certify_labels, place_in_group, read_certified
@@ -67,7 +68,7 @@ def count_certified(monkeypatch, sentence, is_true, per_group, draws, rows):
     stated = fit(sentence, per_group)
     monkeypatch.setattr(group_promise, "make_path", make_once(make_path))
     monkeypatch.setattr(group_promise, "make_cells", make_once(make_cells))
-    monkeypatch.setattr(group_promise, "price_groups", lambda *arguments: "")
+    monkeypatch.setattr(promise_module, "price_in_labels", lambda *arguments: "")
     probs, y, g = draw(200_000, 1)
     truths = {}
     verdicts = []

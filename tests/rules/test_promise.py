@@ -19,7 +19,7 @@ from csst.rules.claims import read_claims
 from csst.rules.fit import bind, fit_evidence
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import PathRule, fit_tightened, make_path
-from csst.rules.promise import choose_start, drop_hopeless, promise
+from csst.rules.promise import Proof, choose_start, drop_hopeless, promise
 
 CENTERS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
 PRIOR = np.array([0.5, 0.3, 0.2])
@@ -108,10 +108,10 @@ def test_rules_that_cannot_pass_even_without_a_mistake_are_left_out() -> None:
     evidence = evidence_of()
     objective = bind("max recall[1] s.t. recall[0] >= 0.85", evidence)
     path = make_path(evidence, objective, PRIOR)
-    bounds = read_claims(objective)
+    proof = Proof(None, FreshLabels(PRIOR, PRIOR), read_claims(objective), None)
     # .85^14 = .103 is more than .1, and .85^15 is less.
-    assert drop_hopeless(path, bounds, np.array([14, 50, 50]), None, 0.1) == []
-    assert drop_hopeless(path, bounds, np.array([15, 50, 50]), None, 0.1) == path
+    assert drop_hopeless(path, proof, np.array([14, 50, 50]), 0.1) == []
+    assert drop_hopeless(path, proof, np.array([15, 50, 50]), 0.1) == path
 
 
 # --- the certificate ----------------------------------------------------------------------------------------------
@@ -270,5 +270,6 @@ def test_the_path_starts_where_it_is_most_likely_to_pass() -> None:
 
     path = [rule(0.2, 0.0), rule(0.6, 0.01), rule(0.9, 0.08)]
     bounds = read_claims(csst.objective("max recall[2] s.t. precision[2] >= 0.8").bind(3))
-    assert choose_start(path, bounds, np.array([100, 60, 40]), None) == path[1:]
-    assert choose_start([], bounds, np.array([100, 60, 40]), None) == []
+    proof = Proof(None, FreshLabels(PRIOR, PRIOR), bounds, None)
+    assert choose_start(path, proof, np.array([100, 60, 40])) == path[1:]
+    assert choose_start([], proof, np.array([100, 60, 40])) == []

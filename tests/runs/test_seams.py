@@ -21,7 +21,7 @@ from csst.fitting.export import Exportable, export
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence, read_outputs, warn_about_balance
 from csst.learners.network import Network
-from csst.models.mlp import mlp
+from csst.models.table import mlp
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from tests.helpers import toys

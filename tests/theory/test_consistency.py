@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from csst.data import Toy
-from csst.data.tabular.array_views import Noise
+from csst.data.tabular.table_views import Noise
 from csst.data.task import identity_view
 from csst.errors import InputError
 from csst.theory import Neighborhood, two_gaussians, weighted_consistency_error

@@ -17,7 +17,7 @@ from csst.settings import Dual, Settings, Training
 from csst.training.crossfit import CrossFit, split_folds
 from csst.training.evaluation import compute_logits
 from csst.training.interruption import Interrupted
-from csst.training.measurement import estimate_from_logits, join
+from csst.training.measurement import estimate_argmax, evidence_from_logits, join
 from tests.helpers.estimators import blobs
 from tests.helpers.short_runs import SHORT_RUN
 
@@ -112,7 +112,9 @@ def test_pooled_counts_and_the_dual_step_by_hand():
     watched = compute_logits(kept.ema.module, kept.task.unlabeled, index=kept.watched)
     assert 0 < len(watched) <= 0.2 * len(kept.task.unlabeled)
     prior = kept.task.train_prior
-    recall = estimate_from_logits(torch.stack(rows), torch.tensor(labels), watched, gain, prior).confusion.recall
+    logits = torch.stack(rows)
+    evidence = evidence_from_logits(logits, torch.tensor(labels), watched, gain, prior)
+    recall = estimate_argmax(evidence, logits, watched).confusion.recall
     assert record.recall == pytest.approx(recall.tolist(), abs=1e-5)
     size = SETTINGS.dual.step_size
     expected = before * torch.exp(-size * recall)

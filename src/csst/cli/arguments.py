@@ -9,31 +9,21 @@ from dataclasses import asdict, fields, is_dataclass
 from typing import Any, NoReturn
 
 import yaml
+from docstring_parser import parse
 from jsonargparse import ActionYesNo, ArgumentParser, Namespace
 
 from csst.errors import InputError, nearest
+from csst.fitting.plan import Plan
 from csst.recipes import RECIPES, Recipe, recipe, with_overrides
 from csst.selftraining import METHODS
+from csst.settings import Settings
 
-HELP = {
-    "name": argparse.SUPPRESS,
-    "method": f"csst, {', '.join(METHODS)} or package.module:name",
-    "learner": "network; or auto, linear, forest, kernel, propagation, lda or several of these as linear,kernel, which "
-    "take seconds on tables or embeddings",
-    "objective": "the goal that is maximized, selected by and reported, for every method",
-    "seed": "seed of the split, the weights and the order of examples",
-    "encoder": "words, hf:NAME_OR_FOLDER or package.module:name; with --frozen every example is embedded once",
-    "rule": "fit: after training, fit the decision rule for the objective on validation and unlabeled examples",
-    "per_group": "for an objective about groups of rows: a decision rule for each group, not one for all",
-    "deployment_prior": "class balance for estimates and rules: validation, labeled, unlabeled, uniform or numbers",
-    "costs": "CSV file with the cost of every prediction, for an objective with cost: a row per true class",
-    "confidence": "confidence that all bounds of the objective hold, e.g. 0.95; default as the objective says",
-    "certifying": "with a confidence, the fraction of the labels that certify; nothing is fitted to them",
-    "folds": "0 keeps validation labels apart; 2 to 20 learn from them, too, judging every label out of fold",
-    "rounds": "rounds of self-training of learners other than a network, which use selftraining.tau",
-    "groups": "classes that the objective names together, by index or name: --groups.head 0,1,2 --groups.tail cat,dog",
-    "frozen": "keep the encoder as it is and train a head on its embeddings; --no_frozen fine-tunes it",
-}
+
+def read_help() -> dict[str, str]:
+    """Return what the docstrings of a plan say about every single setting."""
+    parameters = [*parse(Settings.__doc__ or "").params, *parse(Plan.__doc__ or "").params]
+    texts = {setting.arg_name: " ".join((setting.description or "").split()) for setting in parameters}
+    return {**texts, "name": argparse.SUPPRESS, "method": f"csst, {', '.join(METHODS)} or package.module:name"}
 
 
 class Parser(ArgumentParser):
@@ -86,7 +76,7 @@ def parse_recipe(argv: Sequence[str], make_parser: Any, hidden_names: Sequence[s
 
 def add_recipe(parser: Parser, base: Recipe, hidden_names: Sequence[str] = ()) -> None:
     """Add every setting of a recipe to a parser, its value in the recipe being the default."""
-    texts = {**HELP, **dict.fromkeys(hidden_names, argparse.SUPPRESS)}
+    texts = {**read_help(), **dict.fromkeys(hidden_names, argparse.SUPPRESS)}
     parser.add_argument("--config", action="config", help="a YAML file of settings, e.g. a run's recipe.yaml")
     # Single settings first, then those in groups.
     for setting in sorted(fields(base), key=lambda setting: is_dataclass(getattr(base, setting.name))):

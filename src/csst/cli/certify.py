@@ -9,7 +9,6 @@ from csst.cli.examples import ExampleReader, index_labels
 from csst.fitting.fitted_model import FittedModel
 from csst.maths.language import objective as read_objective
 from csst.rules.certification import complete_sentence
-from csst.rules.rule import GroupedRule
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     objective = args.sentence or model.stated
-    column = getattr(read_objective(complete_sentence(objective)), "column", None)
-    group = model.rule.column if isinstance(model.rule, GroupedRule) else column or ""
+    column = read_objective(complete_sentence(objective)).column
+    group = ("" if model.rule is None else model.rule.column) or column or ""
     reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
     batch = reader.read_all([args.labeled])
     labels = index_labels(batch.labels, model.class_names, args.labeled, "certifies")

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from csst.cli.arguments import Parser, parse_recipe
-from csst.cli.terminal import show
-from csst.comparison.baselines import BASELINES
+from csst.cli.terminal import make_table, show
 from csst.comparison.compare import Clock, RunsFailed, compare, count_parallel_runs
+from csst.comparison.direct import BASELINES
 from csst.comparison.presets import PRESETS, read_preset
 from csst.comparison.rows import OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
@@ -94,10 +92,7 @@ def print_table(table: Sequence[ComparisonRow], title: str, columns: Sequence[st
         values = [row[rows[0].index("objective value")] for row in rows[1:]]
         named_columns = zip(*rows, strict=True)
         rows = cells(table, [name for name, *column in named_columns if column != values or name == "objective value"])
-    terminal_table = Table(*rows[0], title=title, caption=describe_hardware(table) or None)
-    for row in rows[1:]:
-        terminal_table.add_row(*row)
-    show(terminal_table)
+    show(make_table(rows, title, describe_hardware(table)))
 
 
 def describe_part(table: Sequence[ComparisonRow]) -> str:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from csst.cli.compare import print_table, write
-from csst.comparison.baselines import fit_forest, fit_logistic
 from csst.comparison.compare import Clock, compare
+from csst.comparison.direct import fit_forest, fit_logistic
 from csst.comparison.rows import Row
 from csst.comparison.summary import ComparisonRow, tabulate
 from csst.data import Digits

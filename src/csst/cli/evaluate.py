@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
 from csst.cli.examples import ExampleReader, index_labels
 from csst.cli.report import write_page
-from csst.cli.terminal import metrics_table, show
+from csst.cli.terminal import make_table, metrics_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.group_evaluation import GroupEvaluation
-from csst.learners.dealing import deal_certifying
-from csst.maths.confusion import confusion_counts
-from csst.maths.language import Sentence
 from csst.recipes import Recipe
-from csst.report.evaluation import evaluation_page
+from csst.report.page import evaluation_page
+from csst.rules.fresh_labels import deal_certifying
 from csst.runs.folder import read_recipe
 
 
@@ -59,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     reader = ExampleReader.open(args.run, model, text_column=args.column, label=args.label, group=group)
     evaluation = evaluate_files(reader, args.labeled)
     for title, rows in evaluation.tables.items():
-        show(make_table(title, rows))
+        show(make_table(rows, title))
     print(evaluation.sentence)
     page = Path(args.out) if args.out else Path(args.run) / "evaluation.html"
     write_page(evaluation_page(evaluation, args.run, args.labeled), page)
@@ -70,36 +66,11 @@ def main(argv: Sequence[str]) -> int:
 def evaluate_files(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
     """Measure a model on labeled files, chunk by chunk; rows without a label are refused."""
     model = reader.model
-    classes = len(model.class_names)
-    abstains = model.rule is not None and model.rule.abstains
-    if reader.group:
-        return evaluate_groups(reader, paths)
-    counts = torch.zeros(classes, classes + abstains, dtype=torch.int64)
+    counts: Any = 0
     for batch in reader.read(paths):
         labels = index_labels(batch.labels, model.class_names, paths[0], "is measured")
-        counts += confusion_counts(torch.from_numpy(labels), model.predict(batch.inputs), classes, abstains)
-    return Evaluation(model.objective, model.class_names, counts)
-
-
-def evaluate_groups(reader: ExampleReader, paths: Sequence[str]) -> Evaluation:
-    """Measure a model for a sentence about groups of rows on labeled files, chunk by chunk."""
-    model = reader.model
-    counts = []
-    for batch in reader.read(paths):
-        labels = index_labels(batch.labels, model.class_names, paths[0], "is measured")
-        counts.append(model.count_groups(batch.inputs, torch.from_numpy(labels), batch.groups))
-    sentence = model.stated
-    assert isinstance(sentence, Sentence)
-    return GroupEvaluation.of_groups(sentence, torch.stack(counts).sum(0))
-
-
-def make_table(title: str, rows: Sequence[Sequence[str]]) -> Table:
-    """Return cells, the first row being the head, as a table of the terminal."""
-    head, *body = rows
-    table = Table(*head, title=title)
-    for row in body:
-        table.add_row(*row)
-    return table
+        counts = counts + model.count(batch.inputs, torch.from_numpy(labels), batch.groups)
+    return model.evaluate(counts)
 
 
 def measure_again(folder: str) -> int:

@@ -16,7 +16,7 @@ from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
-from csst.data.tabular.labeled_tables import refuse_single_column
+from csst.data.tabular.labeled_tables import index_words, refuse_single_column
 from csst.data.task import as_inputs
 from csst.data.text.files import column as find_column
 from csst.data.text.files import labels_of, texts_of
@@ -242,10 +242,4 @@ def index_labels(labels: Sequence[str | None], class_names: Sequence[str], path:
         raise InputError(
             f"every row that {use} needs a label; {missing_count} of the {len(labels)} rows of {path} have none"
         )
-    index = {name: number for number, name in enumerate(class_names)}
-    strangers = sorted({str(word) for word in labels if word not in index})
-    if strangers:
-        raise InputError(
-            f"{path} has labels that the model does not know: {strangers[:5]}; its classes: {list(class_names)[:20]}"
-        )
-    return np.array([index[str(word)] for word in labels], dtype=np.int64)
+    return index_words(labels, class_names, path)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from csst.cli.report import write_page
-from csst.cli.terminal import show
+from csst.cli.terminal import make_table, show
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence, describe_trades
@@ -39,15 +39,13 @@ def main(argv: Sequence[str]) -> int:
     if args.objective:
         objective = bind_sentence(args.run, args.objective, model.class_names, model.metrics)
     frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
-    table = Table("rule", *COLUMNS, title=f"attainable, {frontier.unadjusted.estimate.basis}")
-    rows = [("as trained", frontier.unadjusted)]
+    named_points = [("as trained", frontier.unadjusted)]
     if frontier.best is not None:
-        rows.append((f"best for '{objective}'", frontier.best))
+        named_points.append((f"best for '{objective}'", frontier.best))
     stride = max(1, -(-len(frontier.points) // args.points))
-    rows += [("", point) for point in frontier.points[::stride]]
-    for name, point in rows:
-        table.add_row(name, *(f"{value:.3f}" for value in point.as_dict().values()))
-    show(table)
+    named_points += [("", point) for point in frontier.points[::stride]]
+    rows = [[name, *(f"{value:.3f}" for value in point.as_dict().values())] for name, point in named_points]
+    show(make_table([["rule", *COLUMNS], *rows], f"attainable, {frontier.unadjusted.estimate.basis}"))
     print(frontier.sentence)
     if frontier.reviews:
         show(tabulate_reviews(frontier.reviews))
@@ -60,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
 
 def tabulate_reviews(reviews: Sequence[Review]) -> Table:
     """Return what a human's answers buy as a table."""
-    table = Table("left to a human", "value", "min recall", "bounds", title="what reviews buy, on what is answered")
+    rows = [["left to a human", "value", "min recall", "bounds"]]
     for review in reviews:
         bounds = "missed: " + ", ".join(review.misses) if review.misses else "met"
-        table.add_row(f"{review.share:.0%}", f"{review.value:.3f}", f"{review.min_recall:.3f}", bounds)
-    return table
+        rows.append([f"{review.share:.0%}", f"{review.value:.3f}", f"{review.min_recall:.3f}", bounds])
+    return make_table(rows, "what reviews buy, on what is answered")

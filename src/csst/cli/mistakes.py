@@ -18,7 +18,7 @@ from csst.models.encoders import encoder
 from csst.recipes import Recipe
 from csst.report.mistakes import MistakenCell, find_mistakes
 from csst.report.run_view import MISTAKES
-from csst.rules import GroupedRule, rule_from_dict
+from csst.rules import rule_from_dict
 from csst.runs.folder import Run, read_recipe
 
 
@@ -46,7 +46,7 @@ def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
     if inputs is None or not np.array_equal(truth, labels.numpy()):
         return None
     rule = rule_from_dict(metrics["adjusted"]["rule"]) if "adjusted" in metrics else None
-    if isinstance(rule, GroupedRule):  # groups of the rows are not stored
+    if rule is not None and rule.column:  # groups of the rows are not stored
         return None
     probs = torch.softmax(scores.double(), 1)
     return find_mistakes(Labeled(inputs, labels), probs, rule, metrics["class_names"], run.columns())

@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"objective   {goal}")
     if isinstance(goal, Sentence):
         print("\n".join(explain(goal)))
-    if isinstance(goal, Sentence) and goal.column is not None:
+    if goal.column is not None:
         print(f"gain        one for each {goal.column}, from its rates: a decision rule measures them")
         return 0
     if args.prior is None:

@@ -19,7 +19,6 @@ from csst.data.tabular.columns import Columns
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.report.comparison_tables import quote_formula
-from csst.rules import GroupedRule
 
 #: seconds between two lines of progress
 PROGRESS_SECONDS = 5.0
@@ -58,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     if args.objective:
         model = model.with_objective(args.run, args.objective)
     keep = tuple(name.strip() for name in args.keep.split(",") if name.strip())
-    group = model.rule.column if isinstance(model.rule, GroupedRule) else ""
+    group = "" if model.rule is None else model.rule.column
     reader = ExampleReader.open(args.run, model, text_column=args.column, keep=keep, group=group)
     if model.inputs.kind != "image" and len(args.input) == 1 and Path(args.input[0]).is_dir():
         record = Record(hash_model(args.run), args.objective, keep, args.probabilities, args.column)
@@ -137,8 +136,8 @@ def add_predictions(
     if model.rule is None:
         labels = probs.argmax(1)
     else:
-        labels = model.apply_rule("predict", probs, groups)
-        probs = model.apply_rule("posterior", probs, groups)
+        labels = model.rule.predict(probs, groups)
+        probs = model.rule.posterior(probs, groups)
     names = [quote_formula(name) for name in model.class_names]
     # No answer is a blank without a probability.
     all_columns = torch.cat([probs, torch.full((len(probs), 1), torch.nan, dtype=probs.dtype)], 1)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from csst.errors import InputError
-from csst.hub import import_extra
+from csst.plugins import import_extra
 
 #: cells by column name, the same number in each
 Cells = dict[str, Any]

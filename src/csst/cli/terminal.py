@@ -38,8 +38,13 @@ def columns_table(columns: Columns) -> Table:
     if len(rows) > MOST_COLUMNS:
         rows = sorted(rows, key=lambda row: not row[-1])[:MOST_COLUMNS]
         title += f", of which {MOST_COLUMNS} are shown; columns.json in the run has all"
-    table = Table(*head, title=title)
-    for row in rows:
+    return make_table([head, *rows], title)
+
+
+def make_table(rows: Sequence[Sequence[str]], title: str = "", caption: str = "") -> Table:
+    """Return rows as a table of the terminal; the first names the columns."""
+    table = Table(*rows[0], title=title or None, caption=caption or None)
+    for row in rows[1:]:
         table.add_row(*row)
     return table
 

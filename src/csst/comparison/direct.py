@@ -1,8 +1,9 @@
-"""A row of a comparison that fits a function of the user instead of a recipe."""
+"""Rows of a comparison that fit a function: common baselines, or one of the user."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from csst.maths.confusion import confusion_counts
 from csst.recipes.recipe import Recipe
 from csst.runs.begin import embed_rows
 from csst.runs.folder import Run
+
+Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[str, Any]:
@@ -57,3 +60,25 @@ def execute_fit(fit: FitPredictor, recipe: Recipe, folder: str | Path) -> dict[s
     run = Run.create(folder, recipe.as_dict())
     run.write_metrics(metrics)
     return metrics
+
+
+def fit_logistic(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
+    """Fit a balanced logistic regression, which many people would try first."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=not hasattr(rows, "tocsr"))
+    model = make_pipeline(scaler, LogisticRegression(class_weight="balanced", max_iter=2000))
+    return model.fit(rows, labels).predict
+
+
+def fit_forest(rows: Any, labels: np.ndarray, unlabeled: Any, objective: str, seed: int) -> Predict:
+    """Fit a class-weighted random forest, which they would try next."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(300, class_weight="balanced", random_state=seed).fit(rows, labels).predict
+
+
+#: values of --methods beside the methods of the network and csst's own learners
+BASELINES: dict[str, FitPredictor] = {"logistic-regression": fit_logistic, "weighted-forest": fit_forest}

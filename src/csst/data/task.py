@@ -60,6 +60,13 @@ class Labeled:
             choose(self.inputs, index), self.labels[places], None if self.groups is None else self.groups[places]
         )
 
+    def join(self, other: Labeled) -> Labeled:
+        """Return these examples and others; their groups are known if those of both are."""
+        groups = None
+        if self.groups is not None and other.groups is not None:
+            groups = torch.cat([self.groups, other.groups])
+        return Labeled(join_examples(self.inputs, other.inputs), torch.cat([self.labels, other.labels]), groups)
+
     def in_content_order(self) -> Labeled:
         """Return the same rows sorted by content."""
         return self.part(order_by_content(self.inputs, self.labels.numpy()))
@@ -215,12 +222,7 @@ class Task:
         """
         if self.validation is None:
             return self
-        inputs = join_examples(self.labeled.inputs, self.validation.inputs)
-        labels = torch.cat([self.labeled.labels, self.validation.labels])
-        groups = None
-        if self.labeled.groups is not None and self.validation.groups is not None:
-            groups = torch.cat([self.labeled.groups, self.validation.groups])
-        return replace(self, labeled=Labeled(inputs, labels, groups))
+        return replace(self, labeled=self.labeled.join(self.validation))
 
     def with_views(self, views: tuple[View, View] | Literal["table", "embedding"]) -> Task:
         """Return the rows of numbers with these views, and the moments by which a network standardizes columns.

@@ -38,7 +38,7 @@ class Interval:
 
     def as_dict(self) -> dict[str, float | int]:
         """Plain values for JSON."""
-        return {"estimate": self.estimate, "low": self.low, "high": self.high, "n": self.n}
+        return dict(vars(self))
 
 
 def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) -> Interval:
@@ -67,18 +67,22 @@ def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) 
     return Interval(k / n, low, high, n)
 
 
+def count_intervals(hits: Tensor, totals: Tensor, level: float) -> list[Interval | None]:
+    """Return simultaneous intervals of every class's fraction, from counts (K,); None for a class without a trial."""
+    return [
+        clopper_pearson(k, n, level, simultaneous=len(hits)) if n else None
+        for k, n in zip(hits.tolist(), totals.tolist(), strict=True)
+    ]
+
+
 def recall_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
     """Return simultaneous intervals of every class's recall, from counts (K, K), or (K, K + 1) with abstention.
 
     Recall is of what is answered; nothing is known of a class without an answer.
     """
     answers = counts.to(torch.int64)[:, : len(counts)]
-    return [
-        clopper_pearson(int(answers[i, i]), int(answers[i].sum()), level, simultaneous=len(answers))
-        if answers[i].any()
-        else Interval(0.0, 0.0, 1.0, 0)
-        for i in range(len(answers))
-    ]
+    intervals = count_intervals(answers.diagonal(), answers.sum(1), level)
+    return [interval or Interval(0.0, 0.0, 1.0, 0) for interval in intervals]
 
 
 def minimum_interval(intervals: Sequence[Interval]) -> Interval:
@@ -90,21 +94,15 @@ def minimum_interval(intervals: Sequence[Interval]) -> Interval:
 
 def coverage_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
     """Return simultaneous intervals of every class's fraction of the predictions, from confusion counts (K, K)."""
-    counts = counts.to(torch.int64)
-    total = int(counts.sum())
-    return [
-        clopper_pearson(int(counts[:, j].sum()), total, level, simultaneous=len(counts)) for j in range(len(counts))
-    ]
+    predictions = counts.to(torch.int64).sum(0)[: len(counts)]
+    intervals = count_intervals(predictions, counts.to(torch.int64).sum().expand_as(predictions), level)
+    return [interval or Interval(0.0, 0.0, 1.0, 0) for interval in intervals]
 
 
 def precision_intervals(counts: Tensor, level: float = 0.95) -> list[Interval | None]:
     """Return simultaneous intervals of every class's precision; None for a class that is never predicted."""
-    counts = counts.to(torch.int64)
-    totals = counts.sum(0).tolist()
-    return [
-        clopper_pearson(int(counts[j, j]), totals[j], level, simultaneous=len(counts)) if totals[j] else None
-        for j in range(len(counts))
-    ]
+    answers = counts.to(torch.int64)[:, : len(counts)]
+    return count_intervals(answers.diagonal(), answers.sum(0), level)
 
 
 def intervals(counts: Tensor, level: float = 0.95) -> dict[str, Any]:

@@ -17,15 +17,13 @@ from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.answers import choose_abstain_value, name_answers
-from csst.estimators.certifying import CertifyingMixin
+from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
+from csst.estimators.deploying import DeployingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
-from csst.estimators.grouping import find_column, number_groups, require_group
+from csst.estimators.grouping import number_groups, require_group
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
-from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.measuring import MeasuringMixin
-from csst.estimators.monitoring import MonitoringMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
     SETTINGS,
@@ -44,20 +42,19 @@ from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
-from csst.learners.dealing import deal_certifying
 from csst.learners.network import Network
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
+from csst.rules.fresh_labels import deal_certifying
 from csst.selftraining import method as read_method
 from csst.settings import Settings
 
 
 class CSSTClassifier(
     ReadingMixin,
-    CertifyingMixin,
+    DeployingMixin,
     MeasuringMixin,
     ExploringMixin,
-    MonitoringMixin,
     ClassifierMixin,  # type: ignore[misc]
     LogProbaMixin,
     BaseEstimator,  # type: ignore[misc]
@@ -191,7 +188,7 @@ class CSSTClassifier(
         groups = None
         if group is not None:
             extra_count = 0 if extra_rows is None else extra_rows.shape[0]
-            groups = number_groups(str(find_column(objective)), group, rows.shape[0], group_unlabeled, extra_count)
+            groups = number_groups(str(objective.column), group, rows.shape[0], group_unlabeled, extra_count)
         validation, share = read_validation(self.validation, objective, settings)
         read_rows = partial(self._rows, reset=False)
         task = split_rows(
@@ -234,7 +231,7 @@ class CSSTClassifier(
         self, task: Task, objective: Objective, settings: EstimatorSettings, seed: int, width: int
     ) -> None:
         """Fit learners other than a network, on rows of so many columns."""
-        fitted_model = fit(
+        self.fit_ = fit(
             task,
             self.learner,
             objective,
@@ -246,10 +243,6 @@ class CSSTClassifier(
             n_jobs=self.n_jobs,
             per_group=self.per_group,
         )
-        reference = fitted_model.reference
-        if reference is not None:
-            fitted_model = replace(fitted_model, reference=reference.with_names(self.columns_.names))
-        self.fit_ = fitted_model
 
     def _fit_network(
         self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
@@ -385,7 +378,7 @@ class CSSTClassifier(
         rows = self._rows(X, reset=False)
         if self.fit_.rule is None:
             return self.fit_.logits(rows).numpy()
-        return self.fit_.apply_rule("scores", self.fit_.probs(rows), group).numpy()
+        return self.fit_.rule.scores(self.fit_.probs(rows), group).numpy()
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

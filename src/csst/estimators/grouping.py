@@ -19,11 +19,6 @@ from csst.rules.groups import GroupEstimate
 from csst.rules.rule import read_group_values
 
 
-def find_column(objective: Objective) -> str | None:
-    """Return the column whose groups a sentence names; None for any other objective."""
-    return objective.column if isinstance(objective, Sentence) else None
-
-
 def read_groups(group: Any, rows: int, what: str) -> np.ndarray:
     """Return groups as texts, None where one is missing, (N,).
 
@@ -59,7 +54,7 @@ def number_groups(column: str, group: Any, rows: int, extra_group: Any, extra_ro
 
 def require_group(objective: Objective, group: Any) -> None:
     """Raise an error unless a sentence about groups comes with groups, and any other objective without."""
-    column = find_column(objective)
+    column = objective.column
     if column is not None and group is None:
         raise InputError(f"'{objective}' needs the {column} of every row: pass group=...")
     if column is None and group is not None:

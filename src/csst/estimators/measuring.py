@@ -15,8 +15,6 @@ from csst.estimators.scoring import score_predictions
 from csst.estimators.summary import summary
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.group_evaluation import GroupEvaluation
-from csst.maths.confusion import confusion_counts
 from csst.maths.language import Sentence
 from csst.rules.certified import Certificate
 
@@ -54,23 +52,16 @@ class MeasuringMixin:
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        predictions = self.fit_.predict(rows, group).numpy()
         values, is_labeled = read_labels(y)
-        if len(values) != len(predictions):
-            raise InputError(f"X and y must have the same length; found {len(predictions)} and {len(values)}")
+        if len(values) != rows.shape[0]:
+            raise InputError(f"X and y must have the same length; found {rows.shape[0]} and {len(values)}")
         if not is_labeled.any():
             raise InputError("y holds no label at all: there is nothing to measure on")
         truth = numbers_of(values[is_labeled], self.classes_, "the labels y")
         require_group(self.fit_.stated, group)
-        if group is not None:
-            indices = np.flatnonzero(is_labeled)
-            sentence = self.fit_.stated
-            assert isinstance(sentence, Sentence)
-            counts = self.fit_.count_groups(rows[indices], truth, np.asarray(group, dtype=object)[indices])
-            return GroupEvaluation.of_groups(sentence, counts)
-        objective = self.fit_.objective
-        counts = confusion_counts(truth, predictions[is_labeled], len(self.classes_), objective.abstains)
-        return Evaluation(objective, self.fit_.class_names, counts)
+        indices = np.flatnonzero(is_labeled)
+        groups = None if group is None else np.asarray(group, dtype=object)[indices]
+        return self.fit_.evaluate(self.fit_.count(rows[indices], truth, groups))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
         """Return value - 10 · largest miss of a constraint, on the rows whose label is known.

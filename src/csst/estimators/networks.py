@@ -14,7 +14,7 @@ from csst.errors import InputError
 from csst.estimators.images import PixelRows, make_image_task
 from csst.estimators.parameters import read_views
 from csst.estimators.settings import IMAGES, EstimatorSettings
-from csst.learners.scale import choose_scale
+from csst.learners.network import choose_scale
 from csst.models import build
 from csst.models.table import table_network
 from csst.settings import Model

@@ -13,17 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
-from csst.estimators.answers import choose_abstain_value, name_answers
-from csst.estimators.grouping import find_column, number_groups, require_group, score_groups, summarize_groups
+from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
+from csst.estimators.grouping import number_groups, require_group, score_groups, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
-from csst.estimators.log_proba import LogProbaMixin
 from csst.estimators.scoring import score_predictions
 from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups
 from csst.rules.fit import fit_rule
-from csst.rules.rule import GroupedRule
 
 
 class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -118,7 +116,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         groups = None
         if group is not None:
             extra_count = sum(map(len, unlabeled_probs)) - int((~is_known).sum())
-            given = number_groups(str(find_column(objective)), group, len(is_known), group_unlabeled, extra_count)
+            given = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
             unlabeled_groups = np.concatenate([given.rows[~is_known], given.extra])
             groups = RowGroups(given.column, given.names, given.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(
@@ -169,7 +167,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             Classes, (N,).
         """
         probs = self._probs(X)
-        decisions = self._decide("predict", probs, group).numpy()
+        decisions = self.rule_.predict(probs, group).numpy()
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any, group: Any = None) -> Any:
@@ -183,7 +181,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             Probabilities, (N, K).
         """
         probs = self._probs(X)
-        return self._decide("posterior", probs, group).numpy()
+        return self.rule_.posterior(probs, group).numpy()
 
     def decision_function(self, X: Any, group: Any = None) -> Any:
         """What the rule maximizes.
@@ -196,7 +194,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             Scores, (N, K); for two classes the second less the first, (N,).
         """
         probs = self._probs(X)
-        scores = self._decide("scores", probs, group).numpy()
+        scores = self.rule_.scores(probs, group).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
@@ -230,12 +228,6 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             fitted.goal, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about, fitted.intervals
         )
         return text if fitted.groups is None else "\n".join([text, *summarize_groups(fitted.groups)])
-
-    def _decide(self, what: str, probs: Any, group: Any) -> Any:
-        """Return `what` of the rule: of one for all groups, or of that of each row's group."""
-        if isinstance(self.rule_, GroupedRule):
-            return getattr(self.rule_, what)(probs, group)
-        return getattr(self.rule_, what)(probs)
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)

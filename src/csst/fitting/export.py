@@ -85,6 +85,7 @@ def make_decision(what: Exportable) -> nn.Module:
     model = what.model.cpu().eval()
     if isinstance(what.rule, GroupedRule):
         return GroupDecision(model, what.rule).eval()
+    assert what.rule is None or isinstance(what.rule, DecisionRule)
     return Decision(model, what.rule, len(what.class_names)).eval()
 
 

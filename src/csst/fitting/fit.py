@@ -23,15 +23,13 @@ from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.network_fit import NetworkFit, describe_prior
-from csst.learners.dealing import deal_certifying
 from csst.learners.fit import fit_members, read_task_groups
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio
 from csst.maths.gain import Gain
 from csst.maths.objectives import Objective
 from csst.rules.deployment import refuse_contradiction
-from csst.rules.fresh_labels import FreshLabels
-from csst.rules.promise import promise
+from csst.rules.fresh_labels import deal_certifying
 from csst.training.records import Record
 
 OnRecord = Callable[[Any, Record], None]
@@ -113,9 +111,8 @@ def begin(
         refuse_contradiction(objective, task.labeled.labels, judge.labels, task.class_names, deployment_prior)
         return NetworkFit(learner.start(task, objective, seed), fits_rule, deployment_prior, inputs, seed, per_group)
     task = deal_certifying(task, objective, deployment_prior, seed, certifying)
-    options = {"deployment_prior": deployment_prior, "rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs}
-    options["per_group"] = per_group
-    return LearnersFit(task, learner, objective, inputs, options)
+    options = {"rounds": rounds, "tau": tau, "seed": seed, "n_jobs": n_jobs, "per_group": per_group}
+    return LearnersFit(task, learner, objective, inputs, deployment_prior, options)
 
 
 @dataclass
@@ -127,6 +124,7 @@ class LearnersFit(Fit):
         learner: see `begin`.
         objective: see `begin`.
         inputs: see `begin`.
+        deployment_prior: see `begin`.
         options: see `fit_members`.
     """
 
@@ -134,19 +132,18 @@ class LearnersFit(Fit):
     learner: Any
     objective: Objective | str
     inputs: InputSpec | None
+    deployment_prior: Any
     options: dict[str, Any]
 
     def conclude(self) -> FittedModel:
         """Fit the learners and their rule, certified if examples are reserved for that."""
         task = self.task
         is_embedded = self.inputs is not None and self.inputs.is_embedded
-        members = fit_members(task, self.learner, self.objective, is_embedded=is_embedded, **self.options)
+        options = {**self.options, "deployment_prior": self.deployment_prior, "is_embedded": is_embedded}
+        members = fit_members(task, self.learner, self.objective, **options)
         portfolio = members.portfolio
-        rule = members.fitted
-        notes = members.notes
-        if task.certifying is not None:
-            rule = promise(rule, self.score_fresh(portfolio), self.options["deployment_prior"], task.class_names)
-            notes = [*rule.notes, *(note for note in notes if note not in members.fitted.notes)]
+        rule = self.certify(members.fitted, lambda inputs: portfolio.probs(as_rows(inputs)))
+        notes = [*rule.notes, *(note for note in members.notes if note not in members.fitted.notes)]
         outputs = self.score_parts(portfolio, rule.evidence)
         details = FitDetails(
             outputs,
@@ -169,14 +166,6 @@ class LearnersFit(Fit):
             reference=members.reference,
         )
 
-    def score_fresh(self, portfolio: Portfolio) -> FreshLabels:
-        """Return the probabilities of the examples that certify."""
-        certifying = self.task.require("certifying")
-        reserved_rows = self.task.kept_apart
-        unlabeled = None if reserved_rows is None else portfolio.probs(as_rows(reserved_rows))
-        groups = None if certifying.groups is None else certifying.groups.numpy()
-        return FreshLabels(portfolio.probs(as_rows(certifying.inputs)), certifying.labels.numpy(), unlabeled, groups)
-
     def score_parts(self, portfolio: Portfolio, evidence: HeldOutScores) -> Outputs:
         """Return the scores of the labels that judge, of the test examples and of the unlabeled rows."""
         log_prior = torch.from_numpy(np.log(evidence.train_prior))
@@ -186,8 +175,7 @@ class LearnersFit(Fit):
             parts["test"] = (probs.clamp(min=1e-300).log(), self.task.test.labels)
         unlabeled = torch.from_numpy(evidence.unlabeled_scores) + log_prior
         gain = Gain(torch.ones(self.task.classes, dtype=torch.float64))
-        groups = None if self.task.test is None or self.task.test.groups is None else self.task.test.groups.numpy()
-        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted, groups)
+        return Outputs(parts, unlabeled, gain, evidence.is_cross_fitted, self.test_groups)
 
     def describe(self, portfolio: Portfolio) -> dict[str, Any]:
         """Return entries about the learners for metrics.json."""
@@ -198,5 +186,5 @@ class LearnersFit(Fit):
             "left_out": portfolio.left_out,
             "labeled_counts": self.task.train_counts.tolist(),
             "multipliers": {},
-            "deployment_prior": describe_prior(self.options["deployment_prior"]),
+            "deployment_prior": describe_prior(self.deployment_prior),
         }

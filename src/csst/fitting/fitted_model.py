@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,8 +30,7 @@ from csst.fitting.export import Exportable, Format, describe_card, describe_inpu
 from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
-from csst.fitting.model_file import MODEL, ROWS, ModelFile, Weights
-from csst.fitting.reference import REFERENCE, pack_reference, read_reference
+from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
 from csst.fitting.sentences import bind_sentence
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
@@ -40,7 +39,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models.stored import pack
-from csst.rules import GroupedRule, Rule
+from csst.rules import Rule
 from csst.rules.certification import Certification, certify_labels, name_row_groups, read_certified, refuse_seen
 from csst.rules.certified import Certificate, certificate_from_dict
 from csst.rules.fit_again import fit_again
@@ -117,7 +116,7 @@ class FittedModel:
             Probabilities, (N, K), float64.
         """
         probs = self.probs(inputs)
-        return probs if self.rule is None else self.apply_rule("posterior", probs, groups)
+        return probs if self.rule is None else self.rule.posterior(probs, groups)
 
     def predict(self, inputs: Any, groups: Any = None) -> Tensor:
         """The class of every example.
@@ -130,22 +129,7 @@ class FittedModel:
             Class indices, (N,); K for no answer, if the rule may abstain.
         """
         probs = self.probs(inputs)
-        return probs.argmax(1) if self.rule is None else self.apply_rule("predict", probs, groups)
-
-    def apply_rule(self, what: Literal["predict", "posterior", "scores"], probs: Tensor, groups: Any = None) -> Tensor:
-        """Apply the rule, that of each row's group if there are several.
-
-        Args:
-            what: name of a method of the rule.
-            probs: probabilities of the model, (N, K).
-            groups: the group of every row, (N,); rules for all groups ignore it.
-
-        Returns:
-            What the method gives: classes (N,), probabilities or scores (N, K).
-        """
-        if isinstance(self.rule, GroupedRule):
-            return getattr(self.rule, what)(probs, groups)
-        return getattr(self.rule, what)(probs)
+        return probs.argmax(1) if self.rule is None else self.rule.predict(probs, groups)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
         """Recalls, coverages, confusion and the objective's value on labeled examples, with intervals.
@@ -156,17 +140,13 @@ class FittedModel:
         Returns:
             The numbers by name, as in metrics.json; see `csst.fitting.evaluation`.
         """
-        goal = self.stated
-        if self.groups is not None and isinstance(goal, Sentence) and examples.groups is not None:
-            values = np.array(goal.binding.row_groups)[examples.groups.numpy()]
-            return GroupEvaluation.of_groups(goal, self.count_groups(examples.inputs, examples.labels, values)).numbers
-        abstains = self.rule is not None and self.rule.abstains
-        predictions = self.predict(examples.inputs)
-        counts = confusion_counts(examples.labels, predictions, len(self.class_names), abstains)
-        return Evaluation(self.objective, self.class_names, counts).numbers
+        groups = None
+        if self.groups is not None and examples.groups is not None:
+            groups = np.array(self.groups["names"])[examples.groups.numpy()]
+        return self.evaluate(self.count(examples.inputs, examples.labels, groups)).numbers
 
-    def count_groups(self, inputs: Any, labels: Any, groups: Any) -> Tensor:
-        """Count rows by group, true class and predicted class.
+    def count(self, inputs: Any, labels: Any, groups: Any = None) -> Tensor:
+        """Count rows by true class and predicted class, and by group first for a sentence about groups.
 
         Args:
             inputs: N examples, see `logits`.
@@ -174,13 +154,32 @@ class FittedModel:
             groups: the group of every example, (N,).
 
         Returns:
-            Counts, (A, K, K).
+            Counts, (K, K), (K, K + 1) with a rule that may give no answer, or (A, K, K).
         """
+        predictions = self.predict(inputs, groups)
+        classes = len(self.class_names)
+        if groups is None:
+            return confusion_counts(labels, predictions, classes, self.rule is not None and self.rule.abstains)
         sentence = self.stated
         assert isinstance(sentence, Sentence)
         names = sentence.binding.row_groups
         places = torch.from_numpy(read_group_values(groups, names, str(sentence.column), len(labels)))
-        return count_groups(labels, self.predict(inputs, groups), places, len(self.class_names), len(names))
+        return count_groups(labels, predictions, places, classes, len(names))
+
+    def evaluate(self, counts: Tensor) -> Evaluation:
+        """Return what labeled examples say about the model.
+
+        Args:
+            counts: of the examples, (K, K), (K, K + 1) or (A, K, K), see `count`.
+
+        Returns:
+            Every metric with its interval, the sentence and its bounds.
+        """
+        if counts.ndim == 2:
+            return Evaluation(self.objective, self.class_names, counts)
+        sentence = self.stated
+        assert isinstance(sentence, Sentence)
+        return GroupEvaluation.of_groups(sentence, counts)
 
     @property
     def certificate(self) -> Certificate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ from csst.fitting.group_evaluation import GroupEvaluation
 from csst.maths.confusion import confusion_counts
 from csst.maths.gain import Gain
 from csst.maths.grouped_confusion import count_groups
-from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules import FittedRule, Frontier, GroupedRule, Point, trace_frontier
+from csst.rules import FittedRule, Frontier, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
@@ -74,10 +73,10 @@ class Outputs:
     def decide(self, part: str, rule: FittedRule) -> Tensor:
         """Return the predictions of a rule, (N,)."""
         probs = torch.softmax(self.parts[part][0].double(), 1)
-        if not isinstance(rule.rule, GroupedRule):
-            return rule.rule.predict(probs)
-        names = np.array(rule.rule.names)
-        return rule.rule.predict(probs, None if self.test_groups is None else names[self.test_groups])
+        groups = None
+        if rule.rule.column and self.test_groups is not None:
+            groups = np.array(rule.rule.names)[self.test_groups]
+        return rule.rule.predict(probs, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +192,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     prior = fitted.estimate.confusion.prior.numpy()
     counts = torch.from_numpy(fitted.estimate.counts)
     # Rules along the frontier are estimates: no fresh labels certify them.
-    goal = replace(objective, confidence=None) if isinstance(objective, Sentence) else objective
-    frontier = trace_frontier(fitted.evidence, prior, goal, fitted.rule.undo)
+    frontier = trace_frontier(fitted.evidence, prior, objective.unpromised, fitted.rule.undo)
     description = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from csst.data.embeddings import Embedder
 from csst.data.examples import Examples
 from csst.data.input_spec import InputSpec
 from csst.data.row_hashes import read_hashes
+from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
+from csst.estimation.reference import Reference
+from csst.estimation.row_features import Projection
 from csst.fitting.folder import Folder
 from csst.fitting.plan import Plan, read_plan
 from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
 from csst.maths.costs import cost_table_from_dict
-from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Projected, build
@@ -38,6 +41,10 @@ MODEL = "model.safetensors"
 ROWS = "rows.npz"
 
 Weights = Literal["selected", "last"]
+#: the file in a run's folder
+REFERENCE = "reference.npz"
+#: arrays of reference.npz
+ARRAYS = ("labeled", "labels", "unlabeled", "unlabeled_prior", "width", "mean", "deviation", "sizes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +90,8 @@ class ModelFile:
         else:
             objective = self.plan.bind_objective(names, costs=costs)
         counts = torch.tensor(self.metrics["labeled_counts"]).double()
-        bound = objective.bind_prior(counts / counts.sum())
         # Numbers of classes are of all rows; groups are in the details of the rule.
-        return bound.ungrouped if isinstance(bound, Sentence) else bound
+        return objective.bind_prior(counts / counts.sum()).ungrouped
 
     def read_rule(self) -> Rule | None:
         """Return the decision rule; None if the run fitted none."""
@@ -192,3 +198,39 @@ def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples
         return Embedder(frozen_encoder, plan.embedding)(inputs, "examples")
 
     return embed
+
+
+def pack_reference(reference: Reference) -> bytes:
+    """Return a reference as an .npz file."""
+    file = io.BytesIO()
+    projection = reference.projection
+    np.savez_compressed(
+        file,
+        labeled=reference.labeled,
+        labels=reference.labels,
+        unlabeled=reference.unlabeled,
+        unlabeled_prior=reference.unlabeled_prior,
+        width=np.array(projection.width),
+        mean=projection.mean,
+        deviation=projection.deviation,
+        sizes=np.array(reference.sizes),
+    )
+    return file.getvalue()
+
+
+def read_reference(run: Folder) -> Reference | None:
+    """Read what `pack_reference` wrote into a run, with names of the columns; None where there is no such file."""
+    path = run.path(REFERENCE)
+    if not path.is_file():
+        return None
+    arrays = read_npz(str(path), ARRAYS, needed=ARRAYS)
+    reference = Reference(
+        arrays["labeled"],
+        arrays["labels"],
+        arrays["unlabeled"],
+        arrays["unlabeled_prior"],
+        Projection(int(arrays["width"]), arrays["mean"], arrays["deviation"]),
+        tuple(arrays["sizes"].tolist()),
+    )
+    columns = run.columns()
+    return reference.with_names(None if columns is None else columns.names)

@@ -20,8 +20,7 @@ from csst.estimation.trust import FEWEST_ALONE
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.folder import COLUMNS, Folder
 from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs
-from csst.fitting.model_file import MODEL, ROWS
-from csst.fitting.reference import REFERENCE
+from csst.fitting.model_file import MODEL, REFERENCE, ROWS
 from csst.rules.fit import FittedRule
 from csst.rules.monitor import Deployed, Monitoring, adapt_rule, refuse_few, sample_rows, watch
 from csst.rules.rule import DecisionRule

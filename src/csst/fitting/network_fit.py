@@ -25,13 +25,11 @@ from csst.maths.gain import Gain
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
 from csst.rules.deployment import read_deployment_prior
-from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import bind_groups, fit_groups
-from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
-from csst.training.measurement import estimate_from_logits
+from csst.training.measurement import estimate_argmax
 from csst.training.records import Record
 from csst.training.warnings import CollapseDetector, ReachCheck
 
@@ -196,18 +194,13 @@ class NetworkFit(Fit):
         unlabeled = torch.zeros(0, task.classes)
         if len(self.unlabeled_index):
             unlabeled = self.compute_logits(model, task.unlabeled, self.unlabeled_index)
-        groups = None if task.test is None or task.test.groups is None else task.test.groups.numpy()
-        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit), groups)
+        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit), self.test_groups)
 
     def expect(self, outputs: Outputs) -> RateEstimate:
         """Return the rates to expect of the plain argmax."""
-        names = self.task.class_names
-        train_prior = self.task.train_prior
-        validation = outputs.parts["validation"]
-        estimate = estimate_from_logits(
-            *validation, outputs.unlabeled, outputs.gain, train_prior, names, outputs.is_cross_fitted
-        )
-        return estimate.with_prior(read_deployment_prior(self.judged_prior, outputs.evidence(train_prior, names)))
+        evidence = outputs.evidence(self.task.train_prior, self.task.class_names)
+        estimate = estimate_argmax(evidence, outputs.parts["validation"][0], outputs.unlabeled)
+        return estimate.with_prior(read_deployment_prior(self.judged_prior, evidence))
 
     def fit_rule(self, model: nn.Module, outputs: Outputs) -> FittedRule:
         """Return the decision rule of a model, certified if examples are reserved for that."""
@@ -221,21 +214,9 @@ class NetworkFit(Fit):
         else:
             sentence = bind_groups(self.runner.trainer.stated_objective, groups)
             fitted_rule = fit_groups(evidence, sentence, groups, prior, undo, self.seed, per_group=self.per_group)
-        if task.certifying is None:
-            return fitted_rule
-        return promise(fitted_rule, self.score_fresh(model), self.deployment_prior, task.class_names)
-
-    def score_fresh(self, model: nn.Module) -> FreshLabels:
-        """Return the probabilities of the examples that certify."""
-        assert self.task.certifying is not None
-
-        def score(inputs: Any) -> np.ndarray:
-            return torch.softmax(self.compute_logits(model, inputs).double(), 1).cpu().numpy()
-
-        unlabeled = None if self.task.kept_apart is None else score(self.task.kept_apart)
-        certifying = self.task.certifying
-        groups = None if certifying.groups is None else certifying.groups.numpy()
-        return FreshLabels(score(certifying.inputs), certifying.labels.numpy(), unlabeled, groups)
+        return self.certify(
+            fitted_rule, lambda inputs: torch.softmax(self.compute_logits(model, inputs).double(), 1).cpu().numpy()
+        )
 
     @property
     def facts(self) -> dict[str, Any]:

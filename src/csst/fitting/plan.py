@@ -31,11 +31,11 @@ class Plan(Settings):
             package.module:name.
         learner: network; or auto, or one or several names of csst.learners.LEARNERS (linear,kernel), which take
             seconds. auto is the network where an encoder is fine-tuned or another method than csst is asked for.
-        objective: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
-        seed: of the split, the weights and the order of examples.
+        objective: the goal: a sentence ("max min(recall)"), a short name (min-recall), or package.module:Name.
+        seed: seed of the split, the weights and the order of examples.
         encoder: words, hf:NAME_OR_FOLDER or package.module:name; frozen, it turns every example into a vector once and
             `model` is a head on those; else it is fine-tuned and is the model.
-        frozen: whether the encoder stays as it is.
+        frozen: whether the encoder stays as it is, and a head is trained on its embeddings.
         groups: classes that the objective names together, such as head, each as 0,1,2 or cat,dog; head and tail are the
             paper's, by frequency, unless they are named here.
         per_group: for an objective about groups of rows, whether each group gets a decision rule of its own, so that

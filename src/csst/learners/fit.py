@@ -43,7 +43,7 @@ def read_task_groups(task: Task, objective: Any) -> RowGroups | None:
     groups = None
     if judge.groups is not None and task.unlabeled_groups is not None:
         groups = RowGroups(task.group_column, task.group_names, judge.groups.numpy(), task.unlabeled_groups.numpy())
-    if groups is not None or getattr(read_objective(objective), "column", None) is not None:
+    if groups is not None or read_objective(objective).column is not None:
         bind_groups(read_objective(objective), groups)
     return groups
 

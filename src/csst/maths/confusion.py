@@ -230,25 +230,6 @@ class Confusion:
         # Of a single class that is predicted or true, the agreement is 0.
         return agreement / torch.where(spread > 1e-12, spread, torch.ones_like(spread)).sqrt()
 
-    def group_mean(self, metric: str, group: Sequence[int]) -> Tensor:
-        """Return the mean of a metric over classes, e.g. `group_mean("recall", [7, 8, 9])` (paper, Sec. 5, Eq. 10).
-
-        Args:
-            metric: the name of a metric with one value per class.
-            group: class indices, at least one.
-
-        Returns:
-            A scalar, differentiable in `rates`.
-        """
-        if metric not in CLASS_METRICS:
-            raise InputError(
-                f"group_mean takes a metric with one value per class ({', '.join(CLASS_METRICS)}); found {metric!r}"
-            )
-        members = list(group)
-        if not members or any(not 0 <= m < self.classes for m in members):
-            raise InputError(f"a group must name at least one class in 0 .. {self.classes - 1}; found {members}")
-        return getattr(self, metric)[members].mean()
-
 
 def divide(top: Tensor, bottom: Tensor) -> Tensor:
     """Return top / bottom, and top itself, which is 0 for all ratios here, where the bottom is 0."""

@@ -42,8 +42,20 @@ class Objective(ABC):
     abstains: bool = False
     #: the confidence with which the constraints must hold; None asks for an estimate only
     confidence: float | None = None
+    #: the column of the groups of rows that the objective is about; None if it is about all rows
+    column: str | None = None
     #: a gain matrix to use instead of deriving one
     constant_gain: Tensor | None = None
+
+    @property
+    def ungrouped(self) -> Objective:
+        """The objective about all rows instead of their groups."""
+        return self
+
+    @property
+    def unpromised(self) -> Objective:
+        """The objective without a confidence."""
+        return self
 
     @abstractmethod
     def utility(self, c: Confusion) -> Tensor:

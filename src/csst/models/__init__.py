@@ -12,8 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from csst.errors import InputError, nearest
 from csst.models.huggingface.images import build_huggingface
 from csst.models.huggingface.text import EncodesTexts, build_text_classifier
-from csst.models.mlp import Projected, Standardize, mlp
-from csst.models.table import table_network
+from csst.models.table import Projected, Standardize, mlp, table_network
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
 from csst.settings import Model

@@ -22,12 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.hub import first_line
 from csst.models.huggingface.images import IMAGENET_MEAN, IMAGENET_STD
 from csst.models.huggingface.loading import WEIGHTS, Source, load_pretrained
 from csst.models.huggingface.text import Tokens, checked_max_length, find_padding, prepare_inputs
 from csst.models.wide_resnet import Pixels
-from csst.plugins import load
+from csst.plugins import first_line, load
 
 WORDS_WIDTH = 2048
 PROBE = "A probe: the naïve café's Größe, 北京 and 🙂, isn't it?"

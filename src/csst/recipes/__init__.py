@@ -7,16 +7,18 @@ from typing import Any
 
 from csst.errors import InputError
 from csst.recipes.images import (
+    cifar10_lt,
     cifar10_lt_1500,
     cifar10_lt_encoder,
     cifar10_lt_small,
+    cifar100_lt,
     fashion_lt,
     fashion_lt_small,
     folder,
+    imagenet100_lt,
     mnist_lt,
     traffic_signs,
 )
-from csst.recipes.paper import cifar10_lt, cifar100_lt, imagenet100_lt
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
 from csst.recipes.recipe import Custom, Recipe, Source, make_recipe, refuse_unused_settings, with_overrides
 from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text

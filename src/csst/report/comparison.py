@@ -8,7 +8,6 @@ import numpy as np
 
 from csst.comparison.summary import ComparisonRow, Outcome
 from csst.report.comparison_tables import cells, describe_runs, split_objectives
-from csst.report.figures.class_tables import draw_class_counts, draw_recall_table
 from csst.report.figures.comparison import (
     Curve,
     Styles,
@@ -19,6 +18,7 @@ from csst.report.figures.comparison import (
     draw_values,
 )
 from csst.report.figures.games import Game, draw_games
+from csst.report.figures.matrix import draw_class_counts, draw_recall_table
 from csst.report.figures.svg import Drawing
 from csst.report.page import Part, comparison_page
 from csst.report.run_view import thin

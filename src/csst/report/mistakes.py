@@ -14,7 +14,7 @@ import torch
 from csst.data.tabular.columns import Columns, as_text
 from csst.data.tabular.dates import EPOCH
 from csst.data.task import Labeled
-from csst.rules import DecisionRule
+from csst.rules import Rule
 
 #: examples on a page, and of one cell of the confusion
 MOST_EXAMPLES = 40
@@ -77,7 +77,7 @@ class MistakenCell:
 def find_mistakes(
     examples: Labeled,
     probs: torch.Tensor,
-    rule: DecisionRule | None,
+    rule: Rule | None,
     class_names: Sequence[str],
     columns: Columns | None,
 ) -> list[MistakenCell]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from csst.fitting.evaluation import Evaluation
 from csst.report.bounds import find_coverage_bounds
 from csst.report.explorer import build_explorer
 from csst.report.figures.classes import MOST_RUNS, draw_coverage, draw_recall
@@ -21,7 +22,7 @@ from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
 from csst.report.first_screen import list_facts, title_run
 from csst.report.mistakes import MistakenCell
 from csst.report.render import render
-from csst.report.result import read_frontier
+from csst.report.result import Result, read_frontier
 from csst.report.run_tables import tabulate_deployed, tabulate_differing_settings, tabulate_runs
 from csst.report.run_view import RunView, read_run, read_runs, view_run
 
@@ -220,3 +221,32 @@ def _format(value: Any) -> str:
     if isinstance(value, list):
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def evaluation_page(evaluation: Evaluation, run: str | Path = "", files: Sequence[str] = ()) -> str:
+    """Return the page of an evaluation.
+
+    Args:
+        evaluation: the numbers.
+        run: the folder of the run whose model was measured; "" for a model in memory.
+        files: the files of labeled rows.
+
+    Returns:
+        HTML that needs no other file.
+    """
+    view = RunView(
+        name=Path(run).name or "model",
+        method="",
+        objective=str(evaluation.objective),
+        data=", ".join(Path(file).name for file in files),
+        seed="",
+        steps="",
+        is_complete=True,
+        results={"test": Result.read(evaluation.numbers)},
+        class_names=list(evaluation.class_names),
+        class_counts=evaluation.counts.sum(1).tolist(),
+    )
+    place = f"{view.data} by {view.name}" if view.data else "Evaluation"
+    tables = {title: rows for title, rows in evaluation.tables.items() if title != "confusion"}
+    drawings = [draw_recall([view]), draw_confusion(view)]
+    return render("evaluation.html", title=place, sentence=evaluation.sentence, tables=tables, drawings=drawings)

@@ -14,6 +14,7 @@ import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
+from csst.fitting.group_evaluation import tabulate_groups
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
 from csst.report.mistakes import MistakenCell
@@ -300,34 +301,28 @@ def _tabulate_groups(metrics: Mapping[str, Any]) -> list[list[str]]:
     groups = (metrics.get("adjusted") or {}).get("groups")
     if not isinstance(groups, dict):
         return []
-    rows = [[f"recall by {groups['column']}", *map(str, metrics.get("class_names", ()))]]
-    for name, recalls, labels in zip(groups["names"], groups["recall"], groups["labels"], strict=True):
-        cells = [f"{r:.2f} ({low:.2f} to {high:.2f}), {n}" for (r, low, high), n in zip(recalls, labels, strict=True)]
-        rows.append([name, *cells])
-    return rows
+    head, *rows = tabulate_groups(groups, tuple(map(str, metrics.get("class_names", ()))))
+    return [[f"recall by {head[0]}", *head[1:]], *rows]
 
 
 def _read_mistakes(path: Path) -> list[MistakenCell]:
-    """Return the mistakes in a file; none if there is no file."""
-    if not path.is_file():
-        return []
-    try:
-        return [MistakenCell.from_dict(cell) for cell in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise InputError(f"{path} cannot be read: delete it, and the page has no mistakes to look at") from None
+    """Return the examples that the model gets wrong, as far as the run keeps some."""
+
+    def parse(text: str) -> list[MistakenCell]:
+        return [MistakenCell.from_dict(cell) for cell in json.loads(text)]
+
+    return _read(path, parse, "delete it, and the page has no mistakes to look at") or []
 
 
 def _read_watched(path: Path) -> list[list[str]]:
-    """Return what new rows said as cells, the latest first; none if nobody looked."""
-    if not path.is_file():
-        return []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()[-MOST_WATCHED:]
-        values = [json.loads(line) for line in reversed(lines)]
+    """Return what new rows said, the newest first."""
+
+    def parse(text: str) -> list[list[str]]:
+        values = [json.loads(line) for line in reversed(text.splitlines()[-MOST_WATCHED:])]
         rows = [[", ".join(map(str, value["input"])), ". ".join(map(str, value["sentences"]))] for value in values]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise InputError(f"{path} cannot be read: delete it, and the page has nothing about new rows") from None
-    return [["new rows", "what they say"], *rows]
+        return [["new rows", "what they say"], *rows]
+
+    return _read(path, parse, "delete it, and the page has nothing about new rows") or []
 
 
 def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:
@@ -388,12 +383,17 @@ def diagnose(journal: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[s
 
 def _read_mapping(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Return the names and values in a file; none if the file does not exist."""
-    if not path.is_file():
-        return {}
-    try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    content = _read(path, parse) if path.is_file() else {}
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold names and values; found {type(content).__name__}")
     return content
+
+
+def _read(path: Path, parse: Callable[[str], T], way_out: str = "") -> T | None:
+    """Return the parsed content of a file; None if there is none."""
+    if not path.is_file():
+        return None
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read: {way_out or ' '.join(str(error).split())[:200]}") from None

@@ -11,13 +11,10 @@ that no correction for their number is needed; all bounds of a rule must pass, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.special import betainc, rel_entr
 from scipy.stats import norm
 
-from csst.errors import InputError
 from csst.rules.claims import RATIOS, Claim
 
 #: halvings of an interval: to a part in 10^15
@@ -219,36 +216,6 @@ def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower
     return binomial_tail(trials - successes, trials, 1 - value)
 
 
-def joint_p_value(
-    bounds: Sequence[Claim], counts: np.ndarray, prior: np.ndarray | None = None, predicted: np.ndarray | None = None
-) -> np.ndarray:
-    """max over bounds of p: all of them must be proved, so that no correction for their number is needed.
-
-    Args:
-        bounds: of the sentence.
-        counts: see `p_value`.
-        prior: see `p_value`.
-        predicted: see `p_value`.
-
-    Returns:
-        p-values, (...).
-    """
-    return np.max([p_value(bound, counts, prior, predicted) for bound in bounds], axis=0)
-
-
-def count_passed(p_values: np.ndarray, delta: float) -> np.ndarray:
-    """How many rules pass, each tested only if all before it passed (fixed-sequence testing).
-
-    Args:
-        p_values: of rules from cautious to bold, (..., rules).
-        delta: 1 - confidence.
-
-    Returns:
-        Numbers of rules, (...).
-    """
-    return np.cumprod(np.asarray(p_values) <= delta, axis=-1).sum(-1)
-
-
 def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float) -> tuple[float, float]:
     """The class balances pi_k for which a bound on precision, f1 or jaccard holds, the other classes in proportion.
 
@@ -353,33 +320,3 @@ def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np
         else:
             low = middle
     return high
-
-
-def labels_for_power(value: float, truth: float, delta: float, power: float = POWER) -> int:
-    """The fewest trials with which a chance of success of at least `value` is proved as often as `power` says.
-
-    Args:
-        value: r, the bound.
-        truth: the true chance of success, more than r.
-        delta: 1 - confidence.
-        power: how often.
-
-    Returns:
-        n with  P(Bin(n, truth) >= c_n) >= power  for it and all larger ones up to twice as many.
-    """
-    if not 0 < value < truth <= 1:
-        raise InputError(
-            f"a bound is proved where the truth lies above it; found a bound of {value}, a truth of {truth}"
-        )
-    largest_trial = 64
-    while True:
-        trials = np.arange(1, largest_trial + 1)
-        successes = np.arange(largest_trial + 1)[:, None]
-        p = np.where(successes <= trials, binomial_tail(np.minimum(successes, trials), trials, value), 1.0)
-        critical = np.where((p <= delta).any(0), (p <= delta).argmax(0), trials + 1)
-        powers = np.where(critical <= trials, binomial_tail(np.minimum(critical, trials), trials, truth), 0.0)
-        misses = np.flatnonzero(powers < power)
-        fewest = int(misses[-1]) + 2 if len(misses) else 1
-        if 2 * fewest <= largest_trial:
-            return fewest
-        largest_trial *= 4

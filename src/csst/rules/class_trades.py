@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from csst.rules.soft_objective import SoftObjective
 from csst.rules.standard_errors import FormPayoffs, measure_standard_errors
 from csst.rules.sweeps import Sweep
 
+P = TypeVar("P")
 #: precisions that are asked for
 ASKED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 #: more classes than this are not traced
@@ -136,7 +137,7 @@ def trace_class(
         if point.recall < LEAST_RECALL:
             break
         points.append(point)
-    return keep_falling(points)
+    return keep_trade(points, lambda point: (point.recall, point.precision))
 
 
 def read_bound(evidence: HeldOutScores, prior: np.ndarray, class_index: int) -> tuple[MetricForm, np.ndarray]:
@@ -147,10 +148,18 @@ def read_bound(evidence: HeldOutScores, prior: np.ndarray, class_index: int) -> 
     return goal.form, np.asarray(goal.constraints)
 
 
-def keep_falling(points: Sequence[ClassPoint]) -> tuple[ClassPoint, ...]:
-    """The points that no other is at least as good as in recall and precision, from high recall down."""
-    frontier: list[ClassPoint] = []
-    for point in sorted(points, key=lambda point: (point.recall, point.precision), reverse=True):
-        if not frontier or point.precision > frontier[-1].precision + 1e-9:
-            frontier.append(point)
-    return tuple(frontier)
+def keep_trade(points: Sequence[P], measure: Callable[[P], tuple[float, float]]) -> tuple[P, ...]:
+    """Return the points that are worth moving along: each has more of a second number for less of the first.
+
+    Args:
+        points: in any order.
+        measure: both numbers of a point.
+
+    Returns:
+        The points, from the most of the first number on.
+    """
+    trade: list[P] = []
+    for point in sorted(points, key=measure, reverse=True):
+        if not trade or measure(point)[1] > measure(trade[-1])[1] + 1e-9:
+            trade.append(point)
+    return tuple(trade)

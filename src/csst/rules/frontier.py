@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import Candidate, fit_pooled, plain_argmax, sharpness
-from csst.rules.class_trades import ClassPoint, trace_classes
+from csst.rules.candidates import fit_pooled, plain_argmax, sharpness
+from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes
 from csst.rules.feasibility import describe_feasibility, find_missed
+from csst.rules.fit import estimate_candidate
 from csst.rules.group_trades import GroupPoint
 from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule
@@ -108,13 +109,18 @@ def trace_frontier(
     coverage_points = walk(trade_coverage(steps))
     highest_precision = walk(["max min(precision)"])[0].min_precision
     precision_points = walk(trade_precision(recall_points[0].min_precision, highest_precision, steps))
+
+    def trade(points: Sequence[Point], read: Callable[[Point], float]) -> tuple[Point, ...]:
+        return keep_trade(points, lambda point: (point.mean_recall, read(point)))
+
     trades = {
-        "lowest recall": keep_trade(recall_points, lambda point: point.min_recall),
-        "coverage": keep_trade([recall_points[0], *coverage_points], lambda point: point.min_coverage),
-        "precision": keep_trade([recall_points[0], *precision_points], lambda point: point.min_precision),
+        "lowest recall": trade(recall_points, lambda point: point.min_recall),
+        "coverage": trade([recall_points[0], *coverage_points], lambda point: point.min_coverage),
+        "precision": trade([recall_points[0], *precision_points], lambda point: point.min_precision),
     }
     class_trades = trace_classes(evidence, prior)
-    argmax_point = measure_plain(evidence, prior, undo)
+    plain_estimate = estimate_candidate(evidence, plain_argmax(evidence.train_prior, undo), prior)
+    argmax_point = make_point(plain_estimate, DecisionRule.identity(evidence.classes))
     points = [argmax_point, *recall_points, *coverage_points]
     own_point = None if objective is None else choose_own_point(objective, fit(objective), points)
     frontier = keep_undominated(points if own_point is None else [*points, own_point])
@@ -177,23 +183,9 @@ def fit_point(
         undo: see `DecisionRule`.
     """
     goal = SoftObjective(objective, prior, sharpness(evidence))
-    return replace(measure_point(evidence, fit_pooled(goal, evidence), undo), sentence=str(objective))
-
-
-def measure_point(evidence: HeldOutScores, candidate: Candidate, undo: torch.Tensor | None = None) -> Point:
-    """What a way to decide is expected to do, under its deployment prior."""
-    decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
-    estimate = estimate_rates(evidence, *decisions, candidate.prior)
-    return make_point(estimate, candidate.as_rule(evidence.train_prior, undo))
-
-
-def measure_plain(evidence: HeldOutScores, prior: np.ndarray, undo: torch.Tensor | None = None) -> Point:
-    """What the model does without a rule; undo: what took the gain out of a network's softmax, see `DecisionRule`."""
-    candidate = plain_argmax(evidence.train_prior, undo)
-    estimate = estimate_rates(
-        evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior
-    )
-    return make_point(estimate, DecisionRule.identity(evidence.classes))
+    candidate = fit_pooled(goal, evidence)
+    estimate = estimate_candidate(evidence, candidate, prior)
+    return replace(make_point(estimate, candidate.as_rule(evidence.train_prior, undo)), sentence=str(objective))
 
 
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
@@ -202,15 +194,6 @@ def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
     return Point(
         float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min()), float(c.accuracy), rule, estimate
     )
-
-
-def keep_trade(points: Sequence[Point], gain: Callable[[Point], float]) -> tuple[Point, ...]:
-    """The points from high mean recall down, each with more of the other number than those before it."""
-    trade: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.mean_recall, gain(point)), reverse=True):
-        if not trade or gain(point) > gain(trade[-1]) + 1e-9:
-            trade.append(point)
-    return tuple(trade)
 
 
 def keep_undominated(points: list[Point]) -> tuple[Point, ...]:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.cell_objective import CellObjective
 from csst.rules.cells import Cells, RowGroups, make_cells
+from csst.rules.class_trades import keep_trade
 from csst.rules.feasibility import describe_feasibility, find_missed
+from csst.rules.fit import estimate_candidate
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -64,11 +66,7 @@ def trace_groups(
         confusion = fit_cells(cells, objective).confusion
         mean = float(objective.view(confusion).recall.mean())
         points.append(GroupPoint(text, mean, float(confusion.recall.min())))
-    trade: list[GroupPoint] = []
-    for point in sorted(points, key=lambda point: (point.mean_recall, point.lowest_recall), reverse=True):
-        if not trade or point.lowest_recall > trade[-1].lowest_recall + 1e-9:
-            trade.append(point)
-    return tuple(trade)
+    return keep_trade(points, lambda point: (point.mean_recall, point.lowest_recall))
 
 
 @use_one_thread
@@ -98,7 +96,7 @@ def fit_cells(cells: Cells, objective: CellObjective) -> RateEstimate:
     """Return the rates of cells that the rule of an objective is expected to have."""
     prior = cells.prior.ravel()
     rule = fit_pooled(SoftObjective(objective, prior, sharpness(cells.scores)), cells.scores)
-    return estimate_rates(cells.scores, rule.decide(cells.scores.scores), rule.decide(cells.scores.soft_scores), prior)
+    return estimate_candidate(cells.scores, rule, prior)
 
 
 def list_sentences(column: str) -> list[str]:

@@ -77,7 +77,7 @@ class GroupEstimate:
 
 def bind_groups(sentence: Any, groups: RowGroups | None) -> Sentence:
     """Return the sentence for the groups of rows; raise an error unless both or neither is about groups."""
-    column = sentence.column if isinstance(sentence, Sentence) else None
+    column = sentence.column
     if groups is None:
         raise InputError(
             f"'{sentence}' needs the {column} of every row: pass group=... to fit, or --data.group {column}"

@@ -26,7 +26,6 @@ from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check
 from csst.estimation.new_balance import NewBalance, estimate_new_balance
 from csst.estimation.shift import estimate_prior
 from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
-from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN
@@ -254,9 +253,7 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
         seed: of the folds on which rules are judged.
     """
     refuse_unexplained(monitoring)
-    objective = deployed.objective
-    if isinstance(objective, Sentence):
-        objective = replace(objective, confidence=None)  # no fresh labels certify a rule that is new
+    objective = deployed.objective.unpromised  # no fresh labels certify a rule that is new
     evidence = renew_evidence(deployed, check_probs(probs, deployed.evidence.classes))
     return fit_evidence(
         evidence, objective, monitoring.balance.prior, deployed.undo, seed, margin=MARGIN * monitoring.growth

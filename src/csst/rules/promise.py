@@ -6,21 +6,21 @@ certified = promise(fitted, FreshLabels(probs, labels), "labels")
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
+from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
 from csst.estimation.folds import CERTIFYING, deal_certification
-from csst.estimation.held_out_scores import check_labels, check_probs
+from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_probs
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups
-from csst.rules.certificates import draw_unluckily, joint_p_value, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate
+from csst.rules.certificates import draw_unluckily, p_value, read_range
+from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
 from csst.rules.claims import RATIOS, Claim, read_claims
 from csst.rules.fit import FittedRule, find_doubts, fit_rule
 from csst.rules.fresh_labels import (
@@ -34,9 +34,138 @@ from csst.rules.fresh_labels import (
 )
 from csst.rules.groups import bind_groups
 from csst.rules.path import PathRule, count_passing, make_path
-from csst.rules.price import measure_bound, price_in_labels
-from csst.rules.rule import DecisionRule, Rule
+from csst.rules.rule import Rule
 from csst.rules.threads import use_one_thread
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Fresh labels and the rules that they may certify; `csst.rules.group_promise` has that of groups of rows.
+
+    Args:
+        fitted: the rule by the labels of the fit, whose objective states a confidence.
+        fresh: labels that nothing was fitted to, checked.
+        bounds: of the sentence.
+        prior: the stated class balance, (K,); None where the labels are a random sample.
+    """
+
+    fitted: FittedRule
+    fresh: FreshLabels
+    bounds: tuple[Claim, ...]
+    prior: np.ndarray | None
+
+    @property
+    def shares(self) -> np.ndarray:
+        """How frequent the rows of each class are where the rule is used, (K,)."""
+        return self.fitted.estimate.confusion.prior.numpy()
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Fresh labels of every class, (K,)."""
+        return np.bincount(self.fresh.labels, minlength=self.fitted.evidence.classes)
+
+    @property
+    def unlabeled_rows(self) -> int:
+        """Unlabeled rows kept apart, which prove coverages."""
+        return 0 if self.fresh.unlabeled_probs is None else len(self.fresh.unlabeled_probs)
+
+    def make_rules(self) -> list[PathRule]:
+        """Return the path, from cautious to bold."""
+        return make_path(self.fitted.evidence, self.fitted.objective, self.shares)
+
+    def make_trial(self, place: PathRule) -> Rule:
+        """Return a rule of the path on the model's probabilities."""
+        return place.candidate.as_rule(self.fitted.evidence.train_prior, self.fitted.rule.undo)
+
+    def count(self, rule: Rule) -> np.ndarray:
+        """Return the counts of fresh labels under a rule, (K, K)."""
+        decisions = rule.predict(self.fresh.probs).numpy()
+        return count_labels(self.fresh.labels, decisions, self.fitted.evidence.classes)
+
+    def count_predictions(self, rule: Rule) -> np.ndarray | None:
+        """Return how many of the unlabeled rows kept apart get each class, (K,); None if there are none."""
+        if self.fresh.unlabeled_probs is None:
+            return None
+        return np.bincount(rule.predict(self.fresh.unlabeled_probs).numpy(), minlength=rule.classes).astype(float)
+
+    def take_counts(self, bound: Claim, table: np.ndarray) -> np.ndarray:
+        """Return the counts that bear on a bound, (K, K)."""
+        return table
+
+    def take_rows(self, bound: Claim, rows: np.ndarray) -> np.ndarray:
+        """Return the labels of each class that bear on a bound, (K,)."""
+        return rows
+
+    def expect(self, bound: Claim, estimate: RateEstimate) -> Confusion:
+        """Return the rates that bear on a bound."""
+        return estimate.confusion
+
+    def pool_fresh(self, place: PathRule) -> RateEstimate:
+        """Return the rates to expect once the fresh labels have been looked at, too: for a price, not for a test."""
+        confusion = place.estimate.confusion
+        counts = place.estimate.n[:, None] * confusion.rates.numpy() + self.count(self.make_trial(place))
+        rates = torch.from_numpy(counts / counts.sum(1, keepdims=True))
+        return replace(place.estimate, confusion=Confusion(rates, confusion.prior))
+
+    def measure_p(self, rule: Rule) -> list[float]:
+        """Return the p-value of every bound."""
+        table = self.count(rule)
+        predictions = self.count_predictions(rule)
+        return [float(p_value(bound, self.take_counts(bound, table), self.prior, predictions)) for bound in self.bounds]
+
+    def imagine_p(self, place: PathRule, rows: np.ndarray, is_perfect: bool) -> float:
+        """Return the largest p-value to expect of a rule: without a mistake, or in an unlucky draw.
+
+        Args:
+            place: the rule.
+            rows: fresh labels of every class, (K,), as far as they may be known.
+            is_perfect: whether no label speaks against a bound.
+        """
+        values = []
+        for bound in self.bounds:
+            confusion = self.expect(bound, place.estimate)
+            rates = confusion.rates.numpy()
+            labels = self.take_rows(bound, rows)
+            predictions = self.unlabeled_rows * confusion.coverage.numpy() if self.unlabeled_rows else None
+            if is_perfect:
+                counts = without_mistakes(bound, labels[:, None] * rates)
+            else:
+                counts = draw_unluckily(bound, rates, np.maximum(labels, 1), self.prior)
+            values.append(float(p_value(bound, counts, self.prior, predictions)))
+        return max(values)
+
+    def adopt(self, place: PathRule) -> FittedRule:
+        """Return the fit with a rule of the path in use.
+
+        Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
+
+        Args:
+            place: the rule.
+        """
+        fitted = self.fitted
+        rule = self.make_trial(place)
+        estimate = estimate_freshly(fitted.evidence, place, self.count(rule), fitted.estimate, self.shares)
+        return replace(
+            fitted, rule=rule, chosen=place.candidate.name, estimate=estimate, notes=find_doubts(fitted.evidence)
+        )
+
+
+def estimate_freshly(
+    evidence: HeldOutScores, place: PathRule, counts: np.ndarray, before: RateEstimate, prior: np.ndarray
+) -> RateEstimate:
+    """Return the rates to expect of a rule by fresh labels and by the unlabeled rows of the fit.
+
+    Args:
+        evidence: of the fit.
+        place: the rule.
+        counts: of fresh labels under the rule, (K, K).
+        before: the rates by the labels of the fit, which a class without a fresh label keeps.
+        prior: the class balance where the rule is used, (K,).
+    """
+    soft_decisions = place.candidate.decide(evidence.soft_scores)
+    soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
+    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, before.counts)
+    return combine_rates(evidence, known_counts, soft_counts, prior)
 
 
 @use_one_thread
@@ -45,99 +174,75 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
 
     Args:
         fitted: the rule by the labels of the fit, whose objective states a confidence.
-        fresh: labels that nothing was fitted to.
+        fresh: labels that nothing was fitted to, with the groups of their rows for a sentence about groups.
         deployment_prior: see `state_prior`.
         class_names: for sentences.
 
     Returns:
         The rule with its certificate.
     """
-    if fitted.groups is not None:
-        # It builds on this module.
-        from csst.rules.group_promise import promise_groups
-
-        return promise_groups(fitted, fresh, deployment_prior, class_names)
-    objective = fitted.objective
-    evidence = fitted.evidence
-    assert objective.confidence is not None
-    delta = 1 - objective.confidence
-    bounds = read_claims(objective)
-    prior = state_prior(deployment_prior, bounds, evidence.classes)
-    probs = check_probs(fresh.probs, evidence.classes)
-    labels = check_labels(fresh.labels, len(probs), evidence.classes)
-    rows = np.bincount(labels, minlength=evidence.classes)
-    deployment = fitted.estimate.confusion.prior.numpy()
-    unlabeled_rows = 0 if fresh.unlabeled_probs is None else len(fresh.unlabeled_probs)
-    rules = make_path(evidence, objective, deployment)
+    proof = begin_proof(fitted, fresh, deployment_prior)
+    sentence = fitted.objective if fitted.groups is None else fitted.groups.sentence
+    assert sentence.confidence is not None
+    delta = 1 - sentence.confidence
+    bounds = proof.bounds
+    rows = proof.rows
+    labels = proof.fresh.labels
+    deployment = proof.shares
+    rules = proof.make_rules()
     # How many labels of each class certify is known where they are dealt within classes; of a random sample it is part
     # of what is tested, and the path must not depend on it.
-    is_sample = prior is None and any(bound.reads_balance for bound in bounds)
+    is_sample = proof.prior is None and any(bound.reads_balance for bound in bounds)
     planned_rows = len(labels) * deployment if is_sample else rows
-    hopeful_rules = drop_hopeless(rules, bounds, planned_rows, prior, delta, unlabeled_rows)
-    path = choose_start(hopeful_rules, bounds, planned_rows, prior, unlabeled_rows)
-
-    def count(rule: Rule) -> np.ndarray:
-        return count_labels(labels, rule.predict(probs).numpy(), evidence.classes)
-
-    def measure_p(place: PathRule) -> float:
-        rule = make_trial(fitted, place)
-        return float(joint_p_value(bounds, count(rule), prior, count_predictions(rule, fresh)))
-
-    passes = count_passing(path, measure_p, delta)
+    path = choose_start(drop_hopeless(rules, proof, planned_rows, delta), proof, planned_rows)
+    passes = count_passing(path, lambda place: max(proof.measure_p(proof.make_trial(place))), delta)
     price = ""
     if passes:
-        boldest = path[passes - 1]
-        result = adopt(fitted, boldest, count(make_trial(fitted, boldest)))
+        result = proof.adopt(path[passes - 1])
     else:
-        expectations = [_pool_fresh(fitted, rule, probs, labels) for rule in path or rules]
-        price = price_in_labels(bounds, expectations, rows, prior, delta, class_names)
+        estimates = [proof.pool_fresh(rule) for rule in path or rules]
+        expectations = [[proof.expect(bound, estimate) for bound in bounds] for estimate in estimates]
+        rows_of_bounds = [proof.take_rows(bound, rows) for bound in bounds]
+        price = price_in_labels(bounds, expectations, rows_of_bounds, proof.prior, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
-    counts = count(result.rule)
-    predictions = count_predictions(result.rule, fresh)
+    counts = proof.count(result.rule)
     results = tuple(
-        _report(bound, result, float(p_value(bound, counts, prior, predictions)), counts, prior, delta)
-        for bound in bounds
+        BoundResult(
+            bound.text,
+            bound.value,
+            measure_bound(bound, proof.expect(bound, result.judged)),
+            p,
+            find_balance(bound, proof.take_counts(bound, counts), proof.prior, delta),
+        )
+        for bound, p in zip(bounds, proof.measure_p(result.rule), strict=True)
     )
+    labels_of_classes = rows if rows.ndim == 1 else rows.sum(0)
     certificate = Certificate(
-        objective.confidence,
+        sentence.confidence,
         passes > 0,
         results,
-        tuple(rows.tolist()),
+        tuple(labels_of_classes.tolist()),
         len(path),
         passes,
-        describe_basis(rows, prior, bounds, unlabeled_rows),
+        describe_basis(labels_of_classes, proof.prior, bounds, proof.unlabeled_rows),
         price,
     )
     return replace(result, certificate=certificate)
 
 
-def make_trial(fitted: FittedRule, place: PathRule) -> DecisionRule:
-    """Return a rule of the path on the model's probabilities."""
-    return place.candidate.as_rule(fitted.evidence.train_prior, fitted.rule.undo)
+def begin_proof(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any) -> Proof:
+    """Return what fresh labels are asked, about classes or about groups of rows."""
+    bounds = read_claims(fitted.objective if fitted.groups is None else fitted.groups.sentence)
+    classes = fitted.evidence.classes
+    prior = state_prior(deployment_prior, bounds, classes)  # refuses bounds that need another class balance
+    probs = check_probs(fresh.probs, classes)
+    fresh = replace(fresh, probs=probs, labels=check_labels(fresh.labels, len(probs), classes))
+    if fitted.groups is None:
+        return Proof(fitted, fresh, bounds, prior)
+    # It builds on this module.
+    from csst.rules.group_promise import begin_group_proof
 
-
-def adopt(fitted: FittedRule, place: PathRule, counts: np.ndarray) -> FittedRule:
-    """Return the fit with a rule of the path in use.
-
-    Labels of the fit chose the rule and would flatter it: fresh ones and unlabeled rows say what to expect.
-
-    Args:
-        fitted: by the labels of the fit.
-        place: the rule.
-        counts: of fresh labels under this rule, (K, K).
-    """
-    evidence = fitted.evidence
-    soft_decisions = place.candidate.decide(evidence.soft_scores)
-    soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-    # A class without a fresh label keeps the counts that it had.
-    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, fitted.estimate.counts)
-    return replace(
-        fitted,
-        rule=make_trial(fitted, place),
-        chosen=place.candidate.name,
-        estimate=combine_rates(evidence, known_counts, soft_counts, fitted.estimate.confusion.prior.numpy()),
-        notes=find_doubts(evidence),
-    )
+    return begin_group_proof(fitted, fresh, bounds)
 
 
 def fit_promised(
@@ -192,12 +297,10 @@ def fit_promised(
         unlabeled = check_probs(unlabeled_probs, classes)
         unlabeled_probs = unlabeled[learning_rows]
         unlabeled_proofs = unlabeled[certifying_rows]
-    assert isinstance(bound, Sentence)  # only sentences have a confidence
-    plain_sentence = replace(bound, confidence=None)
     fit = fit_rule(
         values[fitting_labels],
         truth[fitting_labels],
-        plain_sentence,
+        bound.unpromised,
         unlabeled_probs,
         train_prior=train_prior,
         deployment_prior=deployment_prior,
@@ -206,6 +309,7 @@ def fit_promised(
         groups=None if groups is None else replace(groups, labeled=groups.labeled[fitting_labels]),
         **options,
     )
+    assert isinstance(bound, Sentence)  # only sentences have a confidence
     stated_fit = state_confidence(fit, bound)
     fresh_groups = None if groups is None else groups.labeled[certifying]
     fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs, fresh_groups)
@@ -220,14 +324,7 @@ def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
     return replace(fitted, objective=sentence.ungrouped, groups=replace(fitted.groups, objective=objective))
 
 
-def drop_hopeless(
-    path: list[PathRule],
-    bounds: Sequence[Claim],
-    rows: np.ndarray,
-    prior: np.ndarray | None,
-    delta: float,
-    kept: int = 0,
-) -> list[PathRule]:
+def drop_hopeless(path: list[PathRule], proof: Proof, rows: np.ndarray, delta: float) -> list[PathRule]:
     """The path without the rules at its cautious end that could not pass even if they made no mistake.
 
     A rule of which few predictions are expected cannot prove a precision, however right they are; nor can any rule a
@@ -235,55 +332,32 @@ def drop_hopeless(
 
     Args:
         path: from cautious to bold.
-        bounds: of the sentence.
+        proof: what is to be proved.
         rows: fresh labels of every class, (K,), which is all that may be known of them.
-        prior: see `csst.rules.certificates.p_value`.
         delta: 1 - confidence.
-        kept: unlabeled rows kept apart.
 
     Returns:
         The rest of the path.
     """
-    for place, rule in enumerate(path):
-        confusion = rule.estimate.confusion
-        mean_counts = rows[:, None] * confusion.rates.numpy()
-        predictions = kept * confusion.coverage.numpy() if kept else None
-        perfect = [p_value(bound, without_mistakes(bound, mean_counts), prior, predictions) for bound in bounds]
-        if max(map(float, perfect)) <= delta:
-            return path[place:]
-    return []
+    start = next((n for n, rule in enumerate(path) if proof.imagine_p(rule, rows, True) <= delta), len(path))
+    return path[start:]
 
 
-def choose_start(
-    path: list[PathRule], bounds: Sequence[Claim], rows: np.ndarray, prior: np.ndarray | None, kept: int = 0
-) -> list[PathRule]:
+def choose_start(path: list[PathRule], proof: Proof, rows: np.ndarray) -> list[PathRule]:
     """The path from the rule on that is most likely to pass, by what is expected of it.
 
     The most cautious rule is not: with few predictions, one mistake ends the path at its first rule.
 
     Args:
         path: from cautious to bold.
-        bounds: of the sentence.
+        proof: what is to be proved.
         rows: fresh labels of every class, (K,).
-        prior: see `csst.rules.certificates.p_value`.
-        kept: unlabeled rows kept apart.
 
     Returns:
         The rest of the path.
     """
-    if not path:
-        return []
-    there = np.maximum(rows, 1)
-    chances = []
-    for rule in path:
-        confusion = rule.estimate.confusion
-        predictions = kept * confusion.coverage.numpy() if kept else None
-        rates = confusion.rates.numpy()
-        tables = [draw_unluckily(bound, rates, there, prior) for bound in bounds]
-        chances.append(
-            max(float(p_value(bound, table, prior, predictions)) for bound, table in zip(bounds, tables, strict=True))
-        )
-    return path[int(np.argmin(chances)) :]
+    chances = [proof.imagine_p(rule, rows, False) for rule in path]
+    return path[int(np.argmin(chances)) :] if path else []
 
 
 def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
@@ -301,29 +375,14 @@ def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
     return perfect
 
 
-def _pool_fresh(fitted: FittedRule, rule: PathRule, probs: np.ndarray, labels: np.ndarray) -> Confusion:
-    """What is expected of a rule once the fresh labels have been looked at, too: for a price, not for a test."""
-    counts = count_labels(labels, make_trial(fitted, rule).predict(probs).numpy(), fitted.evidence.classes)
-    confusion = rule.estimate.confusion
-    pooled_counts = rule.estimate.n[:, None] * confusion.rates.numpy() + counts
-    return Confusion(torch.from_numpy(pooled_counts / pooled_counts.sum(1, keepdims=True)), confusion.prior)
-
-
-def count_predictions(rule: Rule, fresh: FreshLabels) -> np.ndarray | None:
-    """Return how many of the unlabeled rows kept apart get each class, (K,); None if there are none."""
-    if fresh.unlabeled_probs is None:
+def find_balance(
+    bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta: float
+) -> tuple[float, float] | None:
+    """Return the class balances under which a bound on a ratio is proved; None for other bounds or if there is none."""
+    if prior is None or bound.metric not in RATIOS:
         return None
-    return np.bincount(rule.predict(fresh.unlabeled_probs).numpy(), minlength=rule.classes).astype(float)
-
-
-def _report(
-    bound: Claim, fitted: FittedRule, p: float, counts: np.ndarray, prior: np.ndarray | None, delta: float
-) -> BoundResult:
-    balance = None
-    if prior is not None and bound.metric in RATIOS:
-        low, high = read_range(bound, counts, prior, delta)
-        balance = None if np.isnan(low) else (low, high)
-    return BoundResult(bound.text, bound.value, measure_bound(bound, fitted.estimate.confusion), p, balance)
+    low, high = read_range(bound, counts, prior, delta)
+    return None if np.isnan(low) else (low, high)
 
 
 def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:

@@ -8,6 +8,7 @@ that were taken out and put in. The scale m and offset c carry the objective. Th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,101 @@ def rule_scores(posterior: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
     return (posterior * scale if scale.ndim == 1 else posterior @ scale) + offset
 
 
+class Rule(ABC):
+    """What decides on a classifier's probabilities: one rule for all rows, or one for each group of them.
+
+    Args:
+        column: the column that the groups are of; "" for one rule, which ignores the groups it is given.
+        names: the values of that column, in the order of the groups.
+    """
+
+    column: str
+    names: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def undo(self) -> Tensor | None:
+        """The inverse of the gain that a network was trained under, (K,) or (K, K); None where there was none."""
+
+    @property
+    @abstractmethod
+    def classes(self) -> int:
+        """K, how many classes there are."""
+
+    @property
+    def abstains(self) -> bool:
+        """Whether the rule may give no answer: never, for groups."""
+        return False
+
+    @abstractmethod
+    def posterior(self, probs: Any, groups: Any = None) -> Tensor:
+        """The calibrated probabilities under the deployment prior, softmax(T log p + d).
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Probabilities, (N, K), float64.
+        """
+
+    @abstractmethod
+    def scores(self, probs: Any, groups: Any = None) -> Tensor:
+        """What is maximized, for every row.
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            m q + c for the posterior q, (N, K), float64; (N, K + 1) with the worth of no answer last.
+        """
+
+    def predict(self, probs: Any, groups: Any = None) -> Tensor:
+        """The class of every row.
+
+        Args:
+            probs: of the model, (N, K).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Class indices, (N,); K for no answer.
+        """
+        return self.scores(probs, groups).argmax(1)
+
+    def counts(self, probs: Any, labels: Any, groups: Any = None) -> Tensor:
+        """Confusion counts of the predictions.
+
+        Args:
+            probs: of the model, (N, K).
+            labels: true class indices, (N,).
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            int64 counts, (K, K), row = truth; (K, K + 1) for a rule that may give no answer, which is last.
+        """
+        return confusion_counts(labels, self.predict(probs, groups), self.classes, self.abstains)
+
+    def confusion(self, probs: Any, labels: Any, groups: Any = None) -> Confusion:
+        """The confusion of the predictions.
+
+        Args:
+            probs: of the model, (N, K).
+            labels: true class indices, (N,); every class at least once.
+            groups: the value of the column for every row, (N,).
+
+        Returns:
+            Rates and prior of the counts.
+        """
+        return Confusion.from_counts(self.counts(probs, labels, groups))
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `rule_from_dict` reads it back."""
+
+
 @dataclass(frozen=True, eq=False)
-class DecisionRule:
+class DecisionRule(Rule):
     """argmax_j m_j softmax(T log p + d)_j + c_j; all float64. `DecisionRule.identity(K)` is the plain argmax.
 
     Args:
@@ -64,6 +158,9 @@ class DecisionRule:
     temperature: float
     shift: Tensor
     undo: Tensor | None = None
+    # One rule for all groups.
+    column = ""
+    names = ()
 
     def __post_init__(self) -> None:
         for name in ("scale", "offset", "shift", "undo"):
@@ -109,63 +206,12 @@ class DecisionRule:
         """Whether the rule may give no answer."""
         return len(self.offset) > self.classes
 
-    def posterior(self, probs: Any) -> Tensor:
-        """The calibrated probabilities under the deployment prior.
-
-        Args:
-            probs: of the model, (N, K).
-
-        Returns:
-            softmax(T log p + d), (N, K), float64.
-        """
+    def posterior(self, probs: Any, groups: Any = None) -> Tensor:
         values = torch.from_numpy(check_probs(probs, self.classes))
         return rule_probs(values, torch.tensor(self.temperature, dtype=torch.float64), self.shift, self.undo)
 
-    def scores(self, probs: Any) -> Tensor:
-        """What is maximized, for every row.
-
-        Args:
-            probs: of the model, (N, K).
-
-        Returns:
-            m q + c for the posterior q, (N, K), float64; (N, K + 1) with the worth of no answer last.
-        """
+    def scores(self, probs: Any, groups: Any = None) -> Tensor:
         return rule_scores(self.posterior(probs), self.scale, self.offset)
-
-    def predict(self, probs: Any) -> Tensor:
-        """The class of every row.
-
-        Args:
-            probs: of the model, (N, K).
-
-        Returns:
-            Class indices, (N,); K for no answer.
-        """
-        return self.scores(probs).argmax(1)
-
-    def counts(self, probs: Any, labels: Any) -> Tensor:
-        """Confusion counts of the rule's predictions.
-
-        Args:
-            probs: of the model, (N, K).
-            labels: true class indices, (N,).
-
-        Returns:
-            int64 counts, (K, K), row = truth; (K, K + 1) for a rule that may give no answer, which is last.
-        """
-        return confusion_counts(labels, self.predict(probs), self.classes, self.abstains)
-
-    def confusion(self, probs: Any, labels: Any) -> Confusion:
-        """The confusion of the rule's predictions.
-
-        Args:
-            probs: of the model, (N, K).
-            labels: true class indices, (N,); every class at least once.
-
-        Returns:
-            Rates and prior of the counts.
-        """
-        return Confusion.from_counts(self.counts(probs, labels))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `rule_from_dict` reads it back."""
@@ -178,7 +224,7 @@ class DecisionRule:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedRule:
+class GroupedRule(Rule):
     """One decision rule for each group of rows, over the same classes and the same undone gain.
 
     Args:
@@ -195,11 +241,6 @@ class GroupedRule:
     def classes(self) -> int:
         """K, how many classes there are."""
         return self.rules[0].classes
-
-    @property
-    def abstains(self) -> bool:
-        """Whether the rule may give no answer: never, for groups."""
-        return False
 
     @property
     def undo(self) -> Tensor | None:
@@ -224,53 +265,10 @@ class GroupedRule:
         return read_group_values(groups, self.names, self.column, rows)
 
     def posterior(self, probs: Any, groups: Any = None) -> Tensor:
-        """The calibrated probabilities in the group of every row.
-
-        Args:
-            probs: of the model, (N, K).
-            groups: the value of the column for every row, (N,).
-
-        Returns:
-            Probabilities, (N, K), float64.
-        """
         return self._by_group("posterior", probs, groups)
 
     def scores(self, probs: Any, groups: Any = None) -> Tensor:
-        """What is maximized, for every row.
-
-        Args:
-            probs: of the model, (N, K).
-            groups: the value of the column for every row, (N,).
-
-        Returns:
-            Scores of the rule of the row's group, (N, K), float64.
-        """
         return self._by_group("scores", probs, groups)
-
-    def predict(self, probs: Any, groups: Any = None) -> Tensor:
-        """The class of every row.
-
-        Args:
-            probs: of the model, (N, K).
-            groups: the value of the column for every row, (N,).
-
-        Returns:
-            Class indices, (N,).
-        """
-        return self.scores(probs, groups).argmax(1)
-
-    def counts(self, probs: Any, labels: Any, groups: Any = None) -> Tensor:
-        """Confusion counts of the rules' predictions.
-
-        Args:
-            probs: of the model, (N, K).
-            labels: true class indices, (N,).
-            groups: the value of the column for every row, (N,).
-
-        Returns:
-            int64 counts, (K, K), row = truth.
-        """
-        return confusion_counts(labels, self.predict(probs, groups), self.classes)
 
     def _by_group(self, what: str, probs: Any, groups: Any) -> Tensor:
         values = torch.from_numpy(check_probs(probs, self.classes))
@@ -285,10 +283,6 @@ class GroupedRule:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `rule_from_dict` reads it back."""
         return {"column": self.column, "groups": list(self.names), "rules": [rule.as_dict() for rule in self.rules]}
-
-
-#: what may decide
-Rule = DecisionRule | GroupedRule
 
 
 def read_group_values(groups: Any, names: Sequence[str], column: str, rows: int) -> np.ndarray:
@@ -310,7 +304,7 @@ def read_group_values(groups: Any, names: Sequence[str], column: str, rows: int)
     return np.array([places[value] for value in values], dtype=np.int64)
 
 
-def rule_from_dict(stored: Mapping[str, Any]) -> DecisionRule | GroupedRule:
+def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
     """A rule from what `as_dict` gave."""
     if "rules" in stored:
         rules = [rule_from_dict(part) for part in stored["rules"]]

@@ -13,11 +13,10 @@ from csst.errors import InputError
 from csst.fitting.begun import Fit
 from csst.fitting.fit import begin
 from csst.fitting.model_file import make_embedder
-from csst.learners.dealing import deal_certifying
-from csst.learners.network import Network, build_network
-from csst.learners.scale import scale_task
+from csst.learners.network import Network, build_network, scale_task
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe
+from csst.rules.fresh_labels import deal_certifying
 from csst.training.trainer import Trainer
 
 

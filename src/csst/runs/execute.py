@@ -16,8 +16,7 @@ from csst.fitting.begun import Fit
 from csst.fitting.fit import OnRecord
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.network_fit import NetworkFit
-from csst.recipes.paths import absolute_paths, with_absolute_paths
-from csst.recipes.recipe import Recipe, differences
+from csst.recipes.recipe import Recipe, absolute_paths, differences, with_absolute_paths
 from csst.runs.begin import begin_recipe
 from csst.runs.folder import CHECKPOINT, Run
 from csst.setting_checks import override

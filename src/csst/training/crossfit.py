@@ -129,23 +129,6 @@ class CrossFit(TrainingRun):
         records = [member.update_multipliers(confusion, solution) for member in self.trainers]
         return records[-1]
 
-    @property
-    def step(self) -> int:
-        return self.trainer.step
-
-    @property
-    def updated_at(self) -> int:
-        return self.trainer.updated_at
-
-    @property
-    def is_complete(self) -> bool:
-        return self.trainer.is_complete
-
-    @property
-    def labels(self) -> Tensor:
-        """Pseudo-labels that joined the labeled set: none."""
-        return torch.zeros(0, dtype=torch.int64)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all trainers."""
         return {"trainers": [trainer.state_dict() for trainer in self.trainers]}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from csst.data.examples import choose, join_examples
+from csst.data.examples import choose
 from csst.data.task import Labeled, Task
 from csst.selftraining import Method, Setup
 from csst.settings import Settings
@@ -51,8 +51,7 @@ class Generations(TrainingRun):
         self.trainer = trainer
         self.best = Best()
         self.number = 0
-        self.before = 0
-        self.index = self.labels = torch.zeros(0, dtype=torch.int64)
+        self.index = self.labels
 
     def run(self) -> Iterator[Record]:
         while True:
@@ -88,14 +87,6 @@ class Generations(TrainingRun):
         self.trainer = Trainer(task, self.fresh(), objective, self.method, settings, self.seed, setup)
 
     @property
-    def step(self) -> int:
-        return self.before + self.trainer.step
-
-    @property
-    def updated_at(self) -> int:
-        return self.before + self.trainer.updated_at
-
-    @property
     def is_complete(self) -> bool:
         return self.number == self.schedule.generations - 1 and self.trainer.is_complete
 
@@ -125,8 +116,6 @@ def plan_generation(settings: Settings, method: Method, task: Task, generation: 
 
 def expand_labeled(task: Task, index: Tensor, labels: Tensor) -> Task:
     """Return the task with pseudo-labeled examples added to the labeled ones; they stay among the unlabeled, too."""
-    inputs = join_examples(task.labeled.inputs, choose(task.unlabeled, index.numpy()))
-    groups = None
-    if task.labeled.groups is not None and task.unlabeled_groups is not None:
-        groups = torch.cat([task.labeled.groups, task.unlabeled_groups[index]])
-    return replace(task, labeled=Labeled(inputs, torch.cat([task.labeled.labels, labels]), groups))
+    groups = None if task.unlabeled_groups is None else task.unlabeled_groups[index]
+    pseudo_labeled = Labeled(choose(task.unlabeled, index.numpy()), labels, groups)
+    return replace(task, labeled=task.labeled.join(pseudo_labeled))

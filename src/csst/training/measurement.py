@@ -146,17 +146,8 @@ def join(parts: Sequence[Measurement], unlabeled: Tensor | None, balance: Tensor
     return Measurement(counts, logits, labels, unlabeled, balance, groups)
 
 
-def estimate_from_logits(
-    logits: Tensor,
-    labels: Tensor,
-    unlabeled: Tensor | None,
-    gain: Gain,
-    train_prior: Tensor,
-    class_names: Sequence[str] | None = None,
-    is_cross_fitted: bool = False,
-) -> RateEstimate:
-    """Estimate the rates of the argmax of a network trained under a gain, with the class prior of the labels."""
-    evidence = evidence_from_logits(logits, labels, unlabeled, gain, train_prior, class_names, is_cross_fitted)
+def estimate_argmax(evidence: HeldOutScores, logits: Tensor, unlabeled: Tensor | None) -> RateEstimate:
+    """Estimate the rates of a network's argmax, with the class prior of the labels, from its logits and evidence."""
     rows = logits if unlabeled is None or not len(unlabeled) else unlabeled
     return estimate_rates(evidence, logits.argmax(1).numpy(), rows.argmax(1).numpy(), evidence.fractions)
 
@@ -189,32 +180,24 @@ def evidence_from_logits(
     )
 
 
-def measured_balance(
-    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
-) -> Tensor:
+def measured_balance(measurement: Measurement, gain: Gain, task: Task) -> Tensor:
     """Estimate the class prior of the unlabeled rows, (K,), float64."""
     on_balance_rows = replace(measurement, unlabeled=measurement.balance)
-    evidence = measured_evidence(on_balance_rows, gain, train_prior, class_names)
+    evidence = measured_evidence(on_balance_rows, gain, task)
     return torch.from_numpy(estimate_balance(evidence).prior)
 
 
-def measured_evidence(
-    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
-) -> HeldOutScores:
+def measured_evidence(measurement: Measurement, gain: Gain, task: Task) -> HeldOutScores:
     """Return the measured scores without the gain and the class prior that the network was trained under."""
     assert measurement.logits is not None
     assert measurement.labels is not None
-    return evidence_from_logits(
-        measurement.logits, measurement.labels, measurement.unlabeled, gain, train_prior, class_names
-    )
+    parts = (measurement.logits, measurement.labels, measurement.unlabeled)
+    return evidence_from_logits(*parts, gain, task.train_prior, task.class_names)
 
 
-def measured_confusion(
-    measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
-) -> Confusion:
+def measured_confusion(measurement: Measurement, gain: Gain, task: Task) -> Confusion:
     """Return the confusion that drives the multipliers: the counts, or the pooled estimate if there are logits."""
-    if measurement.logits is None or measurement.labels is None:
-        return Confusion.from_counts(measurement.counts, class_names)
-    return estimate_from_logits(
-        measurement.logits, measurement.labels, measurement.unlabeled, gain, train_prior, class_names
-    ).confusion
+    if measurement.logits is None:
+        return Confusion.from_counts(measurement.counts, task.class_names)
+    evidence = measured_evidence(measurement, gain, task)
+    return estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion

@@ -100,7 +100,7 @@ class MultiplierUpdates:
         """
         if self.solver is None:
             return None
-        evidence = measured_evidence(measurement, self.measured_gain, task.train_prior, task.class_names)
+        evidence = measured_evidence(measurement, self.measured_gain, task)
         if self.group_solver is None:
             return self.solver.solve(evidence)
         return self.group_solver.solve(evidence, find_measured_groups(measurement, task, watched))

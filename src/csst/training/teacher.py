@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from csst.data.task import Task
 from csst.maths.gain import Gain
 from csst.selftraining.step import SelfTraining
 from csst.training.measurement import Measurement, measured_balance
@@ -37,23 +37,20 @@ class Teacher:
         self.hold_back = None if selftraining is None else selftraining.hold_back
         self.selftraining = selftraining
 
-    def measure(
-        self, measurement: Measurement, gain: Gain, train_prior: Tensor, class_names: Sequence[str] | None
-    ) -> Teaching:
+    def measure(self, measurement: Measurement, gain: Gain, task: Task) -> Teaching:
         """Estimate the unlabeled class prior and the accuracy of pseudo-labels.
 
         Args:
             measurement: measurement of the averaged model.
             gain: gain behind the averaged model.
-            train_prior: class fractions of the labeled examples, (K,).
-            class_names: names of the K classes, for messages.
+            task: what the model learns from.
 
         Returns:
             The estimates that the method uses; None for the others.
         """
         if self.balance is None:
             return Teaching()
-        prior = measured_balance(measurement, gain, train_prior, class_names)
+        prior = measured_balance(measurement, gain, task)
         if self.selftraining is None or self.hold_back is None:
             return Teaching(prior)
         assert measurement.logits is not None

@@ -93,7 +93,7 @@ class Trainer:
         task = self.task
         prior = task.train_prior
         self.stated_objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
-        self.objective: Objective = getattr(self.stated_objective, "ungrouped", self.stated_objective)
+        self.objective: Objective = self.stated_objective.ungrouped
         goal = self.method.objective(self.objective)
         if isinstance(goal, str):
             goal = read_objective(goal).bind(task.classes, task.class_names)
@@ -252,7 +252,7 @@ class Trainer:
         Returns:
             Both estimates; None for each that the method does not use.
         """
-        quality = self.teacher.measure(measurement, self.measured_gain, self.task.train_prior, self.task.class_names)
+        quality = self.teacher.measure(measurement, self.measured_gain, self.task)
         return self.engine.broadcast(quality)
 
     def estimate_confusion(self, measurement: Measurement) -> Confusion:
@@ -266,7 +266,7 @@ class Trainer:
         """
         if not self.updates.pools_rates:
             measurement = Measurement(measurement.counts)
-        confusion = measured_confusion(measurement, self.measured_gain, self.task.train_prior, self.task.class_names)
+        confusion = measured_confusion(measurement, self.measured_gain, self.task)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
     def solve_multipliers(self, measurement: Measurement) -> Solution | None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from csst.maths.gain import Gain
@@ -23,10 +24,14 @@ class TrainingRun(ABC):
     Args:
         trainer: the trainer whose model is kept.
         best: the selected model.
+        before: steps that were taken before this trainer began.
+        labels: pseudo-labels that joined the labeled set.
     """
 
     trainer: Trainer
     best: Best
+    before: int = 0
+    labels: Tensor = torch.zeros(0, dtype=torch.int64)
 
     @abstractmethod
     def run(self) -> Iterator[Record]:
@@ -46,9 +51,19 @@ class TrainingRun(ABC):
         """
 
     @property
-    @abstractmethod
+    def step(self) -> int:
+        """Steps taken."""
+        return self.before + self.trainer.step
+
+    @property
+    def updated_at(self) -> int:
+        """The step of the last multiplier update."""
+        return self.before + self.trainer.updated_at
+
+    @property
     def is_complete(self) -> bool:
         """Whether all steps are taken, or patience has run out."""
+        return self.trainer.is_complete
 
     @property
     def multipliers(self) -> Multipliers:

@@ -16,7 +16,7 @@ import numpy as np
 
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
-from csst.hub import read_datasets_folder
+from csst.plugins import read_datasets_folder
 
 Stored = tuple[dict[str, np.ndarray], tuple[str, ...], str]
 NEEDED = ("x_train", "y_train", "x_test", "y_test")

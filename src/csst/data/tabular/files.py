@@ -15,7 +15,7 @@ import numpy as np
 
 from csst.data.delimiters import DELIMITERS, find_delimiter
 from csst.errors import InputError
-from csst.hub import first_line, import_extra
+from csst.plugins import first_line, import_extra
 
 #: rows that are read at a time, at most, and their cells: the cells of a chunk stay in the processor's cache
 CHUNK_ROWS = 4_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from csst.data.tabular.files import read_chunks
 from csst.errors import InputError, nearest
-from csst.hub import import_extra, load_from_hub, read_datasets_folder
+from csst.plugins import import_extra, load_from_hub, read_datasets_folder
 
 Columns = dict[str, list[Any]]
 HUGGING_FACE = "hf:"

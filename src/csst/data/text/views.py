@@ -12,9 +12,8 @@ from typing import Literal, Protocol, get_args
 import torch
 
 from csst.data.task import View, identity_view
-from csst.data.text.tfidf import TfIdf
 from csst.data.text.translations import Translations
-from csst.data.text.word_views import TokenDropout, numpy_generator
+from csst.data.text.word_views import TfIdf, TokenDropout, numpy_generator
 from csst.errors import InputError
 from csst.setting_checks import check_choices
 

@@ -114,7 +114,7 @@ class Sentence(Objective):
         return self.mentions("abstain")
 
     @cached_property
-    def column(self) -> str | None:
+    def column(self) -> str | None:  # type: ignore[override]
         """The column whose groups of rows the sentence names with "by"; None if it names none."""
         nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
         return next((node.column for node in nodes if isinstance(node, By)), None)
@@ -137,6 +137,10 @@ class Sentence(Objective):
         """What the sentence asks of each group by itself: its goal, and the bounds in which each metric has a "by"."""
         bounds = [c for c in self.constraints if not has_pairs(c) and not _names_group(c) and is_about_groups(c)]
         return replace(self, constraints=tuple(bounds)).ungrouped if self.column is not None else self
+
+    @property
+    def unpromised(self) -> Sentence:
+        return self if self.confidence is None else replace(self, confidence=None)
 
     def bind_row_groups(self, row_groups: Sequence[str]) -> Sentence:
         """Return the sentence for the groups of rows of its column.

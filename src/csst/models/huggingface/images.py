@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError, nearest
-from csst.hub import first_line, import_extra
 from csst.models.huggingface.loading import Source, load_pretrained, quiet, set_classes
 from csst.models.wide_resnet import Pixels
+from csst.plugins import first_line, import_extra
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from csst.errors import InputError
-from csst.hub import first_line, import_extra, load_from_hub
+from csst.plugins import first_line, import_extra, load_from_hub
 
 Loaded = TypeVar("Loaded")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

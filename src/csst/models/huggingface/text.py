@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.hub import first_line
 from csst.models.huggingface.loading import Source, load_pretrained
+from csst.plugins import first_line
 
 PADDING = -1
 

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from csst.errors import InputError
-from csst.hub import import_extra
 from csst.models.huggingface.loading import Source, load_pretrained, quiet
+from csst.plugins import import_extra
 
 __all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
 

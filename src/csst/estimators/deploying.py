@@ -1,8 +1,10 @@
-"""What a fitted estimator promises, and whether fresh labels prove a bound."""
+"""A fitted estimator where it is used: what it promises, what fresh labels prove, and what rows without labels say."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -10,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
+from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.inputs import numbers_of, read_labels
+from csst.fitting import monitoring
 from csst.fitting.fitted_model import FittedModel
 from csst.rules.certification import (
     Certification,
@@ -21,16 +25,22 @@ from csst.rules.certification import (
     refuse_seen,
 )
 from csst.rules.certified import Certificate
-from csst.rules.rule import GroupedRule, read_group_values
+from csst.rules.monitor import Monitoring
+from csst.rules.rule import read_group_values
+
+Self = TypeVar("Self", bound="DeployingMixin")
 
 
-class CertifyingMixin:
-    """Certificates of an estimator that has `fit_`, `classes_` and `_rows`."""
+class DeployingMixin:
+    """Certificates and monitoring of an estimator that has `fit_`, `classes_` and `_rows`."""
 
     fit_: FittedModel
     classes_: np.ndarray
     suggested_: np.ndarray
+    intervals_: dict[str, Any]
+    notes_: list[str]
     deployment_prior: Any
+    seed_: int
 
     def _rows(self, X: Any, reset: bool) -> Any:
         raise NotImplementedError
@@ -88,7 +98,7 @@ class CertifyingMixin:
         objective = self.fit_.stated if sentence is None else sentence
         row_groups = name_row_groups(self.fit_.groups, group)
         goal = read_certified(objective, confidence, self.fit_.objective, names, row_groups)
-        if X_unlabeled is not None and isinstance(self.fit_.rule, GroupedRule):
+        if X_unlabeled is not None and self.fit_.rule is not None and self.fit_.rule.column:
             raise InputError("a rule for each group needs the group of every row: leave X_unlabeled out")
         seen_hashes = self.fit_.row_hashes
         refuse_seen(hash_rows(rows), seen_hashes, self.suggested_)
@@ -100,6 +110,45 @@ class CertifyingMixin:
         predictions = self.fit_.predict(rows, group).numpy()
         places = None if not row_groups else read_group_values(group, row_groups, str(goal.column), len(truth))
         return certify_labels(goal, truth, predictions, self.deployment_prior, names, expectation, places)
+
+    def monitor(self, X_new: Any) -> Monitoring:
+        """Return what new rows without labels say: their class balance, what to expect there, and whether to trust it.
+
+        Args:
+            X_new: at least 20 rows, as in `fit`: a random sample of the rows where the classifier is used.
+
+        Returns:
+            Class balance with intervals, the value of the objective and its bounds on the new rows, and the test
+            whether the labeled classes explain the rows; `print` shows it in words, `as_dict` gives plain values.
+        """
+        check_is_fitted(self)
+        return monitoring.monitor(self.fit_, monitoring.read_fit(self.fit_), self._rows(X_new, reset=False))
+
+    def adapt(self: Self, X_new: Any) -> Self:
+        """Return a classifier whose rule is solved again for the class balance of new rows; this one stays as it is.
+
+        The learners stay the same. Refused where the labeled classes do not explain the rows (`monitor`), and for rows
+        of a single class. A certificate does not carry over: certify the new rule with fresh labels.
+
+        Args:
+            X_new: at least 20 rows, as in `fit`: a random sample of the rows where the classifier is used.
+
+        Returns:
+            A new classifier.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X_new, reset=False)
+        adaptation = monitoring.adapt(self.fit_, monitoring.read_fit(self.fit_), rows, self.seed_)
+        rule = adaptation.fitted
+        classifier = copy.copy(self)
+        details = replace(self.fit_.full_details, adjusted=rule, notes=rule.notes)
+        classifier.fit_ = replace(self.fit_, rule=rule.rule, objective=rule.objective, details=details)
+        classifier.deployment_prior = adaptation.monitoring.balance.prior
+        classifier.intervals_ = estimate_intervals(rule.objective, rule.estimate)
+        note_on_minimum = describe_minimum(classifier.intervals_, classifier.fit_.class_names)
+        about = f"the rule was solved again for the class balance of {adaptation.monitoring.balance.rows:,} new rows"
+        classifier.notes_ = [about, *([note_on_minimum] if note_on_minimum else []), *rule.notes]
+        return classifier
 
     def _expect(self, rows: Any, pool: Any) -> Expectation | None:
         """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""
