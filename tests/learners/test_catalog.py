@@ -48,6 +48,9 @@ def test_what_would_be_slow_or_large_is_left_out():
     (fewer,) = make_variants("forest", problem_of(rows, labels=40_000, classes=10))
     (fewest,) = make_variants("forest", problem_of(rows, labels=10**6, classes=100))
     assert (full.trees, fewer.trees, fewest.trees) == (200, 100, 10)
+    wide_rows = np.random.default_rng(0).normal(size=(9, 400))
+    wide_forests = [make_variants("forest", problem_of(wide_rows, labels=labels))[0] for labels in (1000, 4000, 10**6)]
+    assert [forest.trees for forest in wide_forests] == [200, 50, 10]
 
 
 @pytest.mark.usefixtures("all_variants")

@@ -25,6 +25,9 @@ from csst.plugins import load
 LEARNERS = ("auto", "linear", "forest", "kernel", "propagation", "lda", "network")
 #: labels times classes up to which forests have all their trees: every leaf holds a number for every class
 FULL_FOREST = 200_000
+#: rows with more columns may be embeddings, for which a forest is slow and seldom worth much: it has all its trees up
+#: to this number of labels times the root of columns, which takes ten seconds
+WIDE, FULL_WIDE_FOREST = 256, 20_000
 #: labels times classes up to which the default has a forest
 LARGEST_FOREST = 4_000_000
 #: labels times classes up to which the default has a kernel
@@ -118,6 +121,15 @@ def load_learner(reference: str) -> Learner:
     return as_learner(entry() if isinstance(entry, type) else entry)
 
 
+def count_trees(problem: Problem) -> int:
+    """Return how many trees of each kind a forest has: fewer where each takes long."""
+    trees = TREES * FULL_FOREST / (problem.labels * problem.classes)
+    columns = len(problem.table.sizes)
+    if columns > WIDE:
+        trees = min(trees, TREES * FULL_WIDE_FOREST / (problem.labels * columns**0.5))
+    return int(np.clip(trees, 10, TREES))
+
+
 def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> Sequence[Learner]:
     """Return the variants of a learner, from which the labels choose.
 
@@ -131,7 +143,7 @@ def make_variants(name: str, problem: Problem, most_nodes: int = MOST_NODES) -> 
     if name == "linear":
         return [Linear(table, penalty) for table in problem.scales for penalty in PENALTIES]
     if name == "forest":
-        return [Forest(trees=int(np.clip(TREES * FULL_FOREST / (problem.labels * problem.classes), 10, TREES)))]
+        return [Forest(trees=count_trees(problem))]
     if name == "propagation":
         unlabeled = problem.rows[: problem.unlabeled]
         return [Propagation(space.with_unit_length(), unlabeled, most_nodes) for space in problem.spaces]
