@@ -48,6 +48,8 @@ MOST_NEW = 4000
 FEWEST_ROWS = 20
 #: fewest unlabeled rows, and fewest new ones, that a forest tells apart
 FEWEST_IN_FOREST = 100
+#: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
+MANY_LABELS = 100
 #: columns and rows that are named
 NAMED_COLUMNS, NAMED_ROWS = 5, 10
 
@@ -144,7 +146,7 @@ def measure_shift(
     new_rows = reference.projection.apply(rows[sample])
     is_identity = reference.projection.is_identity
     has_unlabeled = len(reference.unlabeled) > 0
-    if not has_unlabeled:
+    if not has_unlabeled and len(reference.labels) >= MANY_LABELS:
         reference, new_rows = hide_single_categories(reference, new_rows)
     learned_rows = np.concatenate([reference.labeled, reference.unlabeled if has_unlabeled else new_rows])
     features = RowFeatures.learn(learned_rows, reference.sizes, is_identity)
