@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.results_check import write_results
+from benchmarks.results_check import run_git, write_results
 from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.fitting.fit import fit
@@ -44,6 +44,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 ROWS = RESULTS / "encoder_images.jsonl"
 ALL = ("erm", "la", "csl", "fixmatch", "uda", "flexmatch", "darp", "crest+")
 OURS = ("csst-fixmatch", "csst-uda", "csst-no-kl", "csst-balanced")
+#: a method and, after a comma, what moves its multipliers; the recipe's gradient where nothing is said
+UPDATES = tuple(f"{method}, {update}" for method in ("csst-fixmatch", "csst-balanced") for update in ("solve", "fixed"))
 FEW = ("erm", "la", "fixmatch", "csst-fixmatch", "csst-uda", "csst-balanced")
 #: CReST+ trains in generations, which cannot be cross-fitted; DARP and CSST without KL would be further rows
 EVERY = ("erm", "la", "csl", "fixmatch", "uda", "flexmatch", "csst-fixmatch", "csst-uda", "csst-balanced")
@@ -86,7 +88,7 @@ BLOCKS = {
         "min-recall",
         1000,
         25,
-        (*ALL, *OURS, AUTO),
+        (*ALL, *OURS, *UPDATES, AUTO),
         range(5),
         ("min_recall", "mean_recall"),
     ),
@@ -145,8 +147,10 @@ def cut_pool(data_dir: Path, out: Path) -> Path:
     return path
 
 
-def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) -> Recipe:
+def make_recipe(block: Block, row: str, seed: int, args: argparse.Namespace) -> Recipe:
     base = recipe("cifar10-lt-encoder")
+    method, _, update = row.partition(", ")
+    dual = replace(base.dual, update=update or base.dual.update)
     sizes = {"path": str(args.out / "cifar10_lt.npz"), "labeled": block.labeled, "validation": block.validation}
     return replace(
         base,
@@ -158,7 +162,7 @@ def make_recipe(block: Block, method: str, seed: int, args: argparse.Namespace) 
         seed=seed,
         folds=block.folds,
         # The others have no multipliers to steer: all unlabeled images are theirs to learn from.
-        dual=base.dual if method.startswith(("csl", "csst")) else replace(base.dual, rates="validation"),
+        dual=dual if method.startswith(("csl", "csst")) else replace(dual, rates="validation"),
     )
 
 
@@ -227,7 +231,12 @@ def run_block(name: str, methods: Iterable[str], args: argparse.Namespace) -> No
         task = load_task(make_recipe(block, "erm", seed, args)) if todo else None
         for method in todo:
             assert task is not None
-            row = {"block": name, "method": method, "seed": seed}
+            row = {
+                "block": name,
+                "method": method,
+                "seed": seed,
+                "commit": run_git("rev-parse", "--short", "HEAD").strip(),
+            }
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 chosen = make_recipe(block, method if method != AUTO else "erm", seed, args)
@@ -268,7 +277,7 @@ def compare_paired(name: str, rows: list[dict[str, Any]]) -> list[str]:
     baselines = [method for method in ALL if values(method, "pooled")]
     lines = ["| pooled − baseline | " + " | ".join(f"{m}, pooled" for m in baselines) + " | best closed form |"]
     lines.append("|---" * (len(baselines) + 2) + "|")
-    for ours in (*OURS, AUTO):
+    for ours in (*OURS, *UPDATES, AUTO):
         mine, cells = values(ours, "pooled"), []
         if not mine:
             continue
