@@ -147,6 +147,7 @@ METHOD_PARTS = (
     "selectors.Selector",
     "selectors.Confidence",
     "selectors.KLThreshold",
+    "selectors.Either",
     "flexmatch.Curriculum",
     "step.Refiner",
     "step.SelfTraining",

@@ -14,7 +14,7 @@ from csst.cli import main
 from csst.data.task import make_task
 from csst.models import Model, build
 from csst.runs.folder import Run
-from csst.selftraining import METHODS, Setup, UnlabeledBalance
+from csst.selftraining import METHODS, Confidence, Either, Hard, KLThreshold, Method, Setup, UnlabeledBalance
 from csst.settings import Dual, SelfTrainingSettings, Settings, Training
 from csst.training.crossfit import CrossFit
 from csst.training.trainer import Trainer
@@ -23,11 +23,12 @@ from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
 
-K, TAU, CONFIDENCE = 3, 0.5, 0.7
+K, TAU, CONFIDENCE = 3, 0.2, 0.7
 LABELED, UNLABELED = [0.6, 0.3, 0.1], [0.1, 0.2, 0.7]
 GAINS = {
     "identity": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]],
     "diagonal": [[0.5, 0, 0], [0, 1.2, 0], [0, 0, 4.0]],
+    "steep": [[0.2, 0, 0], [0, 4.0, 0], [0, 0, 1.0]],
     "full": [[1.0, 0.2, 0.4], [0.1, 2.0, 0.3], [0.0, 0.5, 3.0]],
 }
 
@@ -71,6 +72,7 @@ def test_labels_selection_and_loss_of_csst_balanced_in_plain_loops(gain):
     loss, used = made(logits, strong, torch.arange(60), csst.Gain(torch.tensor(matrix, dtype=torch.float64)))
     target, _ = made.pseudo_labels(logits, torch.arange(60), csst.Gain(torch.tensor(matrix, dtype=torch.float64)))
     labels, wanted, total, moved = [], [], 0.0, 0
+    by_softmax_alone, by_probabilities_alone = 0, 0
     theirs = own_gain(matrix)
     for p, softmax, s in zip(rows, softmaxes, strong.tolist(), strict=True):
         q = own_probs(p)
@@ -78,7 +80,10 @@ def test_labels_selection_and_loss_of_csst_balanced_in_plain_loops(gain):
         best = under(theirs, [float(k == label) for k in range(K)])
         divergence = sum(b * math.log(b / m) for b, m in zip(best, softmax, strict=True) if b > 0)
         labels.append(label)
-        wanted.append(divergence <= TAU)
+        is_close, is_certain = divergence <= TAU, q[label] >= math.exp(-TAU)
+        by_softmax_alone += is_close and not is_certain
+        by_probabilities_alone += is_certain and not is_close
+        wanted.append(is_close or is_certain)
         moved += label != max(range(K), key=lambda k: softmax[k])
         shifted = [s[k] - math.log(matrix[k][k]) for k in range(K)]
         normalizer = math.log(sum(math.exp(value) for value in shifted))
@@ -89,6 +94,8 @@ def test_labels_selection_and_loss_of_csst_balanced_in_plain_loops(gain):
     assert float(loss) == pytest.approx(total / 60, rel=1e-6)
     assert 5 < sum(wanted) < 55
     assert moved > 5, "the labels are not the largest softmaxes"
+    assert by_probabilities_alone > 0
+    assert by_softmax_alone > 0 or gain != "steep", "only a steep gain lifts what the probabilities doubt"
 
 
 @pytest.mark.parametrize("name", ["fixmatch", "uda"])
@@ -212,14 +219,21 @@ def test_the_multipliers_follow_counts_unless_told_otherwise():
     assert torch.equal(confusion.rates, csst.Confusion.from_counts(measurement.counts).rates)
 
 
-def test_csst_balanced_is_csst_with_the_setting():
+def test_csst_balanced_is_csst_with_the_setting_and_labels_that_are_certain_either_way():
     task = reversed_task()
     corrected = replace(SETTINGS, selftraining=SelfTrainingSettings(unlabeled_prior="estimated"))
+    own_row = Method(
+        "own",
+        "objective",
+        lambda settings: Hard(),
+        lambda settings: Either(KLThreshold(settings.tau), Confidence(math.exp(-settings.tau), undoes_gain=True)),
+    )
     runs = []
-    for name, settings in (("csst-balanced", SETTINGS), ("csst-fixmatch", corrected)):
-        trainer = Trainer(task, build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", name, settings, 0)
+    for method, settings in (("csst-balanced", SETTINGS), (own_row, corrected), ("csst-fixmatch", corrected)):
+        trainer = Trainer(task, build(Model(hidden=8, depth=1), (2,), 3, 0), "min-recall", method, settings, 0)
         runs.append([[r.unlabeled_prior, r.multipliers, r.used, r.unlabeled_loss] for r in trainer.run()])
     assert runs[0] == runs[1]
+    assert runs[0][2][2] > runs[2][2][2] + 0.1, "early, few labels are certain by the softmax alone"
 
 
 def test_folds_share_one_estimate():

@@ -6,7 +6,7 @@ from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
 from csst.selftraining.methods import METHODS, Method, method
-from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
+from csst.selftraining.selectors import Confidence, Either, KLThreshold, Selector, Threshold
 from csst.selftraining.stateful import Setup, StatefulPart
 from csst.selftraining.step import Refiner, SelfTraining
 
@@ -16,6 +16,7 @@ __all__ = [
     "Confidence",
     "Curriculum",
     "DARPRefiner",
+    "Either",
     "GenerationSchedule",
     "Hard",
     "KLThreshold",

@@ -5,6 +5,7 @@ A method of your own is one more `Method`, in Python or as `--method package.mod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,7 +19,7 @@ from csst.selftraining.darp import DARPRefiner
 from csst.selftraining.flexmatch import Curriculum
 from csst.selftraining.hold_back import HoldBack
 from csst.selftraining.labelers import Hard, Labeler, Sharpened
-from csst.selftraining.selectors import Confidence, KLThreshold, Selector, Threshold
+from csst.selftraining.selectors import Confidence, Either, KLThreshold, Selector, Threshold
 from csst.selftraining.stateful import Setup, StatefulPart
 from csst.selftraining.step import Refiner, SelfTraining
 from csst.settings import SelfTrainingSettings
@@ -117,6 +118,11 @@ def _kl(settings: SelfTrainingSettings) -> Selector:
     return KLThreshold(settings.tau)
 
 
+def _kl_or_certain(settings: SelfTrainingSettings) -> Selector:
+    """Trust what is within tau of the label, as the softmax or as the class probabilities behind it."""
+    return Either(KLThreshold(settings.tau), Confidence(math.exp(-settings.tau), undoes_gain=True))
+
+
 def _confidence_curriculum(settings: SelfTrainingSettings) -> Selector:
     return Curriculum(_confidence(settings))
 
@@ -154,7 +160,7 @@ METHODS = {
         Method("csst-no-kl", "objective", _hard, _confidence),
         Method("csst-flexmatch", "objective", _hard, _kl_curriculum),
         Method("csst-darp", "objective", _hard, _kl, _darp_refiner),
-        Method("csst-balanced", "objective", _hard, _kl, estimates_balance=True),
+        Method("csst-balanced", "objective", _hard, _kl_or_certain, estimates_balance=True),
     )
 }
 

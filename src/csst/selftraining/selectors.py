@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from csst.errors import InputError
@@ -77,3 +78,24 @@ class KLThreshold:
             return (probs.gather(1, target[:, None]).squeeze(1) >= threshold).to(probs.dtype)
         limit = self.tau if scale is None else self.tau - scale.log()
         return (kl_to_optimal(target, probs, gain) <= limit).to(probs.dtype)
+
+
+@dataclass(frozen=True)
+class Either:
+    """The larger of the weights of two selectors: a pseudo-label is used if either trusts it.
+
+    A gain that lifts rare classes lowers the softmax of frequent ones: KL <= tau then rejects labels of frequent
+    classes however certain the class probabilities behind the softmax are. A threshold on these probabilities rejects
+    labels of rare classes instead. `csst-balanced` uses what either accepts.
+
+    Args:
+        first: one selector.
+        second: the other.
+    """
+
+    first: Threshold
+    second: Threshold
+
+    def __call__(self, target: Tensor, probs: Tensor, gain: Gain, index: Tensor, scale: Tensor | None = None) -> Tensor:
+        weights = [select(target, probs, gain, index, scale) for select in (self.first, self.second)]
+        return torch.maximum(*weights)
