@@ -226,6 +226,8 @@ class Model:
         max_length: tokens of a text that are read; longer ones are cut.
         reduce: a wrn sees images this many times smaller, averaged; 2 makes a step on a CPU about four times faster;
             None for a shorter side of 14 to 27 pixels.
+        start: weights at the start: random, or linear, which is logistic regression on the labels. Linear is for mlp
+            and linear, with at least two hidden units per class; other networks start at random.
     """
 
     name: str = "mlp"
@@ -234,8 +236,10 @@ class Model:
     batchnorm_momentum: float = 0.0
     max_length: int = 256
     reduce: int | None = 1
+    start: Literal["random", "linear"] = "random"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_positive(self, "hidden", "max_length", "reduce")
         check_within(self, 0, float("inf"), "depth")
         check_within(self, 0, 1, "batchnorm_momentum")
@@ -363,6 +367,8 @@ class Settings:
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
     folds=3,
+    model=Model(start="linear"),
+    training=Training(lr=0.01),
     dual=Dual(step_size=0.5, schedule="linear", rates="pooled"),
     selection=Selection("last"),
     hardware=Hardware(threads=1),

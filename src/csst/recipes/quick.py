@@ -43,7 +43,7 @@ def _toy(name: str) -> Recipe:
 def array() -> Recipe:
     """Your own arrays from an .npz file (y = -1 is unlabeled): csst train array --data.path FILE.npz"""
     # The network's settings are those of CSSTClassifier(learner="network").
-    settings = {name: getattr(TABULAR, name) for name in ("training", "dual", "selection", "hardware")}
+    settings = {name: getattr(TABULAR, name) for name in ("model", "training", "dual", "selection", "hardware")}
     return Recipe("array", Arrays(), learner="auto", **settings)
 
 

@@ -23,6 +23,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.losses import cost_sensitive_loss
 from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
+from csst.models.linear_start import start_at_logistic
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
 from csst.selftraining.step import as_classes
@@ -135,13 +136,15 @@ class Trainer:
         engine = self.engine
         if self.selftraining is not None:
             self.selftraining.to(engine.device)
+        if self.settings.model.start == "linear":
+            inputs = self.task.labeled.inputs[torch.arange(len(self.task.labeled))]
+            start_at_logistic(model, inputs, self.task.labeled.labels, self.multipliers.gain.diagonal)
         self.model = engine.place(model).train()
         self.ema = engine.make_average(self.model, moving_average(self.settings.ema))
         # Whole copies are made before the weights are sharded, and the optimizer of the sharded weights after.
         self.template = engine.make_template(self.ema.module)
         engine.shard(self.model, self.ema.module)
-        optimizer = make_optimizer(self.model, self.settings.training)
-        self.forward, self.optimizer = engine.prepare(self.model, optimizer)
+        self.forward, self.optimizer = engine.prepare(self.model, make_optimizer(self.model, self.settings.training))
         needs_logits = self.updates.pools_rates or self.balance_rows is not None
         self.measurer = Measurer(
             self.task, self.ema.module, engine, self.batches, self.settings.training.evaluation_batch, needs_logits
@@ -278,9 +281,7 @@ class Trainer:
         Returns:
             The solution of the first process; None if multipliers move by gradient or not at all.
         """
-        solution = None
-        if self.engine.is_main:
-            solution = self.updates.solve(measurement, self.task, self.watched)
+        solution = self.updates.solve(measurement, self.task, self.watched) if self.engine.is_main else None
         return self.engine.broadcast(solution)
 
     def update_multipliers(self, confusion: Confusion | None = None, solution: Solution | None = None) -> Record:
