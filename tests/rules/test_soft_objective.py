@@ -430,7 +430,7 @@ def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
     one = smooth(text)
     rates = random_rates()
     worth = np.array([40.0, 20.0, 10.0, 5.0])
-    errors = one.measure_errors(rates, worth, one.constraints)
+    errors = one.measure_errors(rates, worth)
     blurred = (worth[:, None] * rates + 1 / K) / (worth[:, None] + 1)
 
     def evaluate(place, part):
@@ -451,7 +451,7 @@ def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
         at_bound = (1 - part) * blurred + part / K
         variance = sum((at_bound[k] @ slope[k] ** 2 - (at_bound[k] @ slope[k]) ** 2) / worth[k] for k in range(K))
         assert errors[place] == pytest.approx(variance**0.5, rel=1e-9, abs=1e-12)
-        by_autograd = measure_standard_errors(AutogradPayoffs(one.objective, one.prior, [place]), rates, worth, 1)
+        by_autograd = measure_standard_errors(AutogradPayoffs(one.objective, one.prior, [place]), rates, worth)
         assert errors[place] == pytest.approx(by_autograd[0], rel=1e-9, abs=1e-12)
 
 

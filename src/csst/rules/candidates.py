@@ -277,7 +277,7 @@ def keep_distance(
         rates = hard_rates(rows, rows.decide(bias))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
-        return payoff[places], objective.measure_errors(rates, worth, places)
+        return payoff[places], objective.measure_errors(rates, worth)
 
     errors = measure(search.bias)[1]
     for factor in halve_margin(margin):

@@ -105,7 +105,7 @@ def trace_class(
             """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth, 1)[0]
+            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)[0]
             return float(precision - bound), float(error)
 
         _, error = measure(bias)

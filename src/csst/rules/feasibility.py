@@ -36,7 +36,7 @@ def describe_missed(goal: SoftObjective, estimate: RateEstimate) -> str:
     if not len(slack) or slack.min() >= -TOLERANCE:
         return ""
     worst_place = goal.constraints[int(slack.argmin())]
-    if -slack.min() <= goal.measure_errors(c.rates.numpy(), estimate.n + estimate.worth, [worst_place])[worst_place]:
+    if -slack.min() <= goal.measure_errors(c.rates.numpy(), estimate.n + estimate.worth)[worst_place]:
         return ""
     return "; ".join(f"{what}: {nearest_value}" for _, what, nearest_value in find_missed(goal.stated, estimate))
 

@@ -184,7 +184,7 @@ def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:
     itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """
     rates = estimate.confusion.rates.numpy()
-    errors = goal.measure_errors(rates, count_worth(estimate.n, estimate.worth), goal.constraints)
+    errors = goal.measure_errors(rates, count_worth(estimate.n, estimate.worth))
     labeled_payoff, unlabeled_payoff = (
         goal.objective.payoff(make_unchecked(torch.from_numpy(rates_of_rows), goal.prior)).numpy()
         for rates_of_rows in (estimate.labeled_rates, estimate.unlabeled_rates)

@@ -72,7 +72,7 @@ def measure_margin(evidence: HeldOutScores, goal: SoftObjective, rule: Candidate
     """
     rows = WeightedRows.pool(evidence)
     rates = hard_rates(rows, rule.decide(rows.scores))
-    errors = goal.measure_errors(rates, _worth(evidence), goal.constraints)
+    errors = goal.measure_errors(rates, _worth(evidence))
     perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), goal.prior)
     return errors, LARGEST_PART * np.maximum(goal.objective.payoff(perfect).numpy(), 0)
 
@@ -131,7 +131,7 @@ def _measure(candidate: Candidate, goal: SoftObjective, estimate: RateEstimate, 
     objective = goal.objective
     confusion = estimate.confusion
     slack = objective.slack(confusion).numpy()
-    errors = goal.measure_errors(confusion.rates.numpy(), worth, goal.constraints)[goal.constraints]
+    errors = goal.measure_errors(confusion.rates.numpy(), worth)[goal.constraints]
     # A bound that is met without any spread in the labels is no surer than one label's worth.
     caution = float((slack / np.maximum(errors, 1 / worth.sum())).min())
     return PathRule(candidate, estimate, caution, float(goal.stated.value(confusion)))

@@ -7,7 +7,6 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,7 @@ from csst.maths.confusion import Confusion, confusion_from_margins, make_uncheck
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
 from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
-from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, Payoffs, measure_standard_errors
+from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, measure_standard_errors
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
@@ -255,10 +254,9 @@ class SoftObjective:
         """Return the augmented Lagrangian, its derivatives by the payoffs (m,), and the constraints' slack."""
         state = self.first_prices if prices is None else prices
         value = utility
-        weights = np.zeros(len(payoff))
         for worst_case in self.worst_cases:
             value += float(worst_case.soften(payoff))
-            weights[worst_case.place] = worst_case.weigh(payoff)
+        weights = self._weigh_worst_cases(payoff)
         slack = (payoff - self.margins)[self.constraints]
         if self.has_constraints:
             values = state.values[self.constraints]
@@ -338,21 +336,19 @@ class SoftObjective:
         lower_bounds, upper_bounds = self.form.bound_coverage(self.constraints, margins)
         return bool(lower_bounds.sum() <= 1 + ROUNDING and upper_bounds.sum() >= 1 - ROUNDING)
 
-    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return standard errors of the payoffs at these places (`csst.rules.standard_errors`); 0 elsewhere, (m,).
+    def measure_errors(self, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
+        """Return standard errors of the constraints (`csst.rules.standard_errors`); 0 for other payoffs, (m,).
 
         Args:
             rates: R, (K, K).
             worth: n, how many labels each row of R is worth, (K,).
-            places: of constraints among the payoffs.
         """
         errors = np.zeros(len(self.margins))
-        if not len(places):
-            return errors
-        payoffs: Payoffs = AutogradPayoffs(self.objective, self.prior, places)
-        if self.form is not None:
-            payoffs = FormPayoffs(self.form, places)
-        errors[places] = measure_standard_errors(payoffs, rates, worth, len(places))
+        if self.has_constraints and self.form is not None:
+            errors[self.constraints] = measure_standard_errors(FormPayoffs(self.form, self.constraints), rates, worth)
+        elif self.has_constraints:
+            payoffs = AutogradPayoffs(self.objective, self.prior, self.constraints)
+            errors[self.constraints] = measure_standard_errors(payoffs, rates, worth)
         return errors
 
 
