@@ -194,7 +194,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/judging.py", "return self.miss >= 0 and self.value", "return self.value"),
     ("rules", "rules/judging.py", "decides(errors=1.0)", "decides(errors=0.0)"),
     ("rules", "rules/bounds.py", "if self.slack >= SAFE * self.error:", "if self.slack >= 0:"),
-    ("rules", "rules/metric_form.py", "return prior * r / (prior + q - prior * r)", "return prior * r / (prior + q)"),
+    ("rules", "rules/metric_form.py", "slopes[1] * (divisor == coverage)", "slopes[1]"),
     ("rules", "rules/candidates.py", "(SOFT_LABELS / labels) ** 0.5", "(SOFT_LABELS / labels)"),
     (
         "rules",
@@ -218,8 +218,8 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     (
         "rules",
         "rules/possible.py",
-        "ratio.top + number.top[-1] * ratio.bottom",
-        "ratio.top - number.top[-1] * ratio.bottom",
+        "tops[entry] = tops[entry, -1] * bottoms[entry]",
+        "tops[entry] = -tops[entry, -1] * bottoms[entry]",
     ),
     (
         "rules",
@@ -230,8 +230,8 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     (
         "rules",
         "rules/possible.py",
-        "if not is_possible([kept_condition.rows()",
-        "if is_possible([kept_condition.rows()",
+        "if not is_possible([other.rows() for other in remainder]",
+        "if is_possible([other.rows() for other in remainder]",
     ),
     ("rules", "rules/possible.py", '(constraint.sign == ">=") == (side == "right")', 'constraint.sign == ">="'),
     ("rules", "rules/possible.py", "(low, middle) if helps(middle)", "(low, middle) if not helps(middle)"),

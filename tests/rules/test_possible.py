@@ -9,7 +9,7 @@ import csst
 from csst.errors import InputError
 from csst.estimators import CSSTClassifier
 from csst.rules.deployment import refuse_contradiction
-from csst.rules.possible import Condition, Reader, is_possible, refuse_impossible, round_bound
+from csst.rules.possible import Condition, is_possible, refuse_impossible, round_bound
 
 EVEN = np.full(10, 0.1)
 
@@ -69,7 +69,7 @@ def test_a_sentence_is_refused_if_and_only_if_no_confusion_meets_it():
         prior = rng.dirichlet(np.full(classes, 2.0)) * 0.9 + 0.1 / classes
         sentence = random_sentence(rng, classes)
         read = bound(sentence, prior)
-        rows = [Condition.read(constraint, Reader(read, prior)).rows() for constraint in read.constraints]
+        rows = [Condition.read(constraint, read, prior).rows() for constraint in read.constraints]
         answers.append(solve_whole(sentence, prior))
         assert is_possible(rows, prior) == answers[-1], sentence
     assert 20 < sum(answers) < 60
@@ -164,7 +164,7 @@ def test_the_nearest_bound_is_on_the_safe_side():
 def test_a_condition_is_loosened_in_the_units_of_its_metric():
     """precision >= 0.9 loosened by 0.2 is hits - 0.7 coverage >= 0."""
     sentence = bound("max accuracy s.t. precision[1] >= 0.9", [0.5, 0.3, 0.2])
-    condition = Condition.read(sentence.constraints[0], Reader(sentence, np.array([0.5, 0.3, 0.2])))
+    condition = Condition.read(sentence.constraints[0], sentence, np.array([0.5, 0.3, 0.2]))
     np.testing.assert_allclose(condition.rows(0.2), [[0, 1, 0, 0, -0.7, 0, 0]], atol=1e-12)
     assert condition.describe(0.2) == "precision[1] >= 0.7"
 
