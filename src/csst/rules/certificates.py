@@ -23,10 +23,13 @@ HALVINGS = 50
 POWER = 0.8
 #: the largest multiple of the labels that a price names
 LARGEST_MULTIPLE = 1e4
+#: class balances among which those are found for which a bound is proved
+LEAST_SHARE = 0.001
+MOST_SHARE = 0.999
 
 
 def binomial_tail(successes: np.ndarray, trials: np.ndarray, value: np.ndarray | float) -> np.ndarray:
-    """P(Bin(n, r) >= x), the p-value of "the chance of success is at most r".
+    """Return P(Bin(n, r) >= x), the p-value of "the chance of success is at most r".
 
     Args:
         successes: x, any shape.
@@ -42,14 +45,14 @@ def binomial_tail(successes: np.ndarray, trials: np.ndarray, value: np.ndarray |
 
 
 def divergence(observed: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """KL(t || r) = t log(t / r) + (1 - t) log((1 - t) / (1 - r))."""
+    """Return KL(t || r) = t log(t / r) + (1 - t) log((1 - t) / (1 - r))."""
     return rel_entr(observed, value) + rel_entr(1 - observed, 1 - value)
 
 
 def weighted_tail(
     successes: np.ndarray, trials: np.ndarray, weights: np.ndarray, value: np.ndarray | float
 ) -> np.ndarray:
-    """The p-value of  sum_i w_i q_i <= r,  from x_i successes of chance q_i in n_i trials of every class.
+    """Return the p-value of  sum_i w_i q_i <= r,  from x_i successes of chance q_i in n_i trials of each class.
 
     A row of class i weighs a_i = w_i / n_i, and its mean t = sum_i a_i x_i has
 
@@ -96,7 +99,7 @@ def weighted_tail(
 
 
 def ratio_tail(bound: Claim, counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The p-value of a bound on precision, f1 or jaccard of class k under a stated prior.
+    """Return the p-value of a bound on precision, f1 or jaccard of class k under a stated prior.
 
     The metric rises in the recall R and falls in the false alarms f = sum_{i != k} pi_i R_ik / (1 - pi_k), and
 
@@ -149,7 +152,7 @@ def ratio_tail(bound: Claim, counts: np.ndarray, prior: np.ndarray) -> np.ndarra
 
 
 def _ratio_line(bound: Claim) -> tuple[float, float]:
-    """a and b of  metric >= r  <=>  (1 - pi_k) f <= pi_k (a R - b)."""
+    """Return a and b of  metric >= r  <=>  (1 - pi_k) f <= pi_k (a R - b)."""
     if bound.metric == "precision":
         return (1 - bound.value) / bound.value, 0.0
     return (2 / bound.value - 1 if bound.metric == "f1" else 1 / bound.value), 1.0
@@ -207,7 +210,7 @@ def p_value(
 
 
 def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower: bool) -> np.ndarray:
-    """The p-value of a chance of success at most the value, or of one at least the value."""
+    """Return the p-value of a chance of success at most the value, or of one at least the value."""
     if value <= 0 or value >= 1:
         is_true = value <= 0 if is_lower else value >= 1
         return np.full(np.shape(trials), 0.0 if is_true else 1.0)
@@ -216,20 +219,21 @@ def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower
     return binomial_tail(trials - successes, trials, 1 - value)
 
 
-def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float) -> tuple[float, float]:
-    """The class balances pi_k for which a bound on precision, f1 or jaccard holds, the other classes in proportion.
+def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta: float) -> tuple[float, float] | None:
+    """Return the class balances pi_k for which a bound on a ratio is proved, the other classes in proportion.
 
     Args:
-        bound: of one class.
+        bound: on precision, f1 or jaccard of one class; others have no such range.
         counts: (K, K).
-        prior: the stated class balance, (K,).
+        prior: the stated class balance, (K,); None for a random sample.
         delta: 1 - confidence.
 
     Returns:
-        The lowest and the highest pi_k; both NaN where there is none.
+        The lowest and the highest pi_k; None if there is none.
     """
+    if prior is None or bound.metric not in RATIOS:
+        return None
     k = bound.classes[0]
-    grid = np.linspace(0.001, 0.999, 999)
     other_shares = np.array(prior, dtype=float)
     other_shares[k] = 0
     other_shares /= other_shares.sum()
@@ -240,25 +244,22 @@ def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float
         return bool(p_value(bound, counts, balance) <= delta)
 
     # What is proved for one balance is proved for all that have more of the class (less, for metric <= value).
-    ends = (grid[0], grid[-1])
-    safest_share = ends[1] if bound.is_lower else ends[0]
-    if not passes(safest_share):
-        return float("nan"), float("nan")
-    passing_share = safest_share
-    failing_share = ends[0] if bound.is_lower else ends[1]
+    passing_share, failing_share = (MOST_SHARE, LEAST_SHARE) if bound.is_lower else (LEAST_SHARE, MOST_SHARE)
+    if not passes(passing_share):
+        return None
     if passes(failing_share):
-        return float(ends[0]), float(ends[1])
+        return LEAST_SHARE, MOST_SHARE
     while abs(passing_share - failing_share) > 5e-4:
         middle = (passing_share + failing_share) / 2
         if passes(middle):
             passing_share = middle
         else:
             failing_share = middle
-    return (float(passing_share), 1.0) if bound.is_lower else (0.0, float(passing_share))
+    return (passing_share, 1.0) if bound.is_lower else (0.0, passing_share)
 
 
 def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
-    """The counts of a draw that four of five draws are better than for a bound.
+    """Return the counts of a draw that four of five draws are better than for a bound.
 
     Its gain c (`Claim.payoff`) is below the mean by z = .84 standard deviations, and of all such tables it is the
     likeliest:  n_i R_ij (1 - z w_i (c_ij - mean_i) / (n_i s)),   s^2 = sum_i w_i^2 Var_i / n_i.
@@ -292,7 +293,7 @@ def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.
 
 
 def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None, delta: float) -> float:
-    """How many times these labels would prove a bound in four cases of five, if the rates are these.
+    """Return how many times these labels would prove a bound in four cases of five, if the rates are these.
 
     Args:
         bound: that is to be proved.

@@ -22,7 +22,7 @@ import torch
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.expectation import estimate_intervals, expected_value
-from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
+from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.maths.costs import format_amount
 from csst.maths.gain import Gain
 from csst.maths.language import Sentence
@@ -39,7 +39,7 @@ from csst.rules.feasibility import TOLERANCE, note_missed
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
 from csst.rules.judging_abstention import judge_abstaining
-from csst.rules.rule import Rule, undo_gain
+from csst.rules.rule import Rule, read_probs
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -138,7 +138,7 @@ class FittedRule:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: the rule, and the numbers behind the choice."""
+        """Return plain values for JSON: the rule, and the numbers behind the choice."""
         return {
             "rule": self.rule.as_dict(),
             "chosen": self.chosen,
@@ -156,7 +156,7 @@ class FittedRule:
 
 
 def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
-    """What an estimate lets one expect of an objective."""
+    """Return the value and the slack of an objective that an estimate of rates lets one expect."""
     score = score_on(objective, estimate.confusion, TOLERANCE)
     return replace(score, value=expected_value(objective, estimate))
 
@@ -166,6 +166,26 @@ def describe(objective: Objective, score: ValidationScore) -> str:
     miss = format_amount(score.violation * score.unit, score.unit)
     remark = f" (a constraint missed by {miss})" if score.violation > 0 else ""
     return f"{objective.describe_value(score.value)}{remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class RuleRequest:
+    """What `fit_rule` is given beside the objective; it describes every field."""
+
+    probs: Any
+    labels: Any
+    unlabeled_probs: Any
+    train_prior: Any
+    labeled_prior: Any
+    deployment_prior: Any
+    gain: Gain | None
+    class_names: Sequence[str] | None
+    most_unlabeled: int
+    is_cross_fitted: bool
+    seed: int
+    margin: float
+    groups: RowGroups | None
+    per_group: bool
 
 
 def fit_rule(
@@ -187,7 +207,7 @@ def fit_rule(
     groups: RowGroups | None = None,
     per_group: bool = False,
 ) -> FittedRule:
-    """The rule for an objective on these probabilities (n, K) and labels (n,).
+    """Return the rule for an objective on these probabilities (n, K) and labels (n,).
 
     Args:
         probs: of labeled rows, by a model that has not learned from them.
@@ -216,56 +236,62 @@ def fit_rule(
         The rule, and what it is expected to give.
     """
     goal = read_objective(objective, class_names=class_names, confidence=confidence)
-    if goal.confidence is not None:
-        # It builds on this module.
-        from csst.rules.promise import fit_promised
-
-        return fit_promised(
-            probs,
-            labels,
-            goal,
-            unlabeled_probs,
-            train_prior=train_prior,
-            labeled_prior=labeled_prior,
-            deployment_prior=deployment_prior,
-            gain=gain,
-            class_names=class_names,
-            most_unlabeled=most_unlabeled,
-            seed=seed,
-            margin=margin,
-            groups=groups,
-            per_group=per_group,
-        )
-    undo = None if gain is None else gain.softmax_inverse
-    if undo is not None:
-        probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
-        probs = probs / probs.sum(1, keepdim=True)
-        if unlabeled_probs is not None:
-            unlabeled_probs = undo_gain(torch.from_numpy(check_probs(unlabeled_probs)), undo)
-            unlabeled_probs = unlabeled_probs / unlabeled_probs.sum(1, keepdim=True)
-    evidence = HeldOutScores.from_probs(
-        probs,
-        labels,
-        unlabeled_probs,
+    request = RuleRequest(
+        probs=probs,
+        labels=labels,
+        unlabeled_probs=unlabeled_probs,
         train_prior=train_prior,
         labeled_prior=labeled_prior,
+        deployment_prior=deployment_prior,
+        gain=gain,
         class_names=class_names,
         most_unlabeled=most_unlabeled,
-        seed=seed,
         is_cross_fitted=is_cross_fitted,
+        seed=seed,
+        margin=margin,
+        groups=groups,
+        per_group=per_group,
     )
-    prior = read_deployment_prior(deployment_prior, evidence)
-    bound = bind(goal, evidence, class_names)
-    if groups is not None or getattr(bound, "column", None) is not None:
-        sentence = bind_groups(bound, groups)
-        assert groups is not None
-        groups = groups.sample(most_unlabeled, seed)
-        return fit_groups(evidence, sentence, groups, prior, undo, seed, margin, per_group)
-    return fit_evidence(evidence, bound, prior, undo, seed, margin)
+    if goal.confidence is None:
+        return fit_request(request, goal)
+    # It builds on this module.
+    from csst.rules.promise import fit_promised
+
+    return fit_promised(request, goal)
+
+
+def fit_request(request: RuleRequest, objective: Objective) -> FittedRule:
+    """Return the rule of `fit_rule` for an objective without a confidence."""
+    undo = None if request.gain is None else request.gain.softmax_inverse
+    probs = request.probs
+    unlabeled_probs = request.unlabeled_probs
+    if undo is not None:
+        probs = read_probs(probs, undo)
+        unlabeled_probs = None if unlabeled_probs is None else read_probs(unlabeled_probs, undo)
+    evidence = HeldOutScores.from_probs(
+        probs,
+        request.labels,
+        unlabeled_probs,
+        train_prior=request.train_prior,
+        labeled_prior=request.labeled_prior,
+        class_names=request.class_names,
+        most_unlabeled=request.most_unlabeled,
+        seed=request.seed,
+        is_cross_fitted=request.is_cross_fitted,
+    )
+    prior = read_deployment_prior(request.deployment_prior, evidence)
+    bound = bind(objective, evidence, request.class_names)
+    groups = request.groups
+    if groups is None and getattr(bound, "column", None) is None:
+        return fit_evidence(evidence, bound, prior, undo, request.seed, request.margin)
+    sentence = bind_groups(bound, groups)
+    assert groups is not None
+    groups = groups.sample(request.most_unlabeled, request.seed)
+    return fit_groups(evidence, sentence, groups, prior, undo, request.seed, request.margin, request.per_group)
 
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
-    """The objective for these classes, the rarest of the labels learned from being the tail."""
+    """Return the objective for these classes; the rarest among the labels learned from are the tail."""
     sentence = read_objective(objective, class_names=class_names)
     bound = sentence.bind_prior(torch.from_numpy(evidence.labeled_prior))
     if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
@@ -282,7 +308,7 @@ def fit_evidence(
     seed: int = 0,
     margin: float = MARGIN,
 ) -> FittedRule:
-    """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
+    """Return the rule of `fit_rule` from checked scores, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
         return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
     goal = SoftObjective(objective, prior, sharpness(evidence))
@@ -349,12 +375,12 @@ def fit_with_abstention(
 
 
 def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
-    """The rates of a candidate on the rows it was fitted on."""
+    """Return the rates of a candidate on the rows it was fitted on."""
     return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
 
 
 def find_doubts(evidence: HeldOutScores) -> tuple[str, ...]:
-    """What is wrong with the evidence, if anything, in sentences."""
+    """Return what is wrong with the evidence, in sentences; () if nothing is."""
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
     notes = [evidence.doubt] if evidence.doubt else []

@@ -18,7 +18,6 @@ from csst.maths.confusion import Confusion
 from csst.rules.cells import Cells, make_cells
 from csst.rules.claims import Claim
 from csst.rules.fit import FittedRule, find_doubts
-from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import GroupEstimate, make_rule, merge_groups
 from csst.rules.path import PathRule, make_path
 from csst.rules.promise import Proof, estimate_freshly
@@ -105,16 +104,3 @@ class GroupProof(Proof):
             notes=find_doubts(self.fitted.evidence),
             groups=replace(self.groups, estimate=estimate),
         )
-
-
-def begin_group_proof(fitted: FittedRule, fresh: FreshLabels, bounds: tuple[Claim, ...]) -> GroupProof:
-    """Return what fresh labels of groups are asked; unlabeled rows prove nothing about groups.
-
-    Args:
-        fitted: the rule for groups by the labels of the fit.
-        fresh: checked labels, with the groups of their rows.
-        bounds: of the sentence.
-    """
-    assert fitted.groups is not None
-    assert fresh.groups is not None
-    return GroupProof(fitted, replace(fresh, unlabeled_probs=None), bounds, None, fitted.groups, fresh.groups)

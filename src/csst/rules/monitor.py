@@ -30,7 +30,7 @@ from csst.maths.objectives import Objective
 from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN
 from csst.rules.fit import FittedRule, fit_evidence
-from csst.rules.rule import DecisionRule, undo_gain
+from csst.rules.rule import DecisionRule, read_probs
 from csst.rules.soft_objective import SoftObjective
 
 #: draws of the balance behind an interval
@@ -72,9 +72,7 @@ class Deployed:
 
     def score(self, probs: Any) -> np.ndarray:
         """Return z = log p - log pi_train of the model's probabilities (N, K)."""
-        values = torch.from_numpy(check_probs(probs, self.evidence.classes))
-        plain = undo_gain(values, self.undo)
-        return take_out((plain / plain.sum(1, keepdim=True)).numpy(), self.evidence.train_prior)
+        return take_out(read_probs(probs, self.undo, self.evidence.classes).numpy(), self.evidence.train_prior)
 
     def estimate_prior(self, probs: Any) -> np.ndarray:
         """Return the class balance of new rows by EM, (K,), from probabilities (N, K)."""
@@ -188,7 +186,7 @@ class Monitoring:
         return "\n".join(self.sentences)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "rows": self.balance.rows,
             "class_names": list(self.class_names),

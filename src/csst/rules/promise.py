@@ -13,27 +13,18 @@ import numpy as np
 import torch
 
 from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
-from csst.estimation.folds import CERTIFYING, deal_certification
+from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_probs
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules.cells import RowGroups
 from csst.rules.certificates import draw_unluckily, p_value, read_range
 from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
-from csst.rules.claims import RATIOS, Claim, read_claims
-from csst.rules.fit import FittedRule, find_doubts, fit_rule
-from csst.rules.fresh_labels import (
-    FreshLabels,
-    check_certifiable,
-    find_strata,
-    keep_apart,
-    keeps_unlabeled,
-    needs_random_sample,
-    state_prior,
-)
+from csst.rules.claims import Claim, read_claims
+from csst.rules.fit import FittedRule, RuleRequest, find_doubts, fit_request
+from csst.rules.fresh_labels import FreshLabels, deal_labels, keep_apart, state_prior
 from csst.rules.groups import bind_groups
-from csst.rules.path import PathRule, count_passing, make_path
+from csst.rules.path import PathRule, make_path
 from csst.rules.rule import Rule
 from csst.rules.threads import use_one_thread
 
@@ -195,7 +186,11 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     is_sample = proof.prior is None and any(bound.reads_balance for bound in bounds)
     planned_rows = len(labels) * deployment if is_sample else rows
     path = choose_start(drop_hopeless(rules, proof, planned_rows, delta), proof, planned_rows)
-    passes = count_passing(path, lambda place: max(proof.measure_p(proof.make_trial(place))), delta)
+
+    def fails(place: PathRule) -> bool:
+        return max(proof.measure_p(proof.make_trial(place))) > delta
+
+    passes = next((number for number, place in enumerate(path) if fails(place)), len(path))
     price = ""
     if passes:
         result = proof.adopt(path[passes - 1])
@@ -212,7 +207,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
             bound.value,
             measure_bound(bound, proof.expect(bound, result.judged)),
             p,
-            find_balance(bound, proof.take_counts(bound, counts), proof.prior, delta),
+            read_range(bound, proof.take_counts(bound, counts), proof.prior, delta),
         )
         for bound, p in zip(bounds, proof.measure_p(result.rule), strict=True)
     )
@@ -240,80 +235,52 @@ def begin_proof(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any) -
     if fitted.groups is None:
         return Proof(fitted, fresh, bounds, prior)
     # It builds on this module.
-    from csst.rules.group_promise import begin_group_proof
+    from csst.rules.group_promise import GroupProof
 
-    return begin_group_proof(fitted, fresh, bounds)
+    assert fresh.groups is not None
+    # Unlabeled rows prove nothing about groups.
+    return GroupProof(fitted, replace(fresh, unlabeled_probs=None), bounds, None, fitted.groups, fresh.groups)
 
 
-def fit_promised(
-    probs: Any,
-    labels: Any,
-    objective: Objective,
-    unlabeled_probs: Any = None,
-    *,
-    train_prior: Any,
-    deployment_prior: Any,
-    class_names: Sequence[str] | None,
-    seed: int,
-    groups: RowGroups | None = None,
-    **options: Any,
-) -> FittedRule:
-    """`csst.rules.fit_rule` with a confidence: labels are dealt into those that fit and those that certify.
+def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
+    """Return the rule of `csst.rules.fit_rule` with a certificate: labels are dealt into some that fit and some that
+    certify.
 
     Args:
-        probs: of labeled rows, by the model that is used, (n, K).
-        labels: class indices, (n,).
+        request: probabilities by the model that is used, labels and options.
         objective: a sentence with a confidence.
-        unlabeled_probs: of rows without a label, (m, K).
-        train_prior: see `fit_rule`.
-        deployment_prior: see `fit_rule`.
-        class_names: see `fit_rule`.
-        seed: see `fit_rule`.
-        groups: see `fit_rule`.
-        **options: see `fit_rule`.
-
-    Returns:
-        The rule with its certificate.
     """
-    values = check_probs(probs)
-    classes = values.shape[1]
-    truth = check_labels(labels, len(values), classes)
-    names = [str(k) for k in range(classes)] if class_names is None else list(class_names)
-    counts = np.bincount(truth, minlength=classes)
-    refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
-    bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    probs = check_probs(request.probs)
+    classes = probs.shape[1]
+    labels = check_labels(request.labels, len(probs), classes)
+    names = tuple(map(str, range(classes))) if request.class_names is None else tuple(request.class_names)
+    counts = np.bincount(labels, minlength=classes)
+    refuse_empty_classes(as_float64(counts, "labels"), request.class_names, "a decision rule", "the labeled rows")
+    bound = objective.bind(classes, request.class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    groups = request.groups
+    places = None
     if groups is not None:
         bound = bind_groups(bound, groups)
-    places = None if groups is None else groups.labeled
-    check_certifiable(bound, truth, deployment_prior, names, groups=places)
-    strata = find_strata(bound, truth, places, classes)
-    certifying = deal_certification(strata, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
-    fitting_labels = np.setdiff1d(np.arange(len(truth)), certifying)
-    if isinstance(train_prior, str) and train_prior == "labels":
-        train_prior = counts / counts.sum()
+        places = groups.labeled
+    prior = request.deployment_prior
+    fitting, certifying = deal_labels(bound, labels, prior, names, places, CERTIFYING, request.seed)
+    part = replace(request, probs=probs[fitting], labels=labels[fitting], is_cross_fitted=False)
+    if groups is not None:
+        part = replace(part, groups=replace(groups, labeled=groups.labeled[fitting]))
+    if isinstance(request.train_prior, str) and request.train_prior == "labels":
+        part = replace(part, train_prior=counts / counts.sum())
     unlabeled_proofs = None
-    if unlabeled_probs is not None and keeps_unlabeled(bound, deployment_prior):
-        learning_rows, certifying_rows = keep_apart(len(unlabeled_probs), seed)
-        unlabeled = check_probs(unlabeled_probs, classes)
-        unlabeled_probs = unlabeled[learning_rows]
-        unlabeled_proofs = unlabeled[certifying_rows]
-    fit = fit_rule(
-        values[fitting_labels],
-        truth[fitting_labels],
-        bound.unpromised,
-        unlabeled_probs,
-        train_prior=train_prior,
-        deployment_prior=deployment_prior,
-        class_names=class_names,
-        seed=seed,
-        groups=None if groups is None else replace(groups, labeled=groups.labeled[fitting_labels]),
-        **options,
-    )
+    if request.unlabeled_probs is not None:
+        unlabeled_rows = keep_apart(bound, prior, len(request.unlabeled_probs), request.seed)
+        if unlabeled_rows is not None:
+            unlabeled = check_probs(request.unlabeled_probs, classes)
+            part = replace(part, unlabeled_probs=unlabeled[unlabeled_rows[0]])
+            unlabeled_proofs = unlabeled[unlabeled_rows[1]]
     assert isinstance(bound, Sentence)  # only sentences have a confidence
-    stated_fit = state_confidence(fit, bound)
-    fresh_groups = None if groups is None else groups.labeled[certifying]
-    fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs, fresh_groups)
-    return promise(stated_fit, fresh_labels, deployment_prior, names)
+    stated_fit = state_confidence(fit_request(part, bound.unpromised), bound)
+    fresh_groups = None if places is None else places[certifying]
+    fresh_labels = FreshLabels(probs[certifying], labels[certifying], unlabeled_proofs, fresh_groups)
+    return promise(stated_fit, fresh_labels, prior, names)
 
 
 def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
@@ -325,7 +292,7 @@ def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
 
 
 def drop_hopeless(path: list[PathRule], proof: Proof, rows: np.ndarray, delta: float) -> list[PathRule]:
-    """The path without the rules at its cautious end that could not pass even if they made no mistake.
+    """Return the path without the rules at its cautious end that could not pass even if they made no mistake.
 
     A rule of which few predictions are expected cannot prove a precision, however right they are; nor can any rule a
     recall of a class with few labels.
@@ -344,7 +311,7 @@ def drop_hopeless(path: list[PathRule], proof: Proof, rows: np.ndarray, delta: f
 
 
 def choose_start(path: list[PathRule], proof: Proof, rows: np.ndarray) -> list[PathRule]:
-    """The path from the rule on that is most likely to pass, by what is expected of it.
+    """Return the path from the rule on that is most likely to pass, by what is expected of it.
 
     The most cautious rule is not: with few predictions, one mistake ends the path at its first rule.
 
@@ -361,7 +328,7 @@ def choose_start(path: list[PathRule], proof: Proof, rows: np.ndarray) -> list[P
 
 
 def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
-    """The expected counts as they would be if no label spoke against the bound, (K, K)."""
+    """Return expected counts (K, K) as they would be if no label spoke against the bound."""
     if bound.metric in ("recall", "accuracy"):
         return np.diag(expected.sum(1)) if bound.is_lower else expected * (1 - np.eye(len(expected)))
     if bound.metric == "coverage" or not bound.is_lower:
@@ -373,16 +340,6 @@ def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
     perfect[is_wrong, other_class] += perfect[is_wrong, k]
     perfect[is_wrong, k] = 0
     return perfect
-
-
-def find_balance(
-    bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta: float
-) -> tuple[float, float] | None:
-    """Return the class balances under which a bound on a ratio is proved; None for other bounds or if there is none."""
-    if prior is None or bound.metric not in RATIOS:
-        return None
-    low, high = read_range(bound, counts, prior, delta)
-    return None if np.isnan(low) else (low, high)
 
 
 def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
