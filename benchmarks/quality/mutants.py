@@ -238,9 +238,14 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/deployment.py", '"labeled": learned}', '"labeled": judged}'),
     ("rules", "rules/deployment.py", "fractions[1], fractions[0], None", "fractions[0], fractions[1], None"),
     ("rules", "rules/frontier.py", "return max(feasible_points", "return min(feasible_points"),
-    ("estimation", "estimation/shift.py", "(mass + start_rows * start) / total", "mass / (total - start_rows)"),
+    ("estimation", "estimation/shift.py", "(mass + classes * start) / (count + classes)", "mass / count"),
     ("estimation", "estimation/labeling.py", "variance = posterior * (1 - posterior)", "variance = posterior"),
-    ("estimation", "estimation/class_rates.py", "weight = np.minimum(worth, mass)", "weight = worth + 0 * mass"),
+    (
+        "estimation",
+        "estimation/class_rates.py",
+        "weight = np.minimum(UNLABELED_WORTH, mass)",
+        "weight = UNLABELED_WORTH + 0 * mass",
+    ),
     ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
