@@ -24,7 +24,7 @@ from csst.maths.language import Sentence
 from csst.maths.language.meaning import entries, evaluate, is_constant
 from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
-from csst.rules.candidates import Candidate, fit_candidates, halve_margin
+from csst.rules.candidates import Candidate, fit_candidates, halve_margin, read_log_weights
 from csst.rules.judging import measure_errors
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
@@ -77,13 +77,10 @@ class Abstaining:
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
         """Return the same rule on probabilities that have the training prior in them."""
-        temperature = self.calibration.temperature
-        shift = self.calibration.bias + np.log(self.prior) - temperature * np.log(train_prior)
         weights = np.exp(self.log_weights)
         scale = np.column_stack([np.diag(weights), self.slope * weights])
         offset = np.append(np.zeros(len(weights)), -self.cut)
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (scale, offset, shift - shift.mean())]
-        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+        return DecisionRule.on_scores(scale, offset, self.calibration, self.prior, train_prior, undo)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,42 +174,41 @@ def list_stated_shares(smooth: SoftObjective) -> list[float]:
     return [number for number in numbers if 0 < number < 1]
 
 
-def fit_abstaining(
-    smooth: SoftObjective,
-    evidence: HeldOutScores,
-    answering: list[Candidate],
-    margin: float,
-    margins: np.ndarray | None = None,
-) -> tuple[Abstaining, np.ndarray]:
-    """Search for the rule that is best on labels and unlabeled rows together.
+def search_rule(smooth: SoftObjective, evidence: HeldOutScores, answering: list[Candidate]) -> Abstaining:
+    """Return the rule that is best on labels and unlabeled rows together.
 
     Args:
-        smooth: the objective under the deployment prior.
+        smooth: the objective, with the margins by which bounds are to be met.
         evidence: scores of labeled and unlabeled rows.
         answering: rules that always answer, from which the search starts.
-        margin: standard errors by which bounds are to be met; none for bounds on abstention, which needs no labels.
-        margins: the same in units of the payoffs, if known, (m,); then `margin` does not count.
-
-    Returns:
-        The rule, and the margins it was searched with, (m,).
     """
     evidence = evidence.thin(SEARCH_ROWS)
-    starts = list_starts(answering, evidence, smooth.prior.numpy())
     rows = WeightedRows.pool(evidence)
-    if margins is not None:
-        trial = search(smooth.with_margins(margins), evidence, rows, starts)
-        return make_rule(trial, evidence, rows, smooth), margins
+    trial = search(smooth, evidence, rows, list_starts(answering, evidence.calibration, smooth.prior.numpy()))
+    return make_rule(trial, evidence.calibration, rows, smooth.prior.numpy())
+
+
+def fit_abstaining(
+    smooth: SoftObjective, evidence: HeldOutScores, answering: list[Candidate], margin: float
+) -> tuple[Abstaining, np.ndarray]:
+    """Return the rule of `search_rule` that meets bounds by a margin, as far as one does, and these margins (m,).
+
+    margin: in standard errors; none for bounds on abstention, which needs no labels.
+    """
+    evidence = evidence.thin(SEARCH_ROWS)
+    prior = smooth.prior.numpy()
+    starts = list_starts(answering, evidence.calibration, prior)
+    rows = WeightedRows.pool(evidence)
     trial = search(smooth.with_margins(0.0), evidence, rows, starts)
-    rule = make_rule(trial, evidence, rows, smooth)
-    margins = np.zeros(len(smooth.margins))
+    rule = make_rule(trial, evidence.calibration, rows, prior)
     if margin > 0 and smooth.has_constraints:
-        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
         errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
         for factor in halve_margin(margin) if errors.any() else ():
             cautious = search(smooth.with_margins(factor * errors), evidence, rows, [trial.log_weights, *starts])
             if cautious.miss <= SMALL_MISS:
-                return make_rule(cautious, evidence, rows, smooth), factor * errors
-    return rule, margins
+                return make_rule(cautious, evidence.calibration, rows, prior), factor * errors
+    return rule, np.zeros(len(smooth.margins))
 
 
 def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
@@ -236,19 +232,12 @@ def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candid
     return fit_candidates(answering, evidence, None, 0.0)
 
 
-def list_starts(candidates: list[Candidate], evidence: HeldOutScores, prior: np.ndarray) -> list[np.ndarray]:
+def list_starts(candidates: list[Candidate], calibration: Calibration, prior: np.ndarray) -> list[np.ndarray]:
     """Return log weights of rules that always answer: those fitted for the sentence, 1/pi and the argmax."""
     starts = [np.zeros(len(prior)), -np.log(prior)]
-    for candidate in candidates:
-        if candidate.bias is not None:
-            starts.append(read_log_weights(candidate, evidence.calibration, prior))
+    biases = [candidate.bias for candidate in candidates if candidate.bias is not None]
+    starts += [read_log_weights(bias, calibration, prior) for bias in biases]
     return [log_weights - log_weights.max() for log_weights in starts]
-
-
-def read_log_weights(candidate: Candidate, calibration: Calibration, prior: np.ndarray) -> np.ndarray:
-    """Return log m of a rule with biases b: T (z + b) = log q + log m up to a number per row, (K,)."""
-    assert candidate.bias is not None
-    return calibration.temperature * candidate.bias - calibration.bias - np.log(prior)
 
 
 def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
@@ -272,26 +261,21 @@ def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, s
     return best
 
 
-def make_rule(trial: Trial, evidence: HeldOutScores, rows: WeightedRows, smooth: SoftObjective) -> Abstaining:
-    """Return the rule of a trial, its cut set on the rows it was searched on."""
-    rule = Abstaining(evidence.calibration, smooth.prior.numpy(), trial.log_weights, trial.slope, 0.0)
-    return replace(rule, cut=find_cut(rule, rows, trial.share))
-
-
-def find_cut(rule: Abstaining, rows: WeightedRows, share: float) -> float:
-    """Return the cut that leaves this share of the rows without an answer.
+def make_rule(trial: Trial, calibration: Calibration, rows: WeightedRows, prior: np.ndarray) -> Abstaining:
+    """Return the rule of a trial, with the cut that leaves its share of the rows without an answer.
 
     Labeled rows count as they do in the rates: learners that have seen the unlabeled rows are surer of them than of new
     ones, and a cut on unlabeled rows alone would leave more new rows without an answer than was asked.
     """
+    rule = Abstaining(calibration, prior, trial.log_weights, trial.slope, 0.0)
     weighed = rule.weigh(rows.scores)
     worth = rule.slope * weighed.sum(1) - weighed.max(1)
-    pulls = rows.fractions @ rule.prior
+    pulls = rows.fractions @ prior
     order = np.argsort(-worth, kind="stable")
-    number = int(np.searchsorted(np.cumsum(pulls[order]), share * pulls.sum() + 1e-12, side="right"))
+    number = int(np.searchsorted(np.cumsum(pulls[order]), trial.share * pulls.sum() + 1e-12, side="right"))
     ends = np.concatenate([[worth[order[0]] + 1.0], worth[order], [worth[order[-1]] - 1.0]])
     # Between the last row without an answer and the first one with.
-    return float((ends[number] + ends[number + 1]) / 2) if share > 0 else float(ends[0])
+    return replace(rule, cut=float((ends[number] + ends[number + 1]) / 2) if trial.share > 0 else float(ends[0]))
 
 
 def count_decisions(weights: np.ndarray, decisions: np.ndarray) -> np.ndarray:

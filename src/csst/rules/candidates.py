@@ -75,7 +75,7 @@ class Candidate:
     prices: Prices | None = None
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
-        """The class of every row, (N,)."""
+        """Return the class of every row, (N,)."""
         if self.bias is not None:
             return (scores + self.bias).argmax(1)
         assert self.scale is not None
@@ -84,35 +84,33 @@ class Candidate:
         return ((probs * self.scale if self.scale.ndim == 1 else probs @ self.scale) + self.offset).argmax(1)
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
-        """The same on probabilities that have the training prior in them."""
+        """Return the same rule on probabilities that have the training prior in them."""
         if self.name == "argmax":
             return DecisionRule.identity(len(train_prior))
-        temperature = self.calibration.temperature
-        a = self.calibration.bias
-        shift = a + np.log(self.prior) - temperature * np.log(train_prior)
         if self.bias is not None:
-            log_scale = temperature * self.bias - a - np.log(self.prior)
+            log_scale = read_log_weights(self.bias, self.calibration, self.prior)
             scale = np.exp(log_scale - log_scale.max())
-            offset = np.zeros(len(a))
+            offset = np.zeros(len(scale))
         else:
             assert self.scale is not None
             assert self.offset is not None
             unit = np.abs(self.scale).max()
             scale = self.scale / unit
             offset = self.offset / unit
-        tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in (scale, offset, shift - shift.mean())]
-        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+        return DecisionRule.on_scores(scale, offset, self.calibration, self.prior, train_prior, undo)
+
+
+def read_log_weights(bias: np.ndarray, calibration: Calibration, prior: np.ndarray) -> np.ndarray:
+    """Return log m of a rule with biases b: T (z + b) = log q + log m up to a number per row, (K,)."""
+    return calibration.temperature * bias - calibration.bias - np.log(prior)
 
 
 def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> Candidate:
-    """What a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
+    """Return what a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
 
     Args:
         train_prior: pi_train, (K,), which scores z = log p - log pi_train have lost.
         undo: what took the softmax to the probabilities p, (K,) or (K, K), see `DecisionRule`; None for no gain.
-
-    Returns:
-        The candidate.
     """
     identity = Calibration.identity(len(train_prior))
     bias = np.log(train_prior)
@@ -126,26 +124,25 @@ def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> C
 
 
 def softness(objective: SoftObjective, evidence: HeldOutScores) -> float:
-    """t, which falls with the square root of the labels once they are many."""
+    """Return t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     first_softness = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
     return max(LEAST_SOFTNESS, first_softness * min(1.0, (SOFT_LABELS / labels) ** 0.5))
 
 
 def sharpness(evidence: HeldOutScores) -> float:
-    """beta, which grows with the square root of the labels per class, and faster once they are many."""
+    """Return beta, which grows with the square root of the labels per class, and faster once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
 
 
 def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
-    """The bias b (K,) that gives every class the weight of its own recall at uniform rates."""
-    bias = (calibration.bias + np.log(clip_positive(objective.first_weights[0]))) / calibration.temperature
-    return bias - bias.mean()
+    """Return the bias b (K,) that gives every class the weight of its own recall at uniform rates."""
+    return weigh_argmax(clip_positive(objective.first_weights[0]), calibration)
 
 
 def fit_closed_form(objective: SoftObjective, calibration: Calibration, name: str) -> Candidate:
-    """The rule of the gain at uniform rates, on scores calibrated like this."""
+    """Return the rule of the gain at uniform rates, on scores calibrated like this."""
     prior = objective.prior.numpy()
     if objective.reads_entries:
         uniform = Confusion.uniform(objective.prior)
@@ -202,7 +199,7 @@ def find_bias(
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
         anchor = rows.blocks.merge(weigh_classes(objective, calibration))
-        return search_bias(objective, rows, anchor, anchor, t)
+        return search_bias(objective, rows, anchor, t)
     starts = [rows.blocks.merge(start) for start in list_starts(objective, calibration)]
     return solve(objective, rows, starts, t, prices)
 
@@ -233,7 +230,7 @@ def solve(
     biases = list(starts)
     if len(starts[0]) > 2:  # a sweep alone is exact for two classes
         for start in starts:
-            search = search_bias(objective, rows, start, start, t, prices)
+            search = search_bias(objective, rows, start, t, prices)
             biases.append(search.bias)
             prices = search.prices if search.is_feasible else prices
     beginning = max(biases, key=lambda bias: score_bias(objective, rows, bias))
@@ -248,7 +245,7 @@ def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.n
         value, slack = objective.judge(make_unchecked(rates, objective.prior))
         return min(0.0, slack), value
 
-    return max((search_bias(objective, rows, start, start, t) for start in starts), key=rank)
+    return max((search_bias(objective, rows, start, t) for start in starts), key=rank)
 
 
 def halve_margin(margin: float) -> list[float]:
@@ -299,7 +296,7 @@ def keep_distance(
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
-    """How many labels an estimate of each class is worth for its error, (K,).
+    """Return how many labels an estimate of each class is worth for its error, (K,).
 
     Unlabeled rows add no more than there are labels beyond the first few: what a model of three labels expects of
     itself is not known better by more rows, and a part of a class that these labels do not show is not in it.
@@ -308,7 +305,7 @@ def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
-    """The pooled rates of hard decisions, (K, K); a class without a row at all is taken to be predicted at random."""
+    """Return the pooled rates of hard decisions, (K, K), as if a class without any row were predicted at random."""
     rates = decide_rates(rows.fractions, decisions, rows.scores.shape[1])
     totals = rates.sum(1, keepdims=True)
     return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
@@ -319,29 +316,28 @@ def fit_candidates(
     evidence: HeldOutScores,
     undo: torch.Tensor | None = None,
     margin: float = MARGIN,
-    margins: np.ndarray | None = None,
-    prices: Prices | None = None,
+    model: Candidate | None = None,
 ) -> list[Candidate]:
-    """The argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
+    """Return the argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
 
     Args:
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
         undo: see `plain_argmax`.
         margin: see `fit_pooled`.
-        margins: see `fit_pooled`.
-        prices: see `fit_pooled`.
+        model: a pooled rule for similar rows, whose margins and prices are used; None for none.
     """
-    if evidence.blocks.are_tied:  # a closed form has weights of its own for every group
-        return [plain_argmax(evidence.train_prior, undo), fit_pooled(objective, evidence, margin, margins, prices)]
-    return [
-        plain_argmax(evidence.train_prior, undo),
-        fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
-        fit_closed_form(objective, evidence.calibration, "calibrated"),
-        fit_pooled(objective, evidence, margin, margins, prices),
-    ]
+    if model is None:
+        pooled_rule = fit_pooled(objective, evidence, margin)
+    else:
+        pooled_rule = fit_pooled(objective, evidence, margin, model.margins, model.prices)
+    simple_rules = [plain_argmax(evidence.train_prior, undo)]
+    if not evidence.blocks.are_tied:  # a closed form has weights of its own for every group
+        simple_rules.append(fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"))
+        simple_rules.append(fit_closed_form(objective, evidence.calibration, "calibrated"))
+    return [*simple_rules, pooled_rule]
 
 
 def clip_positive(weights: np.ndarray) -> np.ndarray:
-    """Weights of classes, none less than a small part of the largest."""
+    """Return weights of classes, none less than a small part of the largest."""
     return np.maximum(weights, SMALLEST_WEIGHT * max(float(np.max(weights)), 1e-300))

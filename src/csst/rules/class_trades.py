@@ -76,7 +76,7 @@ def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple
 
 
 def trace_class(
-    evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int, asked: Sequence[float] = ASKED
+    evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int
 ) -> tuple[ClassPoint, ...]:
     """The trade of one class; rows: the evidence pooled, prior: (K,)."""
     start = weigh_argmax(prior, evidence.calibration)
@@ -124,7 +124,7 @@ def trace_class(
         return None
 
     points: list[ClassPoint] = []
-    for bound in asked:
+    for bound in ASKED:
         bias = find_bias(bound)
         safer = None if bias is None else find_safer(bound, bias)
         if safer is None:

@@ -360,8 +360,9 @@ def fit_with_abstention(
     goal = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_answering(goal, evidence)
     rule, margins = fit_abstaining(goal, evidence, candidates, margin)
-    verdicts = judge_abstaining(goal, evidence, candidates[-1], rule, margins, seed)
-    if Judges(goal, evidence.thin(JUDGING_ROWS)).measure(*verdicts).decides(1.0):
+    judges = Judges(goal, evidence.thin(JUDGING_ROWS))
+    verdicts = judge_abstaining(goal.with_margins(margins), judges.evidence, candidates[-1], rule, seed)
+    if judges.measure(*verdicts).decides(1.0):
         return answering_rule
     estimate = verdicts[1].estimate
     return replace(

@@ -7,6 +7,7 @@ as labels that have shaped it can tell.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -55,6 +56,22 @@ class Judged:
     clear_miss: float
     is_unstable: bool
 
+    @classmethod
+    def read(
+        cls,
+        goal: SoftObjective,
+        margins: np.ndarray,
+        estimate: RateEstimate,
+        decisions: np.ndarray,
+        soft_decisions: np.ndarray,
+        is_unstable: bool = False,
+    ) -> Judged:
+        """Return what an estimate says about constraints that are to be met by margins, (m,)."""
+        value, slack = goal.with_margins(margins).judge(estimate.confusion)
+        _, clear_slack = goal.with_margins(-measure_errors(goal, estimate)).judge(estimate.confusion)
+        miss = max(0.0, -slack)
+        return cls(decisions, soft_decisions, estimate, value, miss, max(0.0, -clear_slack), is_unstable)
+
 
 @dataclass(frozen=True)
 class Lead:
@@ -67,7 +84,7 @@ class Lead:
     value_error: float
 
     def decides(self, errors: float) -> bool:
-        """Whether the one misses clearly less, or no more and has a value higher by so many standard errors.
+        """Return whether the one misses clearly less, or no more and has a value higher by so many standard errors.
 
         A higher value never makes up for a miss that is larger, though it may be so by chance; nor does a smaller
         doubt about a miss make up for a clear one.
@@ -90,7 +107,7 @@ class Judges:
     evidence: HeldOutScores
 
     def measure(self, one: Judged, other: Judged) -> Lead:
-        """The lead of one candidate over another, and its standard errors by the delta method.
+        """Return the lead of one candidate over another, and its standard errors by the delta method.
 
         A row of class k adds G_k,F(x) - G_k,F'(x) to the difference, G being the derivative by the rates between the
         two; labels and posteriors of a class together are worth n_k + kappa rows.
@@ -106,7 +123,7 @@ class Judges:
         )
 
     def spread(self, slope: np.ndarray, one: Judged, other: Judged) -> float:
-        """The standard error of a difference whose derivative by the rates is this slope (K, K)."""
+        """Return the standard error of a difference whose derivative by the rates is a slope, (K, K)."""
         truth = self.evidence.labels
         classes = self.evidence.classes
         squares = (slope[truth, one.decisions] - slope[truth, other.decisions]) ** 2
@@ -120,6 +137,21 @@ class Judges:
         return float(variance.sum() ** 0.5)
 
 
+def split_folds(evidence: HeldOutScores, seed: int) -> Iterator[tuple[np.ndarray, HeldOutScores]]:
+    """Yield the labeled rows of a fold, and the evidence without their labels.
+
+    The folds are others than those of the learners, which would tie a rule to the models that scored its rows.
+
+    Args:
+        evidence: the rows that judge.
+        seed: of the folds.
+    """
+    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
+    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
+    for fold in np.unique(folds):
+        yield np.flatnonzero(folds == fold), evidence.part(np.flatnonzero(folds != fold))
+
+
 def judge(
     judges: Judges,
     evidence: HeldOutScores,
@@ -128,7 +160,7 @@ def judge(
     margin: float,
     seed: int,
 ) -> list[Judged]:
-    """Every candidate by rows it was not fitted on.
+    """Judge every candidate by rows it was not fitted on.
 
     Args:
         judges: the objective, and the rows that judge.
@@ -139,25 +171,19 @@ def judge(
         seed: of the folds.
     """
     goal = judges.smooth
-    judging_evidence = judges.evidence
     classes = evidence.classes
-    number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
-    # Folds of their own: those of the learners would tie a rule to the models that scored its rows.
-    folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
+    soft_scores = judges.evidence.soft_scores
     decisions = np.zeros((len(candidates), len(evidence.labels)), dtype=np.int64)
     soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
     soft_labels = np.zeros((len(candidates), classes, classes))
-    for fold in np.unique(folds):
-        fold_rows = np.flatnonzero(folds == fold)
-        part = judging_evidence.part(np.flatnonzero(folds != fold))
-        fold_candidates = fit_candidates(goal, part, undo, margin, candidates[-1].margins, candidates[-1].prices)
-        for k, candidate in enumerate(fold_candidates):
+    for fold_rows, part in split_folds(judges.evidence, seed):
+        for k, candidate in enumerate(fit_candidates(goal, part, undo, margin, candidates[-1])):
             decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
-            soft_decisions[k].append(candidate.decide(judging_evidence.soft_scores))
+            soft_decisions[k].append(candidate.decide(soft_scores))
             soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
     verdicts = []
     for k, candidate in enumerate(candidates):
-        deployed_decisions = candidate.decide(judging_evidence.soft_scores)
+        deployed_decisions = candidate.decide(soft_scores)
         is_unstable = differs_from(deployed_decisions, soft_decisions[k])
         mass = decide_rates(evidence.posterior, candidate.decide(evidence.unlabeled_scores), classes)
         if not evidence.has_unlabeled:
@@ -165,17 +191,13 @@ def judge(
             mass = soft_labels[k]
         counts = count_labels(evidence.labels, decisions[k], classes)
         estimate = combine_rates(evidence, counts, mass, goal.prior.numpy())
-        errors = measure_errors(goal, estimate)
-        value, slack = goal.with_margins(min(margin, SAFE) * errors).judge(estimate.confusion)
-        _, clear_slack = goal.with_margins(-errors).judge(estimate.confusion)
-        miss = max(0.0, -float(slack))
-        clear_miss = max(0.0, -float(clear_slack))
-        verdicts.append(Judged(decisions[k], deployed_decisions, estimate, float(value), miss, clear_miss, is_unstable))
+        margins = min(margin, SAFE) * measure_errors(goal, estimate)
+        verdicts.append(Judged.read(goal, margins, estimate, decisions[k], deployed_decisions, is_unstable))
     return verdicts
 
 
 def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:
-    """Standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
+    """Return standard errors of the constraints' payoffs at estimated rates, 0 for other payoffs, (m,).
 
         sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
 
@@ -195,7 +217,7 @@ def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:
 
 
 def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> bool:
-    """Whether a rule decides otherwise (m,) than those of folds do, by more than these differ from each other.
+    """Return whether a rule decides otherwise (m,) than rules of folds, by more than these differ from each other.
 
     More than twice the median share of rows on which two of them differ, and a hundredth.
     """
@@ -205,7 +227,7 @@ def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> boo
 
 
 def choose(judges: Judges, judged: list[Judged], has_gain: bool = False) -> int:
-    """The index of the candidate to use.
+    """Return the index of the candidate to use.
 
     The pooled rule, unless a simpler one is better by more than a standard error; and the argmax, which is the first,
     where it is any better than that. The argmax of a network that was trained under a gain has to lead by a standard

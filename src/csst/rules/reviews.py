@@ -10,7 +10,7 @@ import numpy as np
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
-from csst.rules.abstention import estimate_abstaining, fit_abstaining, fit_answering
+from csst.rules.abstention import estimate_abstaining, fit_answering, search_rule
 from csst.rules.candidates import sharpness
 from csst.rules.feasibility import find_missed
 from csst.rules.soft_objective import SoftObjective
@@ -54,7 +54,7 @@ def trace_reviews(
     for share in shares:
         goal = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
         smooth = SoftObjective(goal, prior, sharpness(evidence))
-        rule, _ = fit_abstaining(smooth, evidence, fit_answering(smooth, evidence), margin=0.0)
+        rule = search_rule(smooth, evidence, fit_answering(smooth, evidence))
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
         misses = tuple(bound for _, bound, _ in find_missed(goal, estimate) if "abstain" not in bound)
         value = float(goal.value(estimate.confusion))
