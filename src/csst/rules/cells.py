@@ -13,7 +13,7 @@ group counts for each group as often as rows of its class are in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -89,7 +89,7 @@ class RowGroups:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CellScores(HeldOutScores):
     """Scores of cells, calibrated; labels are cells, too.
 
@@ -98,12 +98,25 @@ class CellScores(HeldOutScores):
         labeled_weights: how far each labeled row is in each cell, as if unlabeled, (n, A K).
         unlabeled_weights: the same of unlabeled rows, (m, A K).
         plain: the scores of classes behind them.
+        groups: the groups of the rows.
+        class_prior: the deployment prior, (K,).
+        temperature: by which z is multiplied in each group, (A,).
+        shift: what is added to it, (A, K).
     """
 
-    layout: Blocks = field(default_factory=Blocks)
-    labeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    unlabeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    plain: HeldOutScores | None = None
+    layout: Blocks
+    labeled_weights: np.ndarray
+    unlabeled_weights: np.ndarray
+    plain: HeldOutScores
+    groups: RowGroups
+    class_prior: np.ndarray
+    temperature: np.ndarray
+    shift: np.ndarray
+
+    @property
+    def cell_prior(self) -> np.ndarray:
+        """P_ak, (A, K), of sum 1."""
+        return self.labeled_prior.reshape(self.shift.shape)
 
     @property
     def blocks(self) -> Blocks:
@@ -128,17 +141,14 @@ class CellScores(HeldOutScores):
 
     @property
     def information(self) -> float:
-        assert self.plain is not None
         return self.plain.information
 
     @property
     def information_error(self) -> float:
-        assert self.plain is not None
         return self.plain.information_error
 
     @property
     def is_constant(self) -> bool:
-        assert self.plain is not None
         return self.plain.is_constant
 
     def part(self, rows: np.ndarray) -> CellScores:
@@ -153,23 +163,6 @@ class CellScores(HeldOutScores):
         return replace(
             self, unlabeled_scores=self.unlabeled_scores[::step], unlabeled_weights=self.unlabeled_weights[::step]
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Rows as cells, and what takes scores of classes there.
-
-    Args:
-        scores: of cells.
-        prior: P_ak, (A, K), sums to 1.
-        temperature: by which z is multiplied in each group, (A,).
-        shift: what is added to it, (A, K).
-    """
-
-    scores: CellScores
-    prior: np.ndarray
-    temperature: np.ndarray
-    shift: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +189,7 @@ class GroupCalibration:
         return softmax(self.factor[groups][:, None] * logits + self.bias[groups], axis=1)
 
 
-def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, are_tied: bool) -> Cells:
+def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, are_tied: bool) -> CellScores:
     """Return the rows of the evidence as rows of cells.
 
     Args:
@@ -221,24 +214,24 @@ def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, ar
         shift = of_groups.factor[:, None] * (calibration.bias + np.log(np.maximum(evidence.fractions, 1e-12)))
         shift = shift + of_groups.bias - np.log(cell_prior / cell_prior.sum(1, keepdims=True))
     maps = (temperature, shift)
-    labeled = place_scores(evidence.scores, groups.labeled, *maps)
-    labeled_weights = place_weights(of_groups.apply(logits, groups.labeled), groups.labeled, number)
     unlabeled, unlabeled_weights = place_unlabeled(evidence, groups, maps, of_groups, group_of_class)
     argmax_bias = temperature[:, None] * np.log(evidence.train_prior) - shift
-    argmax_bias = argmax_bias - argmax_bias.max()
-    scores = CellScores(
-        labeled,
-        groups.labeled * evidence.classes + evidence.labels,
-        unlabeled,
-        np.exp(argmax_bias).ravel(),
-        cell_prior.ravel(),
+    return CellScores(
+        scores=place_scores(evidence.scores, groups.labeled, *maps),
+        labels=groups.labeled * evidence.classes + evidence.labels,
+        unlabeled_scores=unlabeled,
+        train_prior=np.exp(argmax_bias - argmax_bias.max()).ravel(),
+        labeled_prior=cell_prior.ravel(),
         is_cross_fitted=evidence.is_cross_fitted,
         layout=Blocks(number, are_tied),
-        labeled_weights=labeled_weights,
+        labeled_weights=place_weights(of_groups.apply(logits, groups.labeled), groups.labeled, number),
         unlabeled_weights=unlabeled_weights,
         plain=evidence,
+        groups=groups,
+        class_prior=prior,
+        temperature=temperature,
+        shift=shift,
     )
-    return Cells(scores, cell_prior, temperature, shift)
 
 
 def count_cells(evidence: HeldOutScores, groups: RowGroups) -> np.ndarray:

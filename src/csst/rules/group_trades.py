@@ -13,7 +13,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import Cells, RowGroups, make_cells
+from csst.rules.cells import CellScores, RowGroups, make_cells
 from csst.rules.class_trades import keep_trade
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.fit import estimate_candidate
@@ -62,7 +62,7 @@ def trace_groups(
     for text in list_sentences(groups.column):
         sentence = read_objective(text, class_names=class_names)
         assert isinstance(sentence, Sentence)
-        objective = CellObjective(sentence.bind_row_groups(groups.names), torch.from_numpy(cells.prior))
+        objective = CellObjective(sentence.bind_row_groups(groups.names), torch.from_numpy(cells.cell_prior))
         confusion = fit_cells(cells, objective).confusion
         mean = float(objective.view(confusion).recall.mean())
         points.append(GroupPoint(text, mean, float(confusion.recall.min())))
@@ -86,17 +86,16 @@ def check_groups(
         Whether they can, and the sentence.
     """
     cells = make_cells(evidence, groups, prior, not per_group)
-    objective = CellObjective(sentence, torch.from_numpy(cells.prior))
+    objective = CellObjective(sentence, torch.from_numpy(cells.cell_prior))
     estimate = fit_cells(cells, objective)
     misses = list(find_missed(objective, estimate))
     return not misses, describe_feasibility(objective, estimate, misses, lambda goal: estimate)
 
 
-def fit_cells(cells: Cells, objective: CellObjective) -> RateEstimate:
+def fit_cells(cells: CellScores, objective: CellObjective) -> RateEstimate:
     """Return the rates of cells that the rule of an objective is expected to have."""
-    prior = cells.prior.ravel()
-    rule = fit_pooled(SoftObjective(objective, prior, sharpness(cells.scores)), cells.scores)
-    return estimate_candidate(cells.scores, rule, prior)
+    rule = fit_pooled(SoftObjective(objective, cells.labeled_prior, sharpness(cells)), cells)
+    return estimate_candidate(cells, rule, cells.labeled_prior)
 
 
 def list_sentences(column: str) -> list[str]:
