@@ -193,7 +193,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("rules", "rules/judging.py", "2 * np.median(pairs) + 0.01", "9 * np.median(pairs) + 0.01"),
     ("rules", "rules/judging.py", "return self.miss >= 0 and self.value", "return self.value"),
     ("rules", "rules/judging.py", "decides(errors=1.0)", "decides(errors=0.0)"),
-    ("rules", "rules/bounds.py", "if self.slack >= SAFE * self.error:", "if self.slack >= 0:"),
+    ("rules", "rules/feasibility.py", "if self.slack >= SAFE * self.error:", "if self.slack >= 0:"),
     ("rules", "rules/metric_form.py", "slopes[1] * (divisor == coverage)", "slopes[1]"),
     ("rules", "rules/candidates.py", "(SOFT_LABELS / labels) ** 0.5", "(SOFT_LABELS / labels)"),
     (

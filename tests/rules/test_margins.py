@@ -12,9 +12,8 @@ import csst
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
-from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN, count_worth, fit_pooled, halve_margin, softness
-from csst.rules.feasibility import describe_missed, find_missed
+from csst.rules.feasibility import Bound, describe_bounds, describe_missed, find_missed, measure_bounds
 from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 

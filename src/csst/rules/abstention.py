@@ -10,6 +10,7 @@ always answers and are swept one at a time; the cut is found exactly for every t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ from csst.maths.language.meaning import entries, evaluate, is_constant
 from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import Candidate, fit_candidates, halve_margin, read_log_weights
-from csst.rules.judging import measure_errors
+from csst.rules.judging import Judged, measure_errors, split_folds
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
 
@@ -174,41 +175,50 @@ def list_stated_shares(smooth: SoftObjective) -> list[float]:
     return [number for number in numbers if 0 < number < 1]
 
 
-def search_rule(smooth: SoftObjective, evidence: HeldOutScores, answering: list[Candidate]) -> Abstaining:
-    """Return the rule that is best on labels and unlabeled rows together.
-
-    Args:
-        smooth: the objective, with the margins by which bounds are to be met.
-        evidence: scores of labeled and unlabeled rows.
-        answering: rules that always answer, from which the search starts.
-    """
-    evidence = evidence.thin(SEARCH_ROWS)
-    rows = WeightedRows.pool(evidence)
-    trial = search(smooth, evidence, rows, list_starts(answering, evidence.calibration, smooth.prior.numpy()))
-    return make_rule(trial, evidence.calibration, rows, smooth.prior.numpy())
-
-
 def fit_abstaining(
     smooth: SoftObjective, evidence: HeldOutScores, answering: list[Candidate], margin: float
 ) -> tuple[Abstaining, np.ndarray]:
-    """Return the rule of `search_rule` that meets bounds by a margin, as far as one does, and these margins (m,).
+    """Return the rule that is best on labels and unlabeled rows, and the margins (m,) by which it meets bounds.
 
-    margin: in standard errors; none for bounds on abstention, which needs no labels.
+    Args:
+        smooth: the objective under the deployment prior.
+        evidence: scores of labeled and unlabeled rows.
+        answering: rules that always answer, from which the search starts.
+        margin: standard errors by which bounds are to be met, as far as one rule does; none for bounds on abstention,
+            which needs no labels.
     """
     evidence = evidence.thin(SEARCH_ROWS)
-    prior = smooth.prior.numpy()
-    starts = list_starts(answering, evidence.calibration, prior)
-    rows = WeightedRows.pool(evidence)
-    trial = search(smooth.with_margins(0.0), evidence, rows, starts)
-    rule = make_rule(trial, evidence.calibration, rows, prior)
+    rule, _ = search_rule(smooth.with_margins(0.0), evidence, answering)
     if margin > 0 and smooth.has_constraints:
-        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, rule.prior)
         errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
         for factor in halve_margin(margin) if errors.any() else ():
-            cautious = search(smooth.with_margins(factor * errors), evidence, rows, [trial.log_weights, *starts])
-            if cautious.miss <= SMALL_MISS:
-                return make_rule(cautious, evidence.calibration, rows, prior), factor * errors
+            goal = smooth.with_margins(factor * errors)
+            cautious_rule, miss = search_rule(goal, evidence, answering, [rule.log_weights])
+            if miss <= SMALL_MISS:
+                return cautious_rule, goal.margins
     return rule, np.zeros(len(smooth.margins))
+
+
+def search_rule(
+    smooth: SoftObjective,
+    evidence: HeldOutScores,
+    answering: list[Candidate],
+    starts: Sequence[np.ndarray] = (),
+) -> tuple[Abstaining, float]:
+    """Return the rule that is best when bounds are to be met by the margins of the objective, and its largest miss.
+
+    Args:
+        smooth: the objective.
+        evidence: scores of labeled and unlabeled rows.
+        answering: rules that always answer, from which the search starts.
+        starts: log weights (K,) from which it starts, too.
+    """
+    evidence = evidence.thin(SEARCH_ROWS)
+    rows = WeightedRows.pool(evidence)
+    prior = smooth.prior.numpy()
+    trial = search(smooth, evidence, rows, [*starts, *list_starts(answering, evidence.calibration, prior)])
+    return make_rule(trial, evidence.calibration, rows, prior), trial.miss
 
 
 def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
@@ -326,3 +336,35 @@ def add_abstention(estimate: RateEstimate) -> RateEstimate:
         labeled_rates=add_column(estimate.labeled_rates),
         unlabeled_rates=add_column(estimate.unlabeled_rates),
     )
+
+
+def judge_abstaining(
+    goal: SoftObjective, evidence: HeldOutScores, answering: Candidate, abstaining: Abstaining, seed: int
+) -> list[Judged]:
+    """Judge a rule that always answers and one that may abstain by rows that they were not fitted on.
+
+    Both are judged with the margins of the goal: a rule that leaves no row out and just meets its bounds would else be
+    preferred to one that meets them safely.
+
+    Args:
+        goal: the objective, with the margins by which its bounds were to be met.
+        evidence: the rows that judge.
+        answering: the rule that always answers.
+        abstaining: the rule that may give no answer.
+        seed: seed of the folds.
+    """
+    decisions = np.zeros((2, len(evidence.labels)), dtype=np.int64)
+    for fold_rows, part in split_folds(evidence, seed):
+        candidates = fit_answering(goal, part)
+        decisions[0, fold_rows] = candidates[-1].decide(evidence.scores[fold_rows])
+        rule, _ = search_rule(goal, part, candidates)
+        decisions[1, fold_rows] = rule.decide(evidence.scores[fold_rows])
+    verdicts = []
+    rules: tuple[Candidate | Abstaining, ...] = (answering, abstaining)
+    for judged_rule, decisions_of_folds in zip(rules, decisions, strict=True):
+        estimate = estimate_abstaining(evidence, decisions_of_folds, judged_rule, goal.prior.numpy())
+        # Bounds on abstention, which are met to the last row or nearly, may be missed by a standard error.
+        margins = np.where(find_abstention_bounds(goal), -measure_errors(goal, estimate), goal.margins)
+        soft_decisions = judged_rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions_of_folds
+        verdicts.append(Judged.read(goal, margins, estimate, decisions_of_folds, soft_decisions))
+    return verdicts

@@ -29,16 +29,14 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
-from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering
-from csst.rules.bounds import Bound, describe_bounds, measure_bounds
+from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
 from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
 from csst.rules.cells import RowGroups
 from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
-from csst.rules.feasibility import TOLERANCE, note_missed
+from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
-from csst.rules.judging_abstention import judge_abstaining
 from csst.rules.rule import Rule, read_probs
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread

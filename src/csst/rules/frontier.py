@@ -15,11 +15,12 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.candidates import fit_pooled, plain_argmax, sharpness
 from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes
-from csst.rules.feasibility import describe_feasibility, find_missed
-from csst.rules.fit import estimate_candidate
+from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
+from csst.rules.fit import estimate_candidate, fit_evidence
 from csst.rules.group_trades import GroupPoint
+from csst.rules.possible import refuse_impossible
 from csst.rules.reviews import Review, trace_reviews
-from csst.rules.rule import DecisionRule
+from csst.rules.rule import DecisionRule, Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -174,7 +175,7 @@ def describe_range(points: Sequence[Point]) -> str:
 def fit_point(
     evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
 ) -> Point:
-    """The pooled rule for an objective that is bound to the classes, and what it is expected to do.
+    """Return the pooled rule for an objective that is bound to the classes, and what it is expected to do.
 
     Args:
         evidence: what it is fitted on.
@@ -188,8 +189,27 @@ def fit_point(
     return replace(make_point(estimate, candidate.as_rule(evidence.train_prior, undo)), sentence=str(objective))
 
 
+def fit_again(
+    evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
+) -> tuple[Rule, tuple[str, ...]]:
+    """Return the rule of another sentence on scores that are there already, and what to be wary of.
+
+    Args:
+        evidence: what it is fitted on.
+        prior: the deployment prior, (K,).
+        objective: bound to the classes; bounds that no classifier can meet are refused.
+        undo: see `DecisionRule`.
+    """
+    refuse_impossible(objective, prior)
+    if objective.abstains:
+        fitted = fit_evidence(evidence, objective, prior, undo)
+        return fitted.rule, fitted.notes
+    point = fit_point(evidence, prior, objective, undo)
+    return point.rule, note_missed(SoftObjective(objective, prior, sharpness(evidence)), point.estimate)
+
+
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
-    """The numbers of an estimate, and the rule it is of."""
+    """Return the point of a rule with an estimate of its rates."""
     c = estimate.confusion
     return Point(
         float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min()), float(c.accuracy), rule, estimate
@@ -197,7 +217,7 @@ def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
 
 
 def keep_undominated(points: list[Point]) -> tuple[Point, ...]:
-    """The points that no other is at least as good as in all three numbers; one of equals."""
+    """Return the points that no other is at least as good as in all three numbers; one of equals."""
     values = np.round([(p.mean_recall, p.min_recall, p.min_coverage) for p in points], 9)
     frontier: list[int] = []
     # Sorted from the best down, a point can only be beaten by one before it.

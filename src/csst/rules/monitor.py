@@ -27,8 +27,8 @@ from csst.estimation.new_balance import NewBalance, estimate_new_balance
 from csst.estimation.shift import estimate_prior
 from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
 from csst.maths.objectives import Objective
-from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN
+from csst.rules.feasibility import Bound, describe_bounds, measure_bounds
 from csst.rules.fit import FittedRule, fit_evidence
 from csst.rules.rule import DecisionRule, read_probs
 from csst.rules.soft_objective import SoftObjective

@@ -54,7 +54,7 @@ def trace_reviews(
     for share in shares:
         goal = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
         smooth = SoftObjective(goal, prior, sharpness(evidence))
-        rule = search_rule(smooth, evidence, fit_answering(smooth, evidence))
+        rule, _ = search_rule(smooth, evidence, fit_answering(smooth, evidence))
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
         misses = tuple(bound for _, bound, _ in find_missed(goal, estimate) if "abstain" not in bound)
         value = float(goal.value(estimate.confusion))
