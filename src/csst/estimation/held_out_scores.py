@@ -95,7 +95,7 @@ class HeldOutScores:
         seed: int = 0,
         is_cross_fitted: bool = False,
     ) -> HeldOutScores:
-        """From probabilities (n, K) and labels (n,), and probabilities of unlabeled rows (m, K), all checked.
+        """Return scores from probabilities (n, K), labels (n,) and probabilities of unlabeled rows (m, K), all checked.
 
         Args:
             probs: of the labeled rows.

@@ -37,7 +37,7 @@ class Interval:
         return f"{self.estimate:.2f} ({self.low:.2f}–{self.high:.2f}, n = {self.n})"
 
     def as_dict(self) -> dict[str, float | int]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return dict(vars(self))
 
 

@@ -80,10 +80,6 @@ class Comparison:
         deals = rng.permuted(np.tile(self.weights.astype(np.float32), (number, 1)), axis=1)
         return self.take_out_balance(deals @ self.pool.astype(np.float32))
 
-    def whiten(self, differences: np.ndarray) -> np.ndarray:
-        """Return differences (B, M) in units of the noise."""
-        return differences @ self.whitening
-
 
 def find_directions(means: np.ndarray) -> np.ndarray:
     """Return an orthonormal basis of centered means (K, M), (at most K - 1, M)."""
@@ -109,13 +105,13 @@ def make_whitening(covariance: np.ndarray, groups: Sequence[slice]) -> np.ndarra
 
 
 def measure_spread(features: np.ndarray) -> np.ndarray:
-    """The covariance of features (N, M), (M, M)."""
+    """Return the covariance of features (N, M), (M, M)."""
     deviations = features - features.mean(0)
     return deviations.T @ deviations / max(1, len(features) - 1)
 
 
 def fit_simplex(means: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
+    """Return fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
     penalty = 1e3 * max(float(np.abs(means).max()), 1e-9)
     fractions, _ = nnls(np.vstack([means.T, np.full(len(means), penalty)]), np.append(target, penalty))
     return fractions / fractions.sum()

@@ -31,6 +31,8 @@ CAUTION = 0.2
 ROUNDS = 4
 #: the smallest class fraction
 SMALLEST = 1e-6
+#: of the intervals of all classes jointly
+LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +49,9 @@ class NewBalance:
     covariance: np.ndarray
     rows: int
 
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return simultaneous intervals (Bonferroni).
-
-        Args:
-            level: of all of them jointly.
-
-        Returns:
-            Their low and high ends, each (K,).
-        """
-        reach = norm.ppf(1 - (1 - level) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the low and high ends of 95 % intervals, (K,) each, which are simultaneous (Bonferroni)."""
+        reach = norm.ppf(1 - (1 - LEVEL) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
         return (self.prior - reach).clip(min=0), (self.prior + reach).clip(max=1)
 
     def draw(self, number: int, seed: int = 0) -> np.ndarray:
@@ -74,7 +69,7 @@ class NewBalance:
         return draws / draws.sum(1, keepdims=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         low, high = self.interval()
         return {"prior": self.prior.tolist(), "low": low.tolist(), "high": high.tolist(), "rows": self.rows}
 

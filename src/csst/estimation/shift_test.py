@@ -26,7 +26,7 @@ noise too large, the mean of both covariances is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class ColumnShift:
     change: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return dict(vars(self))
 
 
@@ -81,9 +81,6 @@ class ShiftTest:
         p_value: the chance of rows that differ as much, if they were.
         level: below it they are said not to be.
         columns: what is new, the clearest first; empty where nothing is.
-        rows: how many were compared.
-        labels: with how many labels.
-        unlabeled: and with how many unlabeled rows.
         strange_rows: indices of new rows of which there are more than the classes explain, (at most 10,).
         strangeness: of every new row: how much more of its kind there are, (N,).
     """
@@ -91,11 +88,8 @@ class ShiftTest:
     p_value: float
     level: float
     columns: tuple[ColumnShift, ...]
-    rows: int
-    labels: int
-    unlabeled: int
-    strange_rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    strangeness: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    strange_rows: np.ndarray
+    strangeness: np.ndarray
 
     @property
     def is_explained(self) -> bool:
@@ -113,7 +107,7 @@ class ShiftTest:
         return words
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "p_value": self.p_value,
             "level": self.level,
@@ -168,23 +162,14 @@ def measure_shift(
     p_value = combine(p_kernel, p_columns if has_unlabeled else [], novelty)
     kernel = features.groups[0]
     strangeness = np.full(rows.shape[0], -np.inf)
-    strangeness[sample] = features.apply(new_rows)[:, kernel] @ comparison.whiten(residual)[0][kernel]
+    strangeness[sample] = features.apply(new_rows)[:, kernel] @ (residual @ comparison.whitening)[0][kernel]
     if novelty is not None and p_value == novelty.p_value / NOVELTY_SHARE:
         strangeness[sample] = novelty.shares
     strange_rows = np.argsort(-strangeness, kind="stable")[: min(NAMED_ROWS, len(sample))]
     columns: tuple[ColumnShift, ...] = ()
     if p_value <= level:
         columns = name_columns(reference, measure_changes(comparison.balance, reference, new_rows), p_columns, level)
-    return ShiftTest(
-        p_value,
-        level,
-        columns,
-        len(sample),
-        len(reference.labels),
-        len(reference.unlabeled),
-        strange_rows if p_value <= level else strange_rows[:0],
-        strangeness,
-    )
+    return ShiftTest(p_value, level, columns, strange_rows if p_value <= level else strange_rows[:0], strangeness)
 
 
 def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Reference, np.ndarray]:
@@ -251,7 +236,7 @@ def name_columns(
 
 
 def count_above(draws: np.ndarray, value: float) -> float:
-    """The p-value of a value among draws."""
+    """Return the p-value of a value among draws."""
     return float((1 + (draws >= value).sum()) / (len(draws) + 1))
 
 

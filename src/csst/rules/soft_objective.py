@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -207,9 +206,9 @@ class SoftObjective:
         leaf = ((1 - epsilon) * rates + epsilon / self.classes).detach().requires_grad_()
         with torch.enable_grad():
             utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
-        slope = _differentiate(utility, payoff, multipliers, leaf)[0]
-        if slope is None:
+        if not (utility.requires_grad or payoff.requires_grad):
             raise InputError(f"{self.objective} does not depend on the predictions, so there is nothing to adjust")
+        (slope,) = _differentiate(utility, payoff, multipliers, leaf)
         if not np.isfinite(slope).all():
             raise InputError(f"{self.objective} has a non-finite gradient: raise epsilon or rewrite the metric")
         return slope
@@ -233,10 +232,7 @@ class SoftObjective:
             utility, payoff = self._evaluate_margins(*leaves)
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
         by_recall, by_coverage = _differentiate(utility, payoff, weights, *leaves)
-        zero = np.zeros(self.classes)
-        return Value(
-            value, zero if by_recall is None else by_recall, zero if by_coverage is None else by_coverage, None, slack
-        )
+        return Value(value, by_recall, by_coverage, None, slack)
 
     def from_rates(self, rates: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for all rates (K, K); prices: None for none."""
@@ -245,7 +241,6 @@ class SoftObjective:
             utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
         (slope,) = _differentiate(utility, payoff, weights, leaf)
-        assert slope is not None
         return Value(value, np.diag(slope), np.zeros(self.classes), slope, slack)
 
     def _augment(
@@ -314,8 +309,7 @@ class SoftObjective:
         if self.has_constraints:
             nearest_weights[self.constraints[int((values - self.margins)[self.constraints].argmin())]] = 1.0
         (by_slack,) = _differentiate(0 * utility, payoff, nearest_weights, leaf)
-        zero = np.zeros(tuple(leaf.shape))
-        return zero if by_value is None else by_value, zero if by_slack is None else by_slack
+        return by_value, by_slack
 
     def _weigh_worst_cases(self, payoff: np.ndarray) -> np.ndarray:
         weights = np.zeros(len(payoff))
@@ -330,7 +324,7 @@ class SoftObjective:
         return weights if prices is None else weights + prices.values
 
     def can_reach(self, margins: np.ndarray) -> bool:
-        """Whether coverages leave room for these margins (m,): bounds on single classes that sum to 1 at most."""
+        """Return whether coverages leave room for margins (m,): bounds on single classes that sum to 1 at most."""
         if self.form is None or "coverage" not in self.form.matrices:
             return True
         lower_bounds, upper_bounds = self.form.bound_coverage(self.constraints, margins)
@@ -352,11 +346,11 @@ class SoftObjective:
         return errors
 
 
-def _differentiate(utility: Tensor, payoff: Tensor, weights: np.ndarray, *leaves: Tensor) -> list[Any]:
-    """Return the derivatives of u + weights . phi by every leaf; None for a leaf that it does not depend on."""
+def _differentiate(utility: Tensor, payoff: Tensor, weights: np.ndarray, *leaves: Tensor) -> list[np.ndarray]:
+    """Return the derivatives of u + weights . phi by every leaf."""
     with torch.enable_grad():
         total = utility + torch.from_numpy(weights) @ payoff
     if not total.requires_grad:
-        return [None] * len(leaves)
-    slopes = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-    return [None if slope is None else slope.numpy() for slope in slopes]
+        return [np.zeros(tuple(leaf.shape)) for leaf in leaves]
+    slopes = torch.autograd.grad(total, leaves, retain_graph=True, materialize_grads=True)
+    return [slope.numpy() for slope in slopes]
