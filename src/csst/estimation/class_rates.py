@@ -36,7 +36,7 @@ FAR_APART = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RateEstimate:
-    """R_kj = P(F(x) = j | y = k) as estimated, and what it is estimated from.
+    """An estimate of R_kj = P(F(x) = j | y = k), and the data behind it.
 
     Args:
         confusion: the estimated rates under the deployment prior.

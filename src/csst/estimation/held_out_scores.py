@@ -173,7 +173,7 @@ class HeldOutScores:
 
     @cached_property
     def unlabeled_prior(self) -> np.ndarray:
-        """The class balance of the unlabeled rows by EM; that of the labels where there are none, (K,)."""
+        """The class balance of the unlabeled rows by EM, or of the labels if there are none, (K,)."""
         return estimate_prior(self.calibration.apply(self.unlabeled_scores), self.labeled_prior)
 
     @cached_property

@@ -6,8 +6,8 @@ Calibrated posteriors h(x) under a balance pi have a mean m_k on the labeled row
 
 EM begins (`csst.estimation.shift`); then pi and h follow each other. How far pi may be from the labels' balance is what
 makes u most likely (`csst.estimation.unlabeled_prior`): where chance explains the difference, nothing changes. The
-interval does not lean on that: it is that of M^-T u, with covariance M^-T C M^-1. Few labels of a class are helped
-out by what the model itself expects of new rows of this class.
+interval does not lean on that: it is the interval of M^-T u, with covariance M^-T C M^-1. Few labels of a class are
+helped out by what the model itself expects of new rows of this class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from csst.estimation.unlabeled_prior import solve_balance, spread_bound
 
 #: rows' worth of a class's mean and spread that the model's own expectation has
 PSEUDO_ROWS = 5.0
-#: the part of C that draws the balance to that of the labels: C is rather too large, and 5 labels would change nothing
+#: the part of C that draws the balance to the labels' balance: C is rather too large, and 5 labels would change nothing
 CAUTION = 0.2
 #: rounds in which the balance and the posteriors follow each other
 ROUNDS = 4

@@ -130,7 +130,7 @@ def measure_shift(
 
     Args:
         reference: of the fit.
-        rows: new ones, (N, D), encoded like those of the fit.
+        rows: new rows, (N, D), encoded like the rows of the fit.
         prior: the class balance of the new rows as a model estimates it, (K,); None for no model.
         level: of the test.
         seed: of the rows that are looked at, and of the draws.

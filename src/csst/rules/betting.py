@@ -30,7 +30,7 @@ Verdict = Literal["certified", "refuted", "undecided"]
 
 
 def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
-    """log E_t after every row.
+    """Return log E_t after every row.
 
     Args:
         gains: Z in order of arrival, (..., n).
@@ -46,7 +46,7 @@ def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
 
 
 def betting_p_value(gains: np.ndarray, largest_loss: float) -> np.ndarray:
-    """1 / max_t E_t, at most 1.
+    """Return the p-value 1 / max_t E_t, at most 1.
 
     Args:
         gains: Z in order of arrival, (..., n).
@@ -65,11 +65,11 @@ class Bets:
     """The bets on one bound.
 
     Args:
-        bound: that is bet on.
+        bound: the bound that is bet on.
         gains: Z, one for every bet, (m,).
         ends: the number of labels after which each is known, rising, (m,).
-        largest_loss: of a bet on the bound.
-        largest_gain: of it, which is the largest loss of a bet against the bound.
+        largest_loss: the largest loss of a bet on the bound.
+        largest_gain: its largest gain, which is the largest loss of a bet against the bound.
         is_within: whether a bet takes a row of each of several classes.
     """
 
@@ -86,7 +86,7 @@ class Bets:
         return self.gains[self.gains != 0]
 
     def adjust(self, expected: np.ndarray, batch_means: np.ndarray, share: float) -> Bets:
-        """Take out what the model expects:  Z_i - eta (g(x_i) - mean of g over batch i).
+        """Return bets without what the model expects:  Z_i - eta (g(x_i) - mean of g over batch i).
 
         The mean stays the same whatever g is, so that a wrong model costs power and never validity. It holds only if
         the rows are a random sample of the population of the unlabeled rows, each row having a batch of its own.
@@ -129,7 +129,7 @@ class Bets:
 def place_bets(
     bound: Claim, labels: np.ndarray, predictions: np.ndarray, prior: np.ndarray | None, classes: int
 ) -> Bets:
-    """The bets on a bound that labels in order of arrival allow.
+    """Return the bets on a bound that labels in order of arrival allow.
 
     A random sample of the rows where the rule is used gives a bet for every row, Z = c[y, F]. For recalls, and under a
     stated prior, rows count within their class: the j-th rows of all classes are one bet, Z = sum_i pi_i c[i, F].
@@ -165,7 +165,7 @@ def place_bets(
 
 
 def choose_share(gains: np.ndarray, expected: np.ndarray, largest_loss: float, largest_gain: float) -> float:
-    """eta of the fastest growth on rows that are not bet on, such as the labels of the fit out of fold.
+    """Return eta of the fastest growth on rows that are not bet on, such as the labels of the fit out of fold.
 
     Args:
         gains: Z of these rows, (n,).
@@ -241,7 +241,7 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
 
 
 def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int | None:
-    """About how many more bets decide a bound in four cases of five, if their gains go on as they were.
+    """Return about how many more bets decide a bound in four cases of five, if their gains go on as they were.
 
     Args:
         bets: on the bound so far.

@@ -182,7 +182,7 @@ def p_value(
         shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
         return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, shares, value)
     if bound.metric == "coverage":
-        # The mean coverage of several classes is that of their union, divided by their number.
+        # The mean coverage of several classes is the coverage of their union, divided by their number.
         size = len(bound.classes)
         share = bound.value * size
         members = list(bound.classes)

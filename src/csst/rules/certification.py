@@ -73,7 +73,7 @@ def read_certified(
     class_names: Sequence[str],
     row_groups: Sequence[str] = (),
 ) -> Sentence:
-    """The sentence that is to be certified, bound to the classes.
+    """Return the sentence that is to be certified, bound to the classes.
 
     Args:
         objective: a sentence, or only its bounds.
@@ -106,7 +106,7 @@ def complete_sentence(objective: Objective | str) -> Objective | str:
 
 
 def name_row_groups(stored: dict[str, Any] | None, groups: Any) -> tuple[str, ...]:
-    """Return the names of groups of rows: those of the fit or, if it had none, those that occur; () for None.
+    """Return the names of the groups of the fit or, if it had none, of the groups that occur; () for None.
 
     Args:
         stored: what the fit says about its groups, `FittedModel.groups`.
@@ -201,7 +201,7 @@ def place_in_group(
 
 
 def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -> Bets:
-    """Take out of bets on rows what the model expects of them; bets within classes stay as they are.
+    """Return bets on rows without what the model expects of them; bets within classes stay as they are.
 
     Args:
         bets: on a bound.
@@ -234,7 +234,7 @@ def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -
 def describe(
     decision: Decision, bounds: Sequence[Claim], bets: Sequence[Bets], confidence: float, class_names: Sequence[str]
 ) -> str:
-    """The decision in a sentence."""
+    """Return the decision in a sentence."""
     names = ", ".join(bound.text for bound in bounds)
     after = f"with confidence {confidence:g} after {decision.labels:,} label{'s' if decision.labels != 1 else ''}"
     if decision.verdict == "certified":
@@ -254,7 +254,7 @@ def describe(
 
 
 def describe_rows(bound: Claim, class_names: Sequence[str]) -> str:
-    """The rows that bear on a bound, as a phrase."""
+    """Return the rows that bear on a bound, as a phrase."""
     if len(bound.classes) != 1 or bound.metric in ("coverage", "accuracy"):
         return "labels"
     name = repr(class_names[bound.classes[0]])

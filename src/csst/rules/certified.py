@@ -48,7 +48,7 @@ class Certificate:
         rules: how many rules were on the path, from cautious to bold.
         passed: how many of them passed; the last is used.
         basis: what the promise rests on, in words.
-        price: what it would take, where it is not certified; else "".
+        price: the labels that a certificate would take, in words; "" if it is certified.
     """
 
     confidence: float
@@ -86,12 +86,12 @@ class Certificate:
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `certificate_from_dict` reads it back."""
+        """Return plain values for JSON, which `certificate_from_dict` reads."""
         return {**asdict(self), "sentence": self.sentence}
 
 
 def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
-    """A certificate from what `as_dict` gave."""
+    """Return the certificate that `as_dict` has written."""
     values = {name: value for name, value in stored.items() if name != "sentence"}
     results = []
     for result in values.pop("bounds"):
@@ -109,7 +109,7 @@ def price_in_labels(
     delta: float,
     class_names: Sequence[str],
 ) -> str:
-    """What a certificate would take: the bound that needs most labels, for the rule that needs fewest.
+    """Return what a certificate would take: the bound that needs most labels, for the rule that needs fewest.
 
     Args:
         bounds: of the sentence.
@@ -158,7 +158,7 @@ def price_in_labels(
 
 
 def measure_bound(bound: Claim, confusion: Confusion) -> float:
-    """The metric that a bound is about, of a confusion."""
+    """Return the metric that a bound is about, of a confusion."""
     if bound.metric == "accuracy":
         return float(confusion.accuracy)
     return float(getattr(confusion, bound.metric)[list(bound.classes)].mean())

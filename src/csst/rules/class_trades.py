@@ -49,13 +49,13 @@ class ClassPoint(NamedTuple):
 
 
 def write_sentence(asked: float, class_reference: int | str) -> str:
-    """The sentence of a point, about a class by its index or its name."""
+    """Return the sentence of a point, about a class by its index or its name."""
     recall, precision = (render(Metric(name, class_reference)) for name in ("recall", "precision"))
     return f"max {recall} s.t. {precision} >= {asked:g}"
 
 
 def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple[ClassPoint, ...]]:
-    """The trade of every class that has one, under a deployment prior (K,); of none where classes are many.
+    """Return the trade of every class that has one, under a deployment prior (K,); of none where classes are many.
 
     Only the class's own bias moves, from the argmax of calibrated probabilities, and it keeps the distance from its
     bound that rules keep. This forecasts the rule of the sentence, which moves all biases and mostly attains this
@@ -78,7 +78,7 @@ def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple
 def trace_class(
     evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int
 ) -> tuple[ClassPoint, ...]:
-    """The trade of one class; rows: the evidence pooled, prior: (K,)."""
+    """Return the trade of one class from the pooled rows of the evidence, under a prior (K,)."""
     start = weigh_argmax(prior, evidence.calibration)
     start_scores = rows.scores + start
     sweep = Sweep.of_class(rows, start_scores, start_scores.argmax(1), rows.fractions @ prior, class_index)
@@ -89,7 +89,7 @@ def trace_class(
     form, bound_places = read_bound(evidence, prior, class_index)
 
     def find_bias(least: float) -> np.ndarray | None:
-        """The bias with the highest recall at this precision."""
+        """Return the bias with the highest recall at this precision."""
         places = np.flatnonzero(precision >= least)
         if not len(places):
             return None
@@ -98,7 +98,7 @@ def trace_class(
         return bias
 
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
-        """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
+        """Return the bias with the largest part of a margin that there is room for, as the search for a rule does."""
         form_at_bound = replace(form, constant=form.constant - bound)
 
         def measure(bias: np.ndarray) -> tuple[float, float]:

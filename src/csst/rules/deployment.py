@@ -16,16 +16,17 @@ from csst.rules.possible import refuse_impossible
 
 
 def read_deployment_prior(prior: Any, evidence: HeldOutScores) -> np.ndarray:
-    """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
+    """Return the class prior (K,) that a user names.
 
-    Numbers may be a text such as "0.9, 0.1".
+    Names are "labels" or "validation", "train" or "labeled", "unlabeled" and "uniform"; numbers may be a text such as
+    "0.9, 0.1".
     """
     unlabeled = evidence.unlabeled_prior if _is_unlabeled(prior) and evidence.has_unlabeled else None
     return name_prior(prior, evidence.fractions, evidence.labeled_prior, unlabeled)
 
 
 def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: np.ndarray | None) -> np.ndarray:
-    """`read_deployment_prior` from class fractions (K,) of labels that judge, labels learned from, unlabeled rows."""
+    """Return the prior of a name, given fractions (K,) of labels that judge, labels learned from, unlabeled rows."""
     priors = {"labels": judged, "train": learned, "validation": judged, "labeled": learned}
     if _is_unlabeled(prior):
         if unlabeled is None:

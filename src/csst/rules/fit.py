@@ -49,14 +49,14 @@ UNSURE = 1.3
 
 @dataclass(frozen=True, eq=False)
 class FittedRule:
-    """A decision rule, what it is expected to give, and from what that is known.
+    """A decision rule, what it is expected to give, and the evidence for that.
 
     Args:
         rule: what decides.
-        chosen: which of the candidates it is: "closed form", "calibrated" or "pooled".
+        chosen: the name of the candidate that it is, such as "closed form" or "pooled".
         objective: bound to the classes.
         estimate: the rates it is expected to have, cross-fitted.
-        unadjusted: those of the plain argmax, of a network that of its softmax.
+        unadjusted: the rates of the plain argmax; of a network, of the argmax of its softmax.
         values: the judged value of every candidate.
         evidence: the scores it was fitted on.
         notes: what to be wary of, in sentences.
@@ -119,7 +119,7 @@ class FittedRule:
 
     @property
     def sentence(self) -> str:
-        """What the rule changes, what it is expected to give, and with how many labels that is known."""
+        """What the rule changes, what it is expected to give, and how many labels say so."""
         unadjusted_score = expect(self.goal, self.unadjusted_groups or self.unadjusted)
         changes = {
             "argmax": "is the plain argmax, which nothing beat",

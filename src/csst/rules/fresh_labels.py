@@ -156,7 +156,7 @@ def deal_certifying(
     share: float = CERTIFYING,
     cuts_validation: bool = False,
 ) -> Task:
-    """Reserve examples that certify the bounds.
+    """Return the task with examples reserved that certify the bounds.
 
     A learner that judges labels out of fold needs no validation examples: all of them certify, or else a share of the
     labeled examples. One that is steered by validation examples (`cuts_validation`) shares them.

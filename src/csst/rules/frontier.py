@@ -59,7 +59,7 @@ class Frontier:
 
     Args:
         points: of the frontier.
-        unadjusted: the plain argmax, of a network that of its softmax.
+        unadjusted: the plain argmax; of a network, the argmax of its softmax.
         best: the objective's own rule; None without an objective.
         feasible: whether the constraints can be met; None without constraints.
         sentence: what is possible, in words.
@@ -178,7 +178,7 @@ def fit_point(
     """Return the pooled rule for an objective that is bound to the classes, and what it is expected to do.
 
     Args:
-        evidence: what it is fitted on.
+        evidence: scores that the rule is fitted on.
         prior: the deployment prior, (K,).
         objective: bound to the classes.
         undo: see `DecisionRule`.
@@ -195,7 +195,7 @@ def fit_again(
     """Return the rule of another sentence on scores that are there already, and what to be wary of.
 
     Args:
-        evidence: what it is fitted on.
+        evidence: scores that the rule is fitted on.
         prior: the deployment prior, (K,).
         objective: bound to the classes; bounds that no classifier can meet are refused.
         undo: see `DecisionRule`.

@@ -1,4 +1,4 @@
-"""A rule for groups of rows whose bounds are promised, as `csst.rules.promise` promises those of classes.
+"""A rule for groups of rows whose bounds are promised, as `csst.rules.promise` promises bounds on classes.
 
 A bound "by region" is a bound on each group, and all of them must be proved, each by the fresh labels of its group:
 within a group they are a random sample of its rows (for recall, of its rows of the class), so that the tests for

@@ -58,7 +58,7 @@ class GroupEstimate:
         return estimate_intervals(self.objective, self.estimate)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: recall and coverage of every group and class with the labels behind them."""
+        """Return plain values for JSON: recall and coverage of every group and class with the labels behind them."""
         shape = (len(self.groups.names), len(self.class_names))
         recall = np.array([(row["estimate"], row["low"], row["high"]) for row in self.intervals["recall"]])
         coverage = self.estimate.confusion.coverage.numpy().reshape(shape)

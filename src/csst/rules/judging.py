@@ -45,7 +45,7 @@ class Judged:
         miss: by how much the worst constraint is short of being safely met, by `SAFE` standard errors; of being met
             where no margin is asked for.
         clear_miss: by how much it is missed beyond a standard error.
-        is_unstable: whether the candidate is another rule than those of the folds.
+        is_unstable: whether the candidate is another rule than the rules of the folds.
     """
 
     decisions: np.ndarray
@@ -140,7 +140,7 @@ class Judges:
 def split_folds(evidence: HeldOutScores, seed: int) -> Iterator[tuple[np.ndarray, HeldOutScores]]:
     """Yield the labeled rows of a fold, and the evidence without their labels.
 
-    The folds are others than those of the learners, which would tie a rule to the models that scored its rows.
+    They differ from the folds of the learners, which would tie a rule to the models that scored its rows.
 
     Args:
         evidence: the rows that judge.
@@ -201,9 +201,9 @@ def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:
 
         sqrt(e^2 + (phi(R^L) - phi(R^U))^2 / 4)
 
-    e is that of chance (`SoftObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
-    see `count_worth`. Half of what labels and unlabeled rows differ by is that of the model: where it is wrong about
-    itself, or the models of folds are others than the one in use, one of the two is far from the truth.
+    e is the error of chance (`SoftObjective.measure_errors`); unlabeled rows count for a class as far as its labels do,
+    see `count_worth`. Half of what labels and unlabeled rows differ by is an error of the model: where it is wrong
+    about itself, or the models of folds are others than the one in use, one of the two is far from the truth.
     """
     rates = estimate.confusion.rates.numpy()
     errors = goal.measure_errors(rates, count_worth(estimate.n, estimate.worth))

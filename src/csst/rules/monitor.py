@@ -39,7 +39,7 @@ BALANCE_DRAWS = 200
 ONE_CLASS, FEWEST_OTHERS = 0.02, 5.0
 #: doubt about the balance makes the margin of a bound larger by this factor at most
 MOST_GROWTH = 4.0
-#: the new rows of which most are unlike those of the fit, as a share of all
+#: the share of new rows that counts as most unlike the rows of the fit
 STRANGEST = 0.05
 #: classes that a text lists one by one
 FEW_CLASSES = 12
@@ -90,7 +90,7 @@ class Monitoring:
         objective: bound to the classes.
         former_value: of the objective, as it was expected after the fit.
         shift: whether the labeled classes explain the rows; None if that was not tested.
-        region: the class that new rows unlike those of the fit are mostly predicted as; None if there is none.
+        region: the class that new rows unlike the rows of the fit are mostly predicted as; None if there is none.
         class_names: K names.
     """
 
@@ -115,7 +115,7 @@ class Monitoring:
 
     @cached_property
     def intervals(self) -> dict[str, Any]:
-        """95 % intervals as after a fit; that of the value counts the doubt about the balance, too."""
+        """95 % intervals as after a fit; the interval of the value counts the doubt about the balance, too."""
         intervals = estimate_intervals(self.objective, self.estimate)
         reach = norm.ppf(0.975) * self._balance_spread[0]
         row = intervals["value"]
@@ -203,11 +203,11 @@ class Monitoring:
 
 
 def watch(deployed: Deployed, probs: Any, shift: ShiftTest | None = None) -> Monitoring:
-    """Say what new rows mean for a rule in use.
+    """Return what new rows say about a rule in use.
 
     Args:
         deployed: the rule.
-        probs: of the new rows, by its model, (N, K).
+        probs: probabilities of the new rows by its model, (N, K).
         shift: whether the labeled classes explain the rows; None if that was not tested.
     """
     values = check_probs(probs, deployed.evidence.classes)
@@ -242,12 +242,12 @@ def renew_evidence(deployed: Deployed, probs: np.ndarray) -> HeldOutScores:
 
 
 def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int = 0) -> FittedRule:
-    """Solve the rule again for the class balance of new rows.
+    """Return the rule solved again for the class balance of new rows.
 
     Args:
         deployed: the rule in use.
         monitoring: what the new rows say; a shift that the classes do not explain is refused.
-        probs: of the new rows, (N, K).
+        probs: probabilities of the new rows, (N, K).
         seed: of the folds on which rules are judged.
     """
     refuse_unexplained(monitoring)
@@ -284,7 +284,7 @@ def refuse_unexplained(monitoring: Monitoring) -> None:
 
 
 def find_region(shift: ShiftTest, decisions: np.ndarray, class_names: Sequence[str]) -> str | None:
-    """Return the class that rows unlike those of the fit are predicted as, more often than others are; None if none."""
+    """Return the class that rows unlike the fit are predicted as more often than other rows are; None if none is."""
     is_compared = np.isfinite(shift.strangeness)
     edge = np.quantile(shift.strangeness[is_compared], 1 - STRANGEST)
     is_strange = is_compared & (shift.strangeness >= edge)

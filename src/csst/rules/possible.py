@@ -148,7 +148,7 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
 
 
 def is_possible(rows: list[np.ndarray], prior: np.ndarray) -> bool:
-    """Return whether a confusion under a prior (K,) has a . x >= 0 for all rows a; True where it is not certain."""
+    """Return whether a confusion under a prior (K,) has a . x >= 0 for all rows a; True if that is uncertain."""
     classes = len(prior)
     unit = sparse.identity(classes)
     column = sparse.csr_matrix(np.ones((classes, 1)))

@@ -31,7 +31,7 @@ from csst.rules.threads import use_one_thread
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """Fresh labels and the rules that they may certify; `csst.rules.group_promise` has that of groups of rows.
+    """Fresh labels and the rules that they may certify; for groups of rows see `csst.rules.group_promise`.
 
     Args:
         fitted: the rule by the labels of the fit, whose objective states a confidence.

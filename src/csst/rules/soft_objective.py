@@ -101,7 +101,7 @@ class SoftObjective:
         #: the objective as it was stated, and with its costs divided by their units
         self.stated = objective
         self.objective = objective = objective.divide_by_units(self.prior)
-        #: the unit of the value, and those of the constraints; () if all are 1
+        #: the unit of the value, and the units of the constraints; () if all are 1
         self.value_unit, self.units = self.stated.measure_units(self.prior)
         payoff = objective.payoff(Confusion.uniform(self.prior))
         perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))

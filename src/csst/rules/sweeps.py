@@ -70,7 +70,7 @@ class Sweep:
     def of_class(
         cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
     ) -> Sweep:
-        """Sort the rows (N,) by the bias at which a class wins them.
+        """Return the sweep of a class, with rows (N,) sorted by the bias at which the class wins them.
 
         Args:
             rows: scores and fractions.
@@ -106,7 +106,7 @@ class Sweep:
     def of_cells(
         cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
     ) -> Sweep:
-        """Sort the rows by the bias at which a class wins them, where a row has scores in one block only.
+        """Return the sweep of a cell, where a row has scores in one block only.
 
         Biases are tied, and the class wins a row for the cell of the row's group; or each cell has its own, and wins
         rows of its group alone. Arguments: see `of_class`.
@@ -198,7 +198,7 @@ def sweep_biases(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray)
         bias: where to begin, (K,).
 
     Returns:
-        A bias (K,) whose score is at least that of the beginning.
+        A bias (K,) that scores no less than the beginning.
     """
     swept = bias
     for cost in MISS_COSTS:
