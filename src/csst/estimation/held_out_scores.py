@@ -245,16 +245,16 @@ class HeldOutScores:
         """
         return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
 
-    def thin(self, most: int) -> HeldOutScores:
+    def thin(self, limit: int) -> HeldOutScores:
         """Keep every k-th unlabeled row.
 
         Args:
-            most: how many may be left.
+            limit: how many may be left.
 
         Returns:
             The smaller evidence.
         """
-        step = -(-len(self.unlabeled_scores) // most)
+        step = -(-len(self.unlabeled_scores) // limit)
         if step <= 1:
             return self
         return replace(self, unlabeled_scores=self.unlabeled_scores[::step], start=self.calibration)
@@ -265,9 +265,9 @@ def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(prior)
 
 
-def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int) -> np.ndarray:
+def read_prior(prior: Any, what: str, known_priors: dict[str, np.ndarray], classes: int) -> np.ndarray:
     """Return a class prior given by one number per class, "uniform", or one of the names."""
-    priors = {**named, "uniform": np.full(classes, 1 / classes)}
+    priors = {**known_priors, "uniform": np.full(classes, 1 / classes)}
     if isinstance(prior, str):
         if prior not in priors:
             # "unlabeled" is only among the priors where it is asked for, and is what another spelling of it means.

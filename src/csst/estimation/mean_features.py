@@ -46,20 +46,20 @@ class Comparison:
         means = np.stack([class_features.mean(0) for class_features in labeled])
         center = means.mean(0)
         if unlabeled is None:
-            others = rows[:0]
+            other_rows = rows[:0]
             target = rows.mean(0) - center
             balance = fit_simplex(means, rows.mean(0))
         else:
-            others = unlabeled
+            other_rows = unlabeled
             target = rows.mean(0) - unlabeled.mean(0)
             balance = np.linalg.lstsq((means - center).T, target, rcond=1e-8)[0]
             balance = balance - balance.mean()
         squares = balance**2
         if balance_change is not None:
-            both = np.stack([squares, balance_change**2])
-            squares = both.mean(0) if unlabeled is None else both.max(0)
-        pool = np.concatenate([rows, others, *labeled])
-        counts = [len(rows), len(others), *(len(class_features) for class_features in labeled)]
+            changes = np.stack([squares, balance_change**2])
+            squares = changes.mean(0) if unlabeled is None else changes.max(0)
+        pool = np.concatenate([rows, other_rows, *labeled])
+        counts = [len(rows), len(other_rows), *(len(class_features) for class_features in labeled)]
         shares = np.array([1.0, -1.0, *(-np.copysign(np.sqrt(squares), balance))])
         whitening = make_whitening(measure_spread(pool), groups)
         return cls(

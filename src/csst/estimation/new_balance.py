@@ -86,24 +86,28 @@ def estimate_new_balance(evidence: HeldOutScores, scores: np.ndarray) -> NewBala
     new_scores = calibration.apply(scores)
     prior = estimate_prior(new_scores, evidence.labeled_prior)
     for _ in range(ROUNDS):
-        seen, unseen = (softmax(each + np.log(prior), axis=1) for each in (labeled_scores, new_scores))
-        means, noise = measure_posteriors(evidence, seen, unseen, prior)
-        prior = solve_balance(means, unseen.mean(0), CAUTION * noise, evidence.labeled_prior).prior.clip(min=SMALLEST)
+        labeled_posteriors, new_posteriors = (
+            softmax(scores_of_rows + np.log(prior), axis=1) for scores_of_rows in (labeled_scores, new_scores)
+        )
+        means, noise = measure_posteriors(evidence, labeled_posteriors, new_posteriors, prior)
+        prior = solve_balance(means, new_posteriors.mean(0), CAUTION * noise, evidence.labeled_prior).prior.clip(
+            min=SMALLEST
+        )
         prior = prior / prior.sum()
     inverse = np.linalg.pinv(means.T, rcond=1e-6)
     return NewBalance(prior, inverse @ noise @ inverse.T, len(scores))
 
 
 def measure_posteriors(
-    evidence: HeldOutScores, seen: np.ndarray, unseen: np.ndarray, prior: np.ndarray
+    evidence: HeldOutScores, labeled_posteriors: np.ndarray, new_posteriors: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return m_k, (K, K), and C, (K, K), from posteriors of labeled rows (n, K) and of new rows (N, K)."""
-    expected_means = unseen.T @ unseen / np.maximum(unseen.sum(0), 1e-300)[:, None]
-    sums = np.eye(evidence.classes)[evidence.labels].T @ seen
+    expected_means = new_posteriors.T @ new_posteriors / np.maximum(new_posteriors.sum(0), 1e-300)[:, None]
+    sums = np.eye(evidence.classes)[evidence.labels].T @ labeled_posteriors
     means = (sums + PSEUDO_ROWS * expected_means) / (evidence.counts + PSEUDO_ROWS)[:, None]
-    noise = np.cov(unseen.T, bias=True) / len(unseen)
+    noise = np.cov(new_posteriors.T, bias=True) / len(new_posteriors)
     for k, count in enumerate(evidence.counts):
-        deviations = seen[evidence.labels == k] - means[k]
+        deviations = labeled_posteriors[evidence.labels == k] - means[k]
         spread = (deviations.T @ deviations + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
         noise = noise + prior[k] ** 2 * spread / (count + PSEUDO_ROWS - 1)
     return means, noise

@@ -29,10 +29,14 @@ from scipy.stats import norm
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesClassifier
 
-#: the power of a place, and how many rows of a half are at least to be at the upper end, where it counts
-POWER, UPPER_ROWS = 10.0, 20
-#: trees of a forest, and fewest rows of a leaf
-TREES, LEAF = 50, 5
+#: the power of a place
+POWER = 10.0
+#: how many rows of a half are at least to be at the upper end, where the power counts
+UPPER_ROWS = 20
+#: trees of a forest
+TREES = 50
+#: fewest rows of a leaf
+LEAF = 5
 #: variance of the mean of both halves, as a part of one half's
 MEAN_VARIANCE = 0.75
 #: rows' worth of S_u in S_k
@@ -76,7 +80,8 @@ def measure_novelty(
     halves = rng.permutation(len(unlabeled)) % 2
     new_halves = rng.permutation(len(rows)) % 2
     shares = np.empty(len(rows))
-    excesses, variances = [], []
+    excesses = []
+    variances = []
     for half in (0, 1):
         forest = fit_forest(unlabeled[halves != half], rows[new_halves != half], seed)
         own_shares, labeled_shares, shares[new_halves == half] = (
@@ -106,14 +111,14 @@ def fit_forest(unlabeled: np.ndarray, rows: np.ndarray, seed: int) -> ExtraTrees
 
 
 def compare_places(
-    labeled: np.ndarray, labels: np.ndarray, own: np.ndarray, new: np.ndarray, change: np.ndarray
+    labeled: np.ndarray, labels: np.ndarray, unlabeled_places: np.ndarray, new_places: np.ndarray, change: np.ndarray
 ) -> tuple[float, float]:
     """Return the numerator of z and its squared error, from s of labeled (n,), unlabeled (M,) and new rows (N,)."""
-    excess = new.mean() - own.mean()
-    variance = new.var() / len(new) + own.var() / len(own)
+    excess = new_places.mean() - unlabeled_places.mean()
+    variance = new_places.var() / len(new_places) + unlabeled_places.var() / len(unlabeled_places)
     for k in np.unique(labels):
         places = labeled[labels == k]
-        spread = (PSEUDO_ROWS * own.var() + len(places) * places.var()) / (PSEUDO_ROWS + len(places) - 1)
+        spread = (PSEUDO_ROWS * unlabeled_places.var() + len(places) * places.var()) / (PSEUDO_ROWS + len(places) - 1)
         excess -= change[k] * places.mean()
         variance += change[k] ** 2 * spread / len(places)
     return float(excess), float(variance)

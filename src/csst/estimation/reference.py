@@ -10,8 +10,9 @@ import numpy as np
 
 from csst.estimation.row_features import Projection
 
-#: rows that are kept
-MOST_LABELED, MOST_UNLABELED = 2000, 2000
+#: rows of each kind that are kept
+MOST_LABELED = 2000
+MOST_UNLABELED = 2000
 
 
 @dataclass(frozen=True, eq=False)

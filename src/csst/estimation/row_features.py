@@ -134,7 +134,7 @@ class RowFeatures:
         angles = np.concatenate(inputs, axis=1) @ self.frequencies
         blocks = [np.cos(angles) / FREQUENCIES**0.5, np.sin(angles) / FREQUENCIES**0.5]
         if self.looks_at_columns:
-            blocks += [column.features(each) for column, each in zip(self.columns, inputs, strict=True)]
+            blocks += [column.features(values) for column, values in zip(self.columns, inputs, strict=True)]
         return np.concatenate(blocks, axis=1)
 
     def _inputs(self, rows: np.ndarray) -> list[np.ndarray]:

@@ -39,7 +39,8 @@ from csst.estimation.row_features import RowFeatures
 #: chance of an alarm where the classes explain the rows
 LEVEL = 0.04
 #: with unlabeled rows, the parts of it that columns one by one and the forest may use up; the kernel has the rest
-COLUMNS_SHARE, NOVELTY_SHARE = 0.1, 0.55
+COLUMNS_SHARE = 0.1
+NOVELTY_SHARE = 0.55
 #: draws of the noise
 DRAWS = 1000
 #: new rows that are looked at
@@ -51,7 +52,8 @@ FEWEST_IN_FOREST = 100
 #: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
 MANY_LABELS = 100
 #: columns and rows that are named
-NAMED_COLUMNS, NAMED_ROWS = 5, 10
+NAMED_COLUMNS = 5
+NAMED_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,8 @@ def compare_lengths(residual: np.ndarray, noise: np.ndarray, groups: Sequence[sl
     roots, noise_roots = (
         np.cbrt(np.stack([(rows[:, group] ** 2).sum(1) for group in groups], axis=1)) for rows in (residual, noise)
     )
-    center, spread = noise_roots.mean(0), np.maximum(noise_roots.std(0), 1e-12)
+    center = noise_roots.mean(0)
+    spread = np.maximum(noise_roots.std(0), 1e-12)
     return ((roots - center) / spread)[0], (noise_roots - center) / spread
 
 

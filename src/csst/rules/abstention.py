@@ -41,8 +41,10 @@ ROUNDS = 2
 SWEPT_CLASSES = 50
 #: unlabeled rows that the search looks at
 SEARCH_ROWS = 2000
-#: what a miss of a bound by 1 costs, and what miss counts as none
-MISS_COST, SMALL_MISS = 10.0, 2e-3
+#: what a miss of a bound by 1 costs
+MISS_COST = 10.0
+#: a miss that counts as none
+SMALL_MISS = 2e-3
 #: a trial must be better than the best one by more than this
 LEAST_GAIN = 1e-4
 
@@ -72,9 +74,9 @@ class Abstaining:
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
         """Return the class of every row, and K for no answer, (N,)."""
-        weighed = self.weigh(scores)
-        worth = self.slope * weighed.sum(1) - self.cut
-        return np.where(worth > weighed.max(1), len(self.prior), weighed.argmax(1))
+        class_worth = self.weigh(scores)
+        worth = self.slope * class_worth.sum(1) - self.cut
+        return np.where(worth > class_worth.max(1), len(self.prior), class_worth.argmax(1))
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
         """Return the same rule on probabilities that have the training prior in them."""
@@ -99,24 +101,24 @@ class CutSearch:
     """Finds the best slope and cut for given weights on weighted rows.
 
     Args:
-        smooth: the objective, with the margins that its bounds are to be met by.
+        goal: the objective, with the margins that its bounds are to be met by.
         rows: labeled and unlabeled rows with their scores and class weights.
         calibration: of the scores.
     """
 
-    def __init__(self, smooth: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:
-        self.smooth = smooth
+    def __init__(self, goal: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:
+        self.goal = goal
         self.fractions = rows.fractions
-        self.prior = smooth.prior.numpy()
+        self.prior = goal.prior.numpy()
         self.posterior = softmax(calibration.apply(rows.scores) + np.log(self.prior), axis=1)
         self.pulls = rows.fractions @ self.prior
-        self.shares = np.union1d(SHARES, list_stated_shares(smooth))
+        self.shares = np.union1d(SHARES, list_stated_shares(goal))
 
     def try_all(self, pairs: list[tuple[np.ndarray, float]]) -> Trial:
         """Return the best trial of these pairs of log weights and slope, each with all shares of no answers."""
         points = [self._measure_cuts(log_weights, slope) for log_weights, slope in pairs]
-        hits, coverage, abstained = (np.vstack(values) for values in zip(*points, strict=True))
-        value, miss = self.measure(hits, coverage, abstained)
+        hits, coverage, abstentions = (np.vstack(values) for values in zip(*points, strict=True))
+        value, miss = self.measure(hits, coverage, abstentions)
         scores = value - MISS_COST * miss
         winner = int(scores.argmax())
         log_weights, slope = pairs[winner // len(self.shares)]
@@ -125,10 +127,10 @@ class CutSearch:
 
     def _measure_cuts(self, log_weights: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return diagonal rates, coverages and abstentions for all shares of no answers, (S, K) each."""
-        weighed = self.posterior * np.exp(log_weights)
-        decisions = weighed.argmax(1)
+        class_worth = self.posterior * np.exp(log_weights)
+        decisions = class_worth.argmax(1)
         index = np.arange(len(decisions))
-        order = np.argsort(weighed.max(1) - slope * weighed.sum(1), kind="stable")
+        order = np.argsort(class_worth.max(1) - slope * class_worth.sum(1), kind="stable")
         places = np.searchsorted(np.cumsum(self.pulls[order]), self.shares + 1e-12, side="right")
         hits = np.zeros_like(self.fractions)
         hits[index, decisions] = self.fractions[index, decisions]
@@ -136,22 +138,22 @@ class CutSearch:
         coverage[index, decisions] = self.pulls
         # What rows between two places of the order take away if they get no answer, summed up to each place.
         groups = np.searchsorted(places, np.arange(len(order)), side="right")
-        lost = [_sum_groups(values[order], groups, len(places)) for values in (hits, coverage, self.fractions)]
+        losses = [_sum_groups(values[order], groups, len(places)) for values in (hits, coverage, self.fractions)]
         return (
-            np.maximum(hits.sum(0) - lost[0], 0),
-            np.maximum(coverage.sum(0) - lost[1], 0),
-            np.minimum(lost[2], 1),
+            np.maximum(hits.sum(0) - losses[0], 0),
+            np.maximum(coverage.sum(0) - losses[1], 0),
+            np.minimum(losses[2], 1),
         )
 
     def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
 
         def evaluate(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.smooth.evaluate(confusion_from_margins(margins[0], margins[1], self.smooth.prior, margins[2]))
+            return self.goal.evaluate(confusion_from_margins(margins[0], margins[1], self.goal.prior, margins[2]))
 
         tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
         utility, payoff = torch.func.vmap(evaluate)(*tensors)
-        return self.smooth.judge_payoffs(utility.numpy(), payoff.numpy())
+        return self.goal.judge_payoffs(utility.numpy(), payoff.numpy())
 
 
 def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
@@ -163,9 +165,9 @@ def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarr
     return np.cumsum(sums, axis=0)
 
 
-def list_stated_shares(smooth: SoftObjective) -> list[float]:
+def list_stated_shares(goal: SoftObjective) -> list[float]:
     """Return the numbers of the sentence's bounds that are shares, such as 0.1 of abstain <= 0.1."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
     numbers = []
     for constraint in sentence.constraints:
@@ -176,70 +178,70 @@ def list_stated_shares(smooth: SoftObjective) -> list[float]:
 
 
 def fit_abstaining(
-    smooth: SoftObjective, evidence: HeldOutScores, answering: list[Candidate], margin: float
+    goal: SoftObjective, evidence: HeldOutScores, candidates: list[Candidate], margin: float
 ) -> tuple[Abstaining, np.ndarray]:
     """Return the rule that is best on labels and unlabeled rows, and the margins (m,) by which it meets bounds.
 
     Args:
-        smooth: the objective under the deployment prior.
+        goal: the objective under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
-        answering: rules that always answer, from which the search starts.
+        candidates: rules that always answer, from which the search starts.
         margin: standard errors by which bounds are to be met, as far as one rule does; none for bounds on abstention,
             which needs no labels.
     """
     evidence = evidence.thin(SEARCH_ROWS)
-    rule, _ = search_rule(smooth.with_margins(0.0), evidence, answering)
-    if margin > 0 and smooth.has_constraints:
+    rule, _ = search_rule(goal.with_margins(0.0), evidence, candidates)
+    if margin > 0 and goal.has_constraints:
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, rule.prior)
-        errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
+        errors = measure_errors(goal, estimate) * ~find_abstention_bounds(goal)
         for factor in halve_margin(margin) if errors.any() else ():
-            goal = smooth.with_margins(factor * errors)
-            cautious_rule, miss = search_rule(goal, evidence, answering, [rule.log_weights])
+            cautious_goal = goal.with_margins(factor * errors)
+            cautious_rule, miss = search_rule(cautious_goal, evidence, candidates, [rule.log_weights])
             if miss <= SMALL_MISS:
-                return cautious_rule, goal.margins
-    return rule, np.zeros(len(smooth.margins))
+                return cautious_rule, cautious_goal.margins
+    return rule, np.zeros(len(goal.margins))
 
 
 def search_rule(
-    smooth: SoftObjective,
+    goal: SoftObjective,
     evidence: HeldOutScores,
-    answering: list[Candidate],
+    candidates: list[Candidate],
     starts: Sequence[np.ndarray] = (),
 ) -> tuple[Abstaining, float]:
     """Return the rule that is best when bounds are to be met by the margins of the objective, and its largest miss.
 
     Args:
-        smooth: the objective.
+        goal: the objective.
         evidence: scores of labeled and unlabeled rows.
-        answering: rules that always answer, from which the search starts.
+        candidates: rules that always answer, from which the search starts.
         starts: log weights (K,) from which it starts, too.
     """
     evidence = evidence.thin(SEARCH_ROWS)
     rows = WeightedRows.pool(evidence)
-    prior = smooth.prior.numpy()
-    trial = search(smooth, evidence, rows, [*starts, *list_starts(answering, evidence.calibration, prior)])
+    prior = goal.prior.numpy()
+    trial = search(goal, evidence, rows, [*starts, *list_starts(candidates, evidence.calibration, prior)])
     return make_rule(trial, evidence.calibration, rows, prior), trial.miss
 
 
-def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
+def find_abstention_bounds(goal: SoftObjective) -> np.ndarray:
     """Return which payoffs bound abstention and nothing else, (m,)."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
-    is_bound = np.zeros(len(smooth.margins), dtype=bool)
+    is_bound = np.zeros(len(goal.margins), dtype=bool)
     flags: list[bool] = []
     for constraint in sentence.constraints:
         metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
         flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
-    is_bound[smooth.constraints] = flags
+    is_bound[goal.constraints] = flags
     return is_bound
 
 
-def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
+def fit_answering(goal: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
     """Return the rules that always answer, for the sentence without its bounds on abstention."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
-    answering = SoftObjective(sentence.answering, smooth.prior.numpy(), smooth.beta)
-    return fit_candidates(answering, evidence, None, 0.0)
+    answering_goal = SoftObjective(sentence.answering, goal.prior.numpy(), goal.beta)
+    return fit_candidates(answering_goal, evidence, None, 0.0)
 
 
 def list_starts(candidates: list[Candidate], calibration: Calibration, prior: np.ndarray) -> list[np.ndarray]:
@@ -250,25 +252,25 @@ def list_starts(candidates: list[Candidate], calibration: Calibration, prior: np
     return [log_weights - log_weights.max() for log_weights in starts]
 
 
-def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
+def search(goal: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
     """Return the best trial from several starts, single weights swept."""
-    cuts = CutSearch(smooth, rows, evidence.calibration)
-    best = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
+    cuts = CutSearch(goal, rows, evidence.calibration)
+    best_trial = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
     if evidence.classes > SWEPT_CLASSES:
-        return best
+        return best_trial
     for _ in range(ROUNDS):
-        score_before = best.score
+        score_before = best_trial.score
         for k in range(evidence.classes):
-            moves = [best.log_weights + step * np.eye(evidence.classes)[k] for step in STEPS]
-            trial = cuts.try_all([(log_weights, best.slope) for log_weights in moves])
-            if trial.score > best.score + LEAST_GAIN:
-                best = trial
-        trial = cuts.try_all([(best.log_weights, slope) for slope in SLOPES])
-        if trial.score > best.score:
-            best = trial
-        if best.score < score_before + LEAST_GAIN:
+            moves = [best_trial.log_weights + step * np.eye(evidence.classes)[k] for step in STEPS]
+            trial = cuts.try_all([(log_weights, best_trial.slope) for log_weights in moves])
+            if trial.score > best_trial.score + LEAST_GAIN:
+                best_trial = trial
+        trial = cuts.try_all([(best_trial.log_weights, slope) for slope in SLOPES])
+        if trial.score > best_trial.score:
+            best_trial = trial
+        if best_trial.score < score_before + LEAST_GAIN:
             break
-    return best
+    return best_trial
 
 
 def make_rule(trial: Trial, calibration: Calibration, rows: WeightedRows, prior: np.ndarray) -> Abstaining:
@@ -278,8 +280,8 @@ def make_rule(trial: Trial, calibration: Calibration, rows: WeightedRows, prior:
     ones, and a cut on unlabeled rows alone would leave more new rows without an answer than was asked.
     """
     rule = Abstaining(calibration, prior, trial.log_weights, trial.slope, 0.0)
-    weighed = rule.weigh(rows.scores)
-    worth = rule.slope * weighed.sum(1) - weighed.max(1)
+    class_worth = rule.weigh(rows.scores)
+    worth = rule.slope * class_worth.sum(1) - class_worth.max(1)
     pulls = rows.fractions @ prior
     order = np.argsort(-worth, kind="stable")
     number = int(np.searchsorted(np.cumsum(pulls[order]), trial.share * pulls.sum() + 1e-12, side="right"))

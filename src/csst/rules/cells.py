@@ -60,20 +60,20 @@ class RowGroups:
             name = self.names[int(counts.argmin())]
             raise InputError(f"{self.column} {name!r} has no labeled row: label some, or merge it with another group")
 
-    def sample(self, most: int, seed: int) -> RowGroups:
+    def sample(self, limit: int, seed: int) -> RowGroups:
         """Return the groups of the unlabeled rows that `HeldOutScores.from_probs` samples with this seed.
 
         Args:
-            most: unlabeled rows that are used.
+            limit: unlabeled rows that are used.
             seed: seed of the choice.
 
         Returns:
             The groups of labeled rows and of those unlabeled rows.
         """
-        if len(self.unlabeled) <= most:
+        if len(self.unlabeled) <= limit:
             return self
         order = np.random.default_rng(seed).permutation(len(self.unlabeled))
-        return replace(self, unlabeled=self.unlabeled[np.sort(order[:most])])
+        return replace(self, unlabeled=self.unlabeled[np.sort(order[:limit])])
 
     def require_rows(self, evidence: HeldOutScores) -> None:
         """Raise an error unless there is one group for each row.
@@ -156,8 +156,8 @@ class CellScores(HeldOutScores):
             self, scores=self.scores[rows], labels=self.labels[rows], labeled_weights=self.labeled_weights[rows]
         )
 
-    def thin(self, most: int) -> CellScores:
-        step = -(-len(self.unlabeled_scores) // most)
+    def thin(self, limit: int) -> CellScores:
+        step = -(-len(self.unlabeled_scores) // limit)
         if step <= 1:
             return self
         return replace(
@@ -224,7 +224,7 @@ def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, ar
         labeled_prior=cell_prior.ravel(),
         is_cross_fitted=evidence.is_cross_fitted,
         layout=Blocks(number, are_tied),
-        labeled_weights=place_weights(of_groups.apply(logits, groups.labeled), groups.labeled, number),
+        labeled_weights=place(of_groups.apply(logits, groups.labeled), groups.labeled, number),
         unlabeled_weights=unlabeled_weights,
         plain=evidence,
         groups=groups,
@@ -260,18 +260,16 @@ def place_unlabeled(
     weights = softmax(logits, axis=1)
     weights[:count] = of_groups.apply(logits[:count], blocks[:count])
     weights[count:] *= group_of_class[blocks[count:]]
-    return place_scores(scores, blocks, *maps), place_weights(weights, blocks, number)
+    return place_scores(scores, blocks, *maps), place(weights, blocks, number)
 
 
 def place_scores(scores: np.ndarray, groups: np.ndarray, temperature: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Return T_a z + shift_a in the block of every row, (N, A K), for z (N, K) and groups a (N,)."""
-    cells = np.full((len(scores), *shift.shape), NEVER)
-    cells[np.arange(len(scores)), groups] = temperature[groups][:, None] * scores + shift[groups]
-    return cells.reshape(len(scores), shift.size)
+    return place(temperature[groups][:, None] * scores + shift[groups], groups, len(shift), NEVER)
 
 
-def place_weights(weights: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
-    """Return weights (N, K) in the block of every row, (N, A K)."""
-    cells = np.zeros((len(weights), number, weights.shape[1]))
-    cells[np.arange(len(weights)), groups] = weights
-    return cells.reshape(len(weights), number * weights.shape[1])
+def place(values: np.ndarray, groups: np.ndarray, number: int, elsewhere: float = 0.0) -> np.ndarray:
+    """Return values (N, K) in the block of every row, (N, A K), and another value in other blocks."""
+    cells = np.full((len(values), number, values.shape[1]), elsewhere)
+    cells[np.arange(len(values)), groups] = values
+    return cells.reshape(len(values), number * values.shape[1])

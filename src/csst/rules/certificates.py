@@ -141,12 +141,12 @@ def ratio_tail(bound: Claim, counts: np.ndarray, prior: np.ndarray) -> np.ndarra
     low = np.zeros(counts.shape[:-2])
     high = np.ones(counts.shape[:-2])
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        of_recall, of_alarms = compare(middle)
+        midpoint = (low + high) / 2
+        of_recall, of_alarms = compare(midpoint)
         # P(R or less) rises with R for a lower bound, and P(f(R) or more) falls; the other way round for an upper one.
         goes_up = (of_recall < of_alarms) == bound.is_lower
-        low = np.where(goes_up, middle, low)
-        high = np.where(goes_up, high, middle)
+        low = np.where(goes_up, midpoint, low)
+        high = np.where(goes_up, high, midpoint)
     ends = [np.maximum(*compare(recall)) for recall in (low, high)]
     return np.minimum(1.0, 2 * np.minimum(*ends))
 
@@ -250,11 +250,11 @@ def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta
     if passes(failing_share):
         return LEAST_SHARE, MOST_SHARE
     while abs(passing_share - failing_share) > 5e-4:
-        middle = (passing_share + failing_share) / 2
-        if passes(middle):
-            passing_share = middle
+        midpoint = (passing_share + failing_share) / 2
+        if passes(midpoint):
+            passing_share = midpoint
         else:
-            failing_share = middle
+            failing_share = midpoint
     return (passing_share, 1.0) if bound.is_lower else (0.0, passing_share)
 
 
@@ -315,9 +315,9 @@ def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np
     high = LARGEST_MULTIPLE
     # To about a twentieth: the price says "about".
     while high > 1.05 * low:
-        middle = (low * high) ** 0.5
-        if is_enough(middle):
-            high = middle
+        midpoint = (low * high) ** 0.5
+        if is_enough(midpoint):
+            high = midpoint
         else:
-            low = middle
+            low = midpoint
     return high

@@ -215,8 +215,8 @@ def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -
         return bets
     payoff = bets.bound.payoff(expectation.posterior.shape[1])
 
-    def expect(posterior: np.ndarray, decided: np.ndarray) -> np.ndarray:
-        return (posterior * payoff[:, decided].T).sum(1)
+    def expect(posterior: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+        return (posterior * payoff[:, decisions].T).sum(1)
 
     judged_expectations = expect(expectation.judged_posterior, expectation.judged_predictions)
     gains = payoff[expectation.judged_labels, expectation.judged_predictions]

@@ -137,9 +137,9 @@ def price_in_labels(
     multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
     expectation = measure_bound(bound, expectations[cheapest][hardest])
     is_single = len(bound.classes) == 1
-    is_own = is_single or bound.metric == "recall"
+    is_of_classes = is_single or bound.metric == "recall"
     counts = rows[hardest]
-    number = int(counts[list(bound.classes)].sum()) if is_own else int(counts.sum())
+    number = int(counts[list(bound.classes)].sum()) if is_of_classes else int(counts.sum())
     labels = f"{number} label{'s' if number != 1 else ''}"
     if is_single:
         labels += f" of {class_names[bound.classes[0]]!r}"

@@ -88,9 +88,9 @@ def trace_class(
     worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
     form, bound_places = read_bound(evidence, prior, class_index)
 
-    def find_bias(least: float) -> np.ndarray | None:
+    def find_bias(least_precision: float) -> np.ndarray | None:
         """Return the bias with the highest recall at this precision."""
-        places = np.flatnonzero(precision >= least)
+        places = np.flatnonzero(precision >= least_precision)
         if not len(places):
             return None
         bias = start.copy()

@@ -122,8 +122,8 @@ def deal_labels(
     if groups is not None and all(bound.group is not None for bound in bounds):
         strata = groups * len(class_names) + labels
     is_random = declares_sample(deployment_prior) and any(bound.reads_balance for bound in bounds)
-    certifying = deal_certification(strata, share, seed, is_random)
-    return np.setdiff1d(np.arange(len(labels)), certifying), certifying
+    certifying_rows = deal_certification(strata, share, seed, is_random)
+    return np.setdiff1d(np.arange(len(labels)), certifying_rows), certifying_rows
 
 
 def keep_apart(
@@ -185,12 +185,14 @@ def deal_certifying(
         examples = task.require("validation") if cuts_validation else task.labeled
         labels = examples.labels.numpy()
         groups = None if examples.groups is None else examples.groups.numpy()
-        fitting, certifying = deal_labels(goal, labels, deployment_prior, task.class_names, groups, share, seed)
-        task = replace(task, certifying=examples.part(certifying))
+        fitting_rows, certifying_rows = deal_labels(
+            goal, labels, deployment_prior, task.class_names, groups, share, seed
+        )
+        task = replace(task, certifying=examples.part(certifying_rows))
         if cuts_validation:
-            task = replace(task, validation=examples.part(fitting))
+            task = replace(task, validation=examples.part(fitting_rows))
         else:
-            task = replace(task, labeled=examples.part(fitting))
+            task = replace(task, labeled=examples.part(fitting_rows))
     parts = keep_apart(goal, deployment_prior, len(task.unlabeled), seed)
     if parts is not None:
         learning_rows, reserved_rows = parts

@@ -111,8 +111,8 @@ def trace_frontier(
     highest_precision = walk(["max min(precision)"])[0].min_precision
     precision_points = walk(trade_precision(recall_points[0].min_precision, highest_precision, steps))
 
-    def trade(points: Sequence[Point], read: Callable[[Point], float]) -> tuple[Point, ...]:
-        return keep_trade(points, lambda point: (point.mean_recall, read(point)))
+    def trade(points: Sequence[Point], measure: Callable[[Point], float]) -> tuple[Point, ...]:
+        return keep_trade(points, lambda point: (point.mean_recall, measure(point)))
 
     trades = {
         "lowest recall": trade(recall_points, lambda point: point.min_recall),

@@ -99,41 +99,41 @@ class Judges:
     """The objective, and the rows that judge candidates.
 
     Args:
-        smooth: the objective.
+        goal: the objective.
         evidence: all labeled rows, and those unlabeled rows that judge.
     """
 
-    smooth: SoftObjective
+    goal: SoftObjective
     evidence: HeldOutScores
 
-    def measure(self, one: Judged, other: Judged) -> Lead:
+    def measure(self, candidate: Judged, rival: Judged) -> Lead:
         """Return the lead of one candidate over another, and its standard errors by the delta method.
 
         A row of class k adds G_k,F(x) - G_k,F'(x) to the difference, G being the derivative by the rates between the
         two; labels and posteriors of a class together are worth n_k + kappa rows.
         """
-        middle = (one.estimate.confusion.rates + other.estimate.confusion.rates) / 2
-        by_value, by_slack = self.smooth.judge_slopes(make_unchecked(middle, self.smooth.prior))
+        mean_rates = (candidate.estimate.confusion.rates + rival.estimate.confusion.rates) / 2
+        by_value, by_slack = self.goal.judge_slopes(make_unchecked(mean_rates, self.goal.prior))
         return Lead(
-            other.miss - one.miss,
-            other.clear_miss - one.clear_miss,
-            self.spread(by_slack, one, other),
-            one.value - other.value,
-            self.spread(by_value, one, other),
+            rival.miss - candidate.miss,
+            rival.clear_miss - candidate.clear_miss,
+            self.spread(by_slack, candidate, rival),
+            candidate.value - rival.value,
+            self.spread(by_value, candidate, rival),
         )
 
-    def spread(self, slope: np.ndarray, one: Judged, other: Judged) -> float:
+    def spread(self, slope: np.ndarray, candidate: Judged, rival: Judged) -> float:
         """Return the standard error of a difference whose derivative by the rates is a slope, (K, K)."""
         truth = self.evidence.labels
         classes = self.evidence.classes
-        squares = (slope[truth, one.decisions] - slope[truth, other.decisions]) ** 2
+        squares = (slope[truth, candidate.decisions] - slope[truth, rival.decisions]) ** 2
         labeled = np.bincount(truth, squares, minlength=classes)
         posterior = self.evidence.soft_posterior
-        rows = np.flatnonzero(one.soft_decisions != other.soft_decisions)
-        steps = slope[:, one.soft_decisions[rows]] - slope[:, other.soft_decisions[rows]]
+        rows = np.flatnonzero(candidate.soft_decisions != rival.soft_decisions)
+        steps = slope[:, candidate.soft_decisions[rows]] - slope[:, rival.soft_decisions[rows]]
         unlabeled = (posterior[rows].T * steps**2).sum(1) / np.maximum(posterior.sum(0), 1e-300)
-        worth = one.estimate.worth
-        variance = (labeled + worth * unlabeled) / (one.estimate.n + worth) ** 2
+        worth = candidate.estimate.worth
+        variance = (labeled + worth * unlabeled) / (candidate.estimate.n + worth) ** 2
         return float(variance.sum() ** 0.5)
 
 
@@ -170,7 +170,7 @@ def judge(
         margin: standard errors by which constraints are to be met.
         seed: of the folds.
     """
-    goal = judges.smooth
+    goal = judges.goal
     classes = evidence.classes
     soft_scores = judges.evidence.soft_scores
     decisions = np.zeros((len(candidates), len(evidence.labels)), dtype=np.int64)
@@ -226,7 +226,7 @@ def differs_from(decisions: np.ndarray, fold_decisions: list[np.ndarray]) -> boo
     return bool(np.median(shares) > 2 * np.median(pairs) + 0.01)
 
 
-def choose(judges: Judges, judged: list[Judged], has_gain: bool = False) -> int:
+def choose(judges: Judges, verdicts: list[Judged], has_gain: bool = False) -> int:
     """Return the index of the candidate to use.
 
     The pooled rule, unless a simpler one is better by more than a standard error; and the argmax, which is the first,
@@ -235,13 +235,13 @@ def choose(judges: Judges, judged: list[Judged], has_gain: bool = False) -> int:
 
     Args:
         judges: measure leads.
-        judged: the argmax first, the pooled rule last.
+        verdicts: the argmax first, the pooled rule last.
         has_gain: whether a gain was undone.
     """
-    index = len(judged) - 1
-    for k in range(len(judged) - 1):
-        beats_pooled = judges.measure(judged[k], judged[-1]).decides(errors=1.0)
-        if beats_pooled and judges.measure(judged[k], judged[index]).decides(errors=0.0):
+    index = len(verdicts) - 1
+    for k in range(len(verdicts) - 1):
+        beats_pooled = judges.measure(verdicts[k], verdicts[-1]).decides(errors=1.0)
+        if beats_pooled and judges.measure(verdicts[k], verdicts[index]).decides(errors=0.0):
             index = k
-    lead = judges.measure(judged[0], judged[index])
+    lead = judges.measure(verdicts[0], verdicts[index])
     return 0 if lead.decides(errors=1.0 if has_gain else 0.0) else index

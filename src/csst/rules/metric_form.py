@@ -237,11 +237,9 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
 
     first_point = draw()
     second_point = draw()
-    middle_point = {name: (first_point[name] + second_point[name]) / 2 for name in names}
+    midpoint = {name: (first_point[name] + second_point[name]) / 2 for name in names}
     # Of an affine function, the middle of two points is worth the middle of their values.
-    if not np.allclose(
-        measure(middle_point), (measure(first_point) + measure(second_point)) / 2, rtol=1e-9, atol=1e-12
-    ):
+    if not np.allclose(measure(midpoint), (measure(first_point) + measure(second_point)) / 2, rtol=1e-9, atol=1e-12):
         return None
     zero = {name: np.zeros(classes) for name in names}
     constant = measure(zero)

@@ -35,8 +35,10 @@ from csst.rules.soft_objective import SoftObjective
 
 #: draws of the balance behind an interval
 BALANCE_DRAWS = 200
-#: all classes but one have less than this together, and fewer rows than this: rows of one class
-ONE_CLASS, FEWEST_OTHERS = 0.02, 5.0
+#: rows are of one class if all others have less than this share together
+ONE_CLASS = 0.02
+#: and fewer rows than this
+FEWEST_OTHERS = 5.0
 #: doubt about the balance makes the margin of a bound larger by this factor at most
 MOST_GROWTH = 4.0
 #: the share of new rows that counts as most unlike the rows of the fit
@@ -163,11 +165,11 @@ class Monitoring:
             f"{self.class_names[k]!r} {self.balance.prior[k]:.3f} ({low[k]:.3f}–{high[k]:.3f}, was {self.prior[k]:.3f})"
             for k in sorted(rows)
         ]
-        others = len(low) - len(rows)
-        listed = ", ".join(classes) + (f", and {others} more" if others else "")
+        rest_count = len(low) - len(rows)
+        class_list = ", ".join(classes) + (f", and {rest_count} more" if rest_count else "")
         value = self.intervals["value"]
         sentences = [
-            f"class balance of {self.balance.rows:,} new rows (95 % intervals): {listed}",
+            f"class balance of {self.balance.rows:,} new rows (95 % intervals): {class_list}",
             f"{self.objective}: expected {self.value:.3f} ({value['low']:.3f}–{value['high']:.3f}) on the new rows; "
             f"{self.former_value:.3f} was expected before.{describe_bounds(self.bounds)}",
         ]
@@ -216,11 +218,11 @@ def watch(deployed: Deployed, probs: Any, shift: ShiftTest | None = None) -> Mon
     decisions = deployed.rule.predict(values).numpy()
     sample = sample_rows(len(values))
     evidence = renew_evidence(deployed, values)
-    soft = decide_rates(evidence.posterior, decisions[sample], evidence.classes)
+    soft_counts = decide_rates(evidence.posterior, decisions[sample], evidence.classes)
     return Monitoring(
         balance,
         deployed.prior,
-        combine_rates(evidence, deployed.counts, soft, balance.prior),
+        combine_rates(evidence, deployed.counts, soft_counts, balance.prior),
         deployed.objective,
         deployed.value,
         shift,
@@ -261,9 +263,9 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
 def refuse_few(rows: int) -> None:
     """Raise for fewer new rows than say anything about a balance."""
     if rows < FEWEST_ROWS:
-        found = "1 row" if rows == 1 else f"{rows} rows"
+        count = "1 row" if rows == 1 else f"{rows} rows"
         raise InputError(
-            f"the class balance of new rows needs at least {FEWEST_ROWS} of them; found {found}: collect more"
+            f"the class balance of new rows needs at least {FEWEST_ROWS} of them; found {count}: collect more"
         )
 
 

@@ -61,14 +61,14 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
     rows = WeightedRows.pool(evidence)
     # How many labels the rates of each class are worth.
     worth = np.maximum(1.0, evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
-    boldest = fit_pooled(goal, evidence, margins=np.zeros(len(goal.margins)))
-    errors = goal.measure_errors(hard_rates(rows, boldest.decide(rows.scores)), worth)
+    boldest_rule = fit_pooled(goal, evidence, margins=np.zeros(len(goal.margins)))
+    errors = goal.measure_errors(hard_rates(rows, boldest_rule.decide(rows.scores)), worth)
     perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), goal.prior)
     room = LARGEST_PART * np.maximum(goal.objective.payoff(perfect).numpy(), 0)
     rules = []
     decisions_before: list[np.ndarray] = []
     for margin in MARGINS:
-        candidate = boldest
+        candidate = boldest_rule
         if margin > 0:
             candidate = fit_pooled(goal, evidence, margins=np.minimum(margin * errors, room))
         labeled_decisions = candidate.decide(evidence.scores)

@@ -132,8 +132,8 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
         return
     conflict = conditions
     for condition in conditions:
-        remainder = [other for other in conflict if other is not condition]
-        if not is_possible([other.rows() for other in remainder], prior):
+        remainder = [member for member in conflict if member is not condition]
+        if not is_possible([member.rows() for member in remainder], prior):
             conflict = remainder
     bounds = [text for text in (find_nearest(condition, conflict, prior) for condition in conflict) if text]
     remark = {1: "", 2: " with the other as it is"}.get(len(conflict), " with the others as they are")
@@ -177,7 +177,7 @@ def find_nearest(condition: Condition, conflict: list[Condition], prior: np.ndar
     """Return the constraint with the nearest bound that can be met beside the others; "" if there is none."""
     if condition.bound is None:
         return ""
-    other_rows = [other.rows() for other in conflict if other is not condition]
+    other_rows = [member.rows() for member in conflict if member is not condition]
 
     def helps(loosened: float) -> bool:
         return is_possible([*other_rows, condition.rows(loosened)], prior)
@@ -190,8 +190,8 @@ def find_nearest(condition: Condition, conflict: list[Condition], prior: np.ndar
         if high > FARTHEST:
             return ""
     while high - low > SMALL_STEP * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if helps(middle) else (middle, high)
+        midpoint = (low + high) / 2
+        low, high = (low, midpoint) if helps(midpoint) else (midpoint, high)
     return condition.describe(high)
 
 

@@ -142,7 +142,7 @@ class Proof:
 
 
 def estimate_freshly(
-    evidence: HeldOutScores, place: PathRule, counts: np.ndarray, before: RateEstimate, prior: np.ndarray
+    evidence: HeldOutScores, place: PathRule, counts: np.ndarray, earlier_estimate: RateEstimate, prior: np.ndarray
 ) -> RateEstimate:
     """Return the rates to expect of a rule by fresh labels and by the unlabeled rows of the fit.
 
@@ -150,12 +150,12 @@ def estimate_freshly(
         evidence: of the fit.
         place: the rule.
         counts: of fresh labels under the rule, (K, K).
-        before: the rates by the labels of the fit, which a class without a fresh label keeps.
+        earlier_estimate: the rates by the labels of the fit, which a class without a fresh label keeps.
         prior: the class balance where the rule is used, (K,).
     """
     soft_decisions = place.candidate.decide(evidence.soft_scores)
     soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, before.counts)
+    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, earlier_estimate.counts)
     return combine_rates(evidence, known_counts, soft_counts, prior)
 
 
@@ -263,23 +263,23 @@ def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
         bound = bind_groups(bound, groups)
         places = groups.labeled
     prior = request.deployment_prior
-    fitting, certifying = deal_labels(bound, labels, prior, names, places, CERTIFYING, request.seed)
-    part = replace(request, probs=probs[fitting], labels=labels[fitting], is_cross_fitted=False)
+    fitting_rows, certifying_rows = deal_labels(bound, labels, prior, names, places, CERTIFYING, request.seed)
+    part = replace(request, probs=probs[fitting_rows], labels=labels[fitting_rows], is_cross_fitted=False)
     if groups is not None:
-        part = replace(part, groups=replace(groups, labeled=groups.labeled[fitting]))
+        part = replace(part, groups=replace(groups, labeled=groups.labeled[fitting_rows]))
     if isinstance(request.train_prior, str) and request.train_prior == "labels":
         part = replace(part, train_prior=counts / counts.sum())
     unlabeled_proofs = None
     if request.unlabeled_probs is not None:
-        unlabeled_rows = keep_apart(bound, prior, len(request.unlabeled_probs), request.seed)
-        if unlabeled_rows is not None:
+        unlabeled_parts = keep_apart(bound, prior, len(request.unlabeled_probs), request.seed)
+        if unlabeled_parts is not None:
             unlabeled = check_probs(request.unlabeled_probs, classes)
-            part = replace(part, unlabeled_probs=unlabeled[unlabeled_rows[0]])
-            unlabeled_proofs = unlabeled[unlabeled_rows[1]]
+            part = replace(part, unlabeled_probs=unlabeled[unlabeled_parts[0]])
+            unlabeled_proofs = unlabeled[unlabeled_parts[1]]
     assert isinstance(bound, Sentence)  # only sentences have a confidence
     stated_fit = state_confidence(fit_request(part, bound.unpromised), bound)
-    fresh_groups = None if places is None else places[certifying]
-    fresh_labels = FreshLabels(probs[certifying], labels[certifying], unlabeled_proofs, fresh_groups)
+    fresh_groups = None if places is None else places[certifying_rows]
+    fresh_labels = FreshLabels(probs[certifying_rows], labels[certifying_rows], unlabeled_proofs, fresh_groups)
     return promise(stated_fit, fresh_labels, prior, names)
 
 
@@ -342,10 +342,10 @@ def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
     return perfect
 
 
-def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
+def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], unlabeled_rows: int) -> str:
     draw = "each a random row of its class" + (" and group" if any(bound.group is not None for bound in bounds) else "")
     if any(bound.reads_balance for bound in bounds):
         draw = "a random sample of the rows where it is used" if prior is None else f"{draw}, at the stated balance"
-    if kept:
-        return f"by {int(rows.sum()):,} labels and {kept:,} unlabeled rows that nothing was fitted to, {draw}"
+    if unlabeled_rows:
+        return f"by {int(rows.sum()):,} labels and {unlabeled_rows:,} unlabeled rows that nothing was fitted to, {draw}"
     return f"by {int(rows.sum()):,} labels that nothing was fitted to, {draw}"

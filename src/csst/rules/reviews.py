@@ -52,12 +52,12 @@ def trace_reviews(
     points = []
     answering = sentence.answering
     for share in shares:
-        goal = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
-        smooth = SoftObjective(goal, prior, sharpness(evidence))
-        rule, _ = search_rule(smooth, evidence, fit_answering(smooth, evidence))
+        limited_sentence = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
+        goal = SoftObjective(limited_sentence, prior, sharpness(evidence))
+        rule, _ = search_rule(goal, evidence, fit_answering(goal, evidence))
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
-        misses = tuple(bound for _, bound, _ in find_missed(goal, estimate) if "abstain" not in bound)
-        value = float(goal.value(estimate.confusion))
+        misses = tuple(bound for _, bound, _ in find_missed(limited_sentence, estimate) if "abstain" not in bound)
+        value = float(limited_sentence.value(estimate.confusion))
         points.append(Review(share, value, float(estimate.confusion.recall.min()), misses))
     return tuple(points)
 

@@ -52,10 +52,10 @@ def find_bounds(payoffs: FormPayoffs | AutogradPayoffs, rates: np.ndarray) -> np
     start = payoffs.evaluate(rates, low)
     moves = (start > 0) & (payoffs.evaluate(rates, high) < start)
     for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        is_positive = payoffs.evaluate(rates, middle) > 0
-        low = np.where(is_positive, middle, low)
-        high = np.where(is_positive, high, middle)
+        midpoint = (low + high) / 2
+        is_positive = payoffs.evaluate(rates, midpoint) > 0
+        low = np.where(is_positive, midpoint, low)
+        high = np.where(is_positive, high, midpoint)
     return np.where(moves, high, 0.0)
 
 
