@@ -54,17 +54,16 @@ class NewBalance:
         reach = norm.ppf(1 - (1 - LEVEL) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
         return (self.prior - reach).clip(min=0), (self.prior + reach).clip(max=1)
 
-    def draw(self, number: int, seed: int = 0) -> np.ndarray:
+    def draw(self, number: int) -> np.ndarray:
         """Draw balances as they may truly be.
 
         Args:
             number: how many.
-            seed: of the draws.
 
         Returns:
             Class fractions, (number, K).
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         draws = rng.multivariate_normal(self.prior, self.covariance, size=number, method="eigh").clip(min=SMALLEST)
         return draws / draws.sum(1, keepdims=True)
 

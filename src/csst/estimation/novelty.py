@@ -59,12 +59,7 @@ class Novelty:
 
 
 def measure_novelty(
-    labeled: np.ndarray,
-    labels: np.ndarray,
-    unlabeled: np.ndarray,
-    rows: np.ndarray,
-    change: np.ndarray,
-    seed: int = 0,
+    labeled: np.ndarray, labels: np.ndarray, unlabeled: np.ndarray, rows: np.ndarray, change: np.ndarray
 ) -> Novelty:
     """Test whether a forest tells new rows from unlabeled ones by more than a change of the balance.
 
@@ -74,16 +69,15 @@ def measure_novelty(
         unlabeled: unlabeled rows of the fit, (M, E), at least 2.
         rows: new rows, (N, E), at least 2.
         change: d, what a class has more in the new rows than in the unlabeled ones, as a model estimates it, (K,).
-        seed: of the halves and the forests.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     halves = rng.permutation(len(unlabeled)) % 2
     new_halves = rng.permutation(len(rows)) % 2
     shares = np.empty(len(rows))
     excesses = []
     variances = []
     for half in (0, 1):
-        forest = fit_forest(unlabeled[halves != half], rows[new_halves != half], seed)
+        forest = fit_forest(unlabeled[halves != half], rows[new_halves != half])
         own_shares, labeled_shares, shares[new_halves == half] = (
             forest.predict_proba(part)[:, 1] for part in (unlabeled[halves == half], labeled, rows[new_halves == half])
         )
@@ -100,13 +94,11 @@ def measure_novelty(
     return Novelty(max(float(p_value), SMALLEST_P), shares)
 
 
-def fit_forest(unlabeled: np.ndarray, rows: np.ndarray, seed: int) -> ExtraTreesClassifier:
+def fit_forest(unlabeled: np.ndarray, rows: np.ndarray) -> ExtraTreesClassifier:
     """Return a forest that tells unlabeled rows (M, E), class 0, from new rows (N, E), both counting the same."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    forest = ExtraTreesClassifier(
-        TREES, bootstrap=True, min_samples_leaf=LEAF, class_weight="balanced", random_state=seed
-    )
+    forest = ExtraTreesClassifier(TREES, bootstrap=True, min_samples_leaf=LEAF, class_weight="balanced", random_state=0)
     return forest.fit(np.concatenate([unlabeled, rows]), np.repeat([0, 1], [len(unlabeled), len(rows)]))
 
 

@@ -124,9 +124,7 @@ def measure_shift(
     reference: Reference,
     rows: Any,
     prior: np.ndarray | None = None,
-    *,
     level: float = LEVEL,
-    seed: int = 0,
 ) -> ShiftTest:
     """Test whether the classes of a reference explain new rows.
 
@@ -135,9 +133,8 @@ def measure_shift(
         rows: new rows, (N, D), encoded like the rows of the fit.
         prior: the class balance of the new rows as a model estimates it, (K,); None for no model.
         level: of the test.
-        seed: of the rows that are looked at, and of the draws.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     sample = np.sort(rng.permutation(rows.shape[0])[:MOST_NEW])
     new_rows = reference.projection.apply(rows[sample])
     is_identity = reference.projection.is_identity
@@ -159,7 +156,7 @@ def measure_shift(
     p_kernel = count_above(noise_scores[:, 0], scores[0])
     worst_columns = noise_scores[:, 1:].max(1, initial=-np.inf)
     p_columns = [count_above(worst_columns, score) for score in scores[1:]]
-    novelty = find_novelty(reference, new_rows, prior, seed)
+    novelty = find_novelty(reference, new_rows, prior)
     # Few labels may lack a rare value of a column by chance, which normal draws of the noise do not show.
     p_value = combine(p_kernel, p_columns if has_unlabeled else [], novelty)
     kernel = features.groups[0]
@@ -190,12 +187,12 @@ def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Refe
     return replace(reference, labeled=labeled), rows
 
 
-def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None, seed: int) -> Novelty | None:
+def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None) -> Novelty | None:
     """Return what rows (N, D) of a balance (K,) have that unlabeled rows have not; None for few rows or no model."""
     if prior is None or min(len(reference.unlabeled), len(rows)) < FEWEST_IN_FOREST:
         return None
     change = prior - reference.unlabeled_prior
-    return measure_novelty(reference.labeled, reference.labels, reference.unlabeled, rows, change, seed)
+    return measure_novelty(reference.labeled, reference.labels, reference.unlabeled, rows, change)
 
 
 def combine(p_kernel: float, p_columns: Sequence[float], novelty: Novelty | None) -> float:

@@ -205,7 +205,7 @@ class Decision:
     wealth: tuple[float, ...] = ()
 
 
-def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> Decision:
+def decide(bets: Sequence[Bets], delta: float, labels: int) -> Decision:
     """Return whether all bounds are proved, one is disproved, or how many more labels would tell.
 
     All bounds must be proved, each at delta. Any of m may be disproved, so that each is at delta / m.
@@ -214,7 +214,6 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
         bets: one for every bound.
         delta: 1 - confidence.
         labels: how many there are.
-        seed: of the draws behind the number of further labels.
 
     Returns:
         The decision at the first label that allowed it.
@@ -230,9 +229,7 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
     if refutations:
         end, bound = min(refutations)
         return Decision("refuted", end, bound=bound, wealth=wealth)
-    prices = [
-        (price_bets(bet, delta, len(bets), seed), bet) for bet, end in zip(bets, proofs, strict=True) if end is None
-    ]
+    prices = [(price_bets(bet, delta, len(bets)), bet) for bet, end in zip(bets, proofs, strict=True) if end is None]
     finite_prices = [(price, bet) for price, bet in prices if price is not None]
     if not finite_prices:
         return Decision("undecided", labels, wealth=wealth, bound=prices[0][1].bound.text)
@@ -240,14 +237,13 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
     return Decision("undecided", labels, price, bet.bound.text, wealth)
 
 
-def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int | None:
+def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
     """Return about how many more bets decide a bound in four cases of five, if their gains go on as they were.
 
     Args:
         bets: on the bound so far.
         delta: 1 - confidence.
         bounds: of the sentence, any of which may be disproved.
-        seed: of the draws.
 
     Returns:
         A number of further bets that bear on the bound, at most `MOST_LABELS`; None if none did so far.
@@ -263,7 +259,7 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int 
     limit = np.log(bounds / delta) if is_against else np.log(1 / delta)
     sign = -1.0 if is_against else 1.0
     growth = np.log1p(sign * values[:, None] * (STAKES / loss))  # of the wealth, by each value
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # Each draw goes on from the wealth that is there.
     wealth = growth[: len(gains)].sum(0) + np.zeros((DRAWS, 1))
     ends = np.full(DRAWS, MOST_LABELS)

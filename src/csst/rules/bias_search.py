@@ -174,12 +174,8 @@ def search_bias(
         decisions /= decisions.sum(1, keepdims=True)
         value = objective.from_rates(rows.fractions.T @ decisions, prices)
         assert value.by_rates is not None
-        slopes = _through_softmax(decisions, rows.fractions @ value.by_rates).sum(0)
-        return value, rows.blocks.gather(slopes) / t
+        by_decisions = rows.fractions @ value.by_rates
+        by_scores = decisions * (by_decisions - np.einsum("ij,ij->i", decisions, by_decisions)[:, None])
+        return value, rows.blocks.gather(by_scores.sum(0)) / t
 
     return maximize(objective, measure, start, prices or objective.first_prices)
-
-
-def _through_softmax(decisions: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Return S (U - sum_j S U): a gradient U by soft decisions S taken back to their scores, (N, K)."""
-    return decisions * (slopes - np.einsum("ij,ij->i", decisions, slopes)[:, None])

@@ -15,7 +15,7 @@ import torch
 from scipy.special import softmax
 
 from csst.estimation.calibration import Calibration
-from csst.estimation.class_rates import UNLABELED_WORTH, decide_rates
+from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, decide_rates, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.bias_search import Search, WeightedRows, search_bias
@@ -98,6 +98,11 @@ class Candidate:
             scale = self.scale / unit
             offset = self.offset / unit
         return DecisionRule.on_scores(scale, offset, self.calibration, self.prior, train_prior, undo)
+
+
+def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
+    """Return the rates of a candidate on the rows it was fitted on."""
+    return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
 
 
 def read_log_weights(bias: np.ndarray, calibration: Calibration, prior: np.ndarray) -> np.ndarray:

@@ -213,19 +213,18 @@ def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, ar
         temperature = of_groups.factor * temperature
         shift = of_groups.factor[:, None] * (calibration.bias + np.log(np.maximum(evidence.fractions, 1e-12)))
         shift = shift + of_groups.bias - np.log(cell_prior / cell_prior.sum(1, keepdims=True))
-    maps = (temperature, shift)
-    unlabeled, unlabeled_weights = place_unlabeled(evidence, groups, maps, of_groups, group_of_class)
+    rows, blocks, weights = weigh_unlabeled(evidence, groups, of_groups, group_of_class)
     argmax_bias = temperature[:, None] * np.log(evidence.train_prior) - shift
     return CellScores(
-        scores=place_scores(evidence.scores, groups.labeled, *maps),
+        scores=place_scores(evidence.scores, groups.labeled, temperature, shift),
         labels=groups.labeled * evidence.classes + evidence.labels,
-        unlabeled_scores=unlabeled,
+        unlabeled_scores=place_scores(evidence.unlabeled_scores[rows], blocks, temperature, shift),
         train_prior=np.exp(argmax_bias - argmax_bias.max()).ravel(),
         labeled_prior=cell_prior.ravel(),
         is_cross_fitted=evidence.is_cross_fitted,
         layout=Blocks(number, are_tied),
         labeled_weights=place(of_groups.apply(logits, groups.labeled), groups.labeled, number),
-        unlabeled_weights=unlabeled_weights,
+        unlabeled_weights=place(weights, blocks, number),
         plain=evidence,
         groups=groups,
         class_prior=prior,
@@ -241,26 +240,24 @@ def count_cells(evidence: HeldOutScores, groups: RowGroups) -> np.ndarray:
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def place_unlabeled(
-    evidence: HeldOutScores,
-    groups: RowGroups,
-    maps: tuple[np.ndarray, np.ndarray],
-    of_groups: GroupCalibration,
-    group_of_class: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and weights of unlabeled rows in cells, both (m', A K)."""
+def weigh_unlabeled(
+    evidence: HeldOutScores, groups: RowGroups, of_groups: GroupCalibration, group_of_class: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return indices of unlabeled rows (m',), each in one group (m',), and weights of its classes (m', K)."""
     number = len(groups.names)
-    is_known = groups.unlabeled >= 0
-    strangers = np.flatnonzero(~is_known)[: MOST_ROWS // number]
-    index = np.concatenate([np.flatnonzero(is_known), np.tile(strangers, number)]).astype(np.int64)
-    blocks = np.concatenate([groups.unlabeled[is_known], np.repeat(np.arange(number), len(strangers))]).astype(np.int64)
-    scores = evidence.unlabeled_scores[index]
-    logits = evidence.calibration.apply(scores) + np.log(np.maximum(evidence.unlabeled_prior, 1e-12))
-    count = int(is_known.sum())
+    has_group = groups.unlabeled >= 0
+    strangers = np.flatnonzero(~has_group)[: MOST_ROWS // number]
+    rows = np.concatenate([np.flatnonzero(has_group), np.tile(strangers, number)]).astype(np.int64)
+    blocks = np.concatenate([groups.unlabeled[has_group], np.repeat(np.arange(number), len(strangers))]).astype(
+        np.int64
+    )
+    logits = evidence.calibration.apply(evidence.unlabeled_scores[rows])
+    logits = logits + np.log(np.maximum(evidence.unlabeled_prior, 1e-12))
+    count = int(has_group.sum())
     weights = softmax(logits, axis=1)
     weights[:count] = of_groups.apply(logits[:count], blocks[:count])
     weights[count:] *= group_of_class[blocks[count:]]
-    return place_scores(scores, blocks, *maps), place(weights, blocks, number)
+    return rows, blocks, weights
 
 
 def place_scores(scores: np.ndarray, groups: np.ndarray, temperature: np.ndarray, shift: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
-from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals, expected_value
 from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.maths.costs import format_amount
@@ -30,7 +30,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
-from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
+from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, sharpness
 from csst.rules.cells import RowGroups
 from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
@@ -371,11 +371,6 @@ def fit_with_abstention(
         values={**answering_rule.values, "abstaining": verdicts[1].value},
         notes=(*find_doubts(evidence), *note_missed(goal, estimate)),
     )
-
-
-def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
-    """Return the rates of a candidate on the rows it was fitted on."""
-    return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
 
 
 def find_doubts(evidence: HeldOutScores) -> tuple[str, ...]:

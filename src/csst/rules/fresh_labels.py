@@ -17,7 +17,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.claims import RATIOS, Claim, read_claims
-from csst.rules.deployment import name_prior
+from csst.rules.deployment import is_unlabeled, name_prior
 
 #: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
 RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
@@ -62,7 +62,7 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
                 f"{bound.text} is proved by a random sample of the rows where the rule is used, whatever their balance "
                 "in each group: leave the deployment prior out"
             )
-    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+    if is_unlabeled(deployment_prior):
         for bound in bounds:
             if bound.metric in (*RATIOS, "accuracy"):
                 raise InputError(
@@ -140,8 +140,7 @@ def keep_apart(
     Returns:
         Both parts, sorted; None if unlabeled rows prove nothing.
     """
-    is_declared = isinstance(deployment_prior, str) and deployment_prior == "unlabeled"
-    if not is_declared or all(bound.metric != "coverage" for bound in read_claims(objective)):
+    if not is_unlabeled(deployment_prior) or all(bound.metric != "coverage" for bound in read_claims(objective)):
         return None
     order = np.random.default_rng(seed).permutation(rows)
     number = min(MOST_KEPT, rows // 5)

@@ -13,16 +13,15 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import fit_pooled, plain_argmax, sharpness
-from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes
+from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, sharpness
 from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
-from csst.rules.fit import estimate_candidate, fit_evidence
-from csst.rules.group_trades import GroupPoint
+from csst.rules.fit import fit_evidence
 from csst.rules.possible import refuse_impossible
 from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule, Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
+from csst.rules.trades import ClassPoint, GroupPoint, keep_trade, trace_classes
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11

@@ -95,15 +95,6 @@ def bind_groups(sentence: Any, groups: RowGroups | None) -> Sentence:
     return sentence.bind_row_groups(groups.names)
 
 
-def refuse_impossible_groups(sentence: Sentence, cell_prior: np.ndarray) -> None:
-    """Raise an error if no classifier can meet what the sentence asks of single groups (`csst.rules.possible`)."""
-    for name, fractions in zip(sentence.binding.row_groups, cell_prior, strict=True):
-        try:
-            refuse_impossible(sentence.of_one_group, fractions / fractions.sum())
-        except InputError as error:
-            raise InputError(f"in {sentence.column} {name!r}, {error}") from None
-
-
 def name_few_labels(counts: np.ndarray, groups: RowGroups, class_names: tuple[str, ...]) -> tuple[str, ...]:
     """Return a sentence about groups with few labels of a class, counts (A, K); or none."""
     cells = np.argwhere(counts < FEW_LABELS)
@@ -196,7 +187,11 @@ def fit_groups(
     groups.require_rows(evidence)
     names = bound.binding.class_names or tuple(map(str, range(evidence.classes)))
     cells = make_cells(evidence, groups, prior, not per_group)
-    refuse_impossible_groups(bound, cells.cell_prior)
+    for name, fractions in zip(groups.names, cells.cell_prior, strict=True):
+        try:
+            refuse_impossible(bound.of_one_group, fractions / fractions.sum())
+        except InputError as error:
+            raise InputError(f"in {bound.column} {name!r}, {error}") from None
     objective = CellObjective(bound, torch.from_numpy(cells.cell_prior))
     fitted = fit_evidence(cells, objective, cells.labeled_prior, None, seed, margin)
     assert isinstance(fitted.rule, DecisionRule)
