@@ -169,12 +169,11 @@ def search_bias(
         if objective.by_margins:
             recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
             value = objective.from_margins(recall, coverage, prices)
-            return value, rows.blocks.gather(pull_back(value.by_recall, value.by_coverage)) / t
+            return value, rows.blocks.gather(pull_back(*value.slopes)) / t
         decisions = likelihood * factor
         decisions /= decisions.sum(1, keepdims=True)
         value = objective.from_rates(rows.fractions.T @ decisions, prices)
-        assert value.by_rates is not None
-        by_decisions = rows.fractions @ value.by_rates
+        by_decisions = rows.fractions @ value.slopes[0]
         by_scores = decisions * (by_decisions - np.einsum("ij,ij->i", decisions, by_decisions)[:, None])
         return value, rows.blocks.gather(by_scores.sum(0)) / t
 

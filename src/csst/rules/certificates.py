@@ -174,39 +174,33 @@ def p_value(
         p-values, (...).
     """
     table = np.asarray(counts, dtype=float)
-    classes = table.shape[-1]
-    value = bound.value if bound.is_lower else 1 - bound.value
     rows = table.sum(-1)
-    hits_of_class = np.diagonal(table, axis1=-2, axis2=-1)
+    hits = np.diagonal(table, axis1=-2, axis2=-1)
+    value = bound.value
+    shares = prior
+    if bound.metric in RATIOS:
+        k = bound.classes[0]
+        if prior is not None:
+            return ratio_tail(bound, table, np.asarray(prior, dtype=float))
+        judged_rows = table[..., :, k].sum(-1)
+        if bound.metric != "precision":
+            judged_rows = judged_rows + rows[..., k] - hits[..., k]
+        return _two_sided(hits[..., k], judged_rows, bound.ratio, bound.is_lower)
     if bound.metric == "recall":
-        shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
-        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, shares, value)
-    if bound.metric == "coverage":
+        shares = np.bincount(bound.classes, minlength=table.shape[-1]) / len(bound.classes)
+    elif bound.metric == "coverage":
         # The mean coverage of several classes is the coverage of their union, divided by their number.
-        size = len(bound.classes)
-        share = bound.value * size
         members = list(bound.classes)
-        if predicted is not None:
-            hits = np.asarray(predicted, dtype=float)[..., members].sum(-1)
-            total = np.asarray(predicted, dtype=float).sum(-1)
-            return _two_sided(hits, total, share, bound.is_lower)
-        if prior is None:
-            return _two_sided(table[..., members].sum((-1, -2)), rows.sum(-1), share, bound.is_lower)
+        value = bound.value * len(members)
         hits = table[..., members].sum(-1)
-        wins = hits if bound.is_lower else rows - hits
-        return weighted_tail(wins, rows, prior, share if bound.is_lower else 1 - share)
-    if bound.metric == "accuracy":
-        if prior is None:
-            return _two_sided(hits_of_class.sum(-1), rows.sum(-1), bound.value, bound.is_lower)
-        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, prior, value)
-    assert bound.metric in RATIOS
-    if prior is not None:
-        return ratio_tail(bound, table, np.asarray(prior, dtype=float))
-    k = bound.classes[0]
-    judged_rows = table[..., :, k].sum(-1)
-    if bound.metric != "precision":
-        judged_rows = judged_rows + rows[..., k] - table[..., k, k]
-    return _two_sided(table[..., k, k], judged_rows, bound.ratio, bound.is_lower)
+        if predicted is not None:
+            predictions = np.asarray(predicted, dtype=float)
+            return _two_sided(predictions[..., members].sum(-1), predictions.sum(-1), value, bound.is_lower)
+    if shares is None:
+        return _two_sided(hits.sum(-1), rows.sum(-1), value, bound.is_lower)
+    if bound.is_lower:
+        return weighted_tail(hits, rows, shares, value)
+    return weighted_tail(rows - hits, rows, shares, 1 - value)
 
 
 def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower: bool) -> np.ndarray:

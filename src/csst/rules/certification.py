@@ -166,38 +166,21 @@ def certify_labels(
     truth = check_labels(labels, len(predictions), classes)
     bounds = read_claims(objective)
     prior = state_prior(deployment_prior, bounds, classes)
-    bets = [place_in_group(bound, truth, predictions, prior, classes, groups) for bound in bounds]
-    if expectation is not None and prior is None:
-        bets = [bet if bet.bound.group is not None else adjust_bets(bet, predictions, expectation) for bet in bets]
+    bets = []
+    for bound in bounds:
+        rows = np.arange(len(truth)) if bound.group is None else np.flatnonzero(groups == bound.group)
+        bet = place_bets(bound, truth[rows], predictions[rows], prior, classes)
+        # Labels are counted over all groups.
+        bet = replace(bet, ends=rows[bet.ends - 1] + 1)
+        if expectation is not None and prior is None and bound.group is None:
+            bet = adjust_bets(bet, predictions, expectation)
+        bets.append(bet)
     delta = 1 - objective.confidence
     decision = decide(bets, delta, len(truth))
     sentence = describe(decision, bounds, bets, objective.confidence, class_names)
     return Certification(
         decision.verdict, sentence, objective.confidence, decision.labels, decision.more, decision.wealth
     )
-
-
-def place_in_group(
-    bound: Claim,
-    labels: np.ndarray,
-    predictions: np.ndarray,
-    prior: np.ndarray | None,
-    classes: int,
-    groups: np.ndarray | None,
-) -> Bets:
-    """Return the bets of `place_bets` on the rows of the group that a bound is about.
-
-    Args:
-        bound, labels, predictions, prior, classes: as in `place_bets`.
-        groups: groups of the rows, (n,); None without groups.
-    """
-    if bound.group is None:
-        return place_bets(bound, labels, predictions, prior, classes)
-    assert groups is not None
-    rows = np.flatnonzero(groups == bound.group)
-    bets = place_bets(bound, labels[rows], predictions[rows], prior, classes)
-    # Labels are counted over all groups.
-    return replace(bets, ends=rows[bets.ends - 1] + 1)
 
 
 def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -> Bets:

@@ -73,12 +73,6 @@ class Proof:
         decisions = rule.predict(self.fresh.probs).numpy()
         return count_labels(self.fresh.labels, decisions, self.fitted.evidence.classes)
 
-    def count_predictions(self, rule: Rule) -> np.ndarray | None:
-        """Return how many of the unlabeled rows kept apart get each class, (K,); None if there are none."""
-        if self.fresh.unlabeled_probs is None:
-            return None
-        return np.bincount(rule.predict(self.fresh.unlabeled_probs).numpy(), minlength=rule.classes).astype(float)
-
     def take_counts(self, bound: Claim, table: np.ndarray) -> np.ndarray:
         """Return the counts that bear on a bound, (K, K)."""
         return table
@@ -101,7 +95,9 @@ class Proof:
     def measure_p(self, rule: Rule) -> list[float]:
         """Return the p-value of every bound."""
         table = self.count(rule)
-        predictions = self.count_predictions(rule)
+        predictions = None
+        if self.fresh.unlabeled_probs is not None:
+            predictions = np.bincount(rule.predict(self.fresh.unlabeled_probs).numpy(), minlength=rule.classes)
         return [float(p_value(bound, self.take_counts(bound, table), self.prior, predictions)) for bound in self.bounds]
 
     def imagine_p(self, place: PathRule, rows: np.ndarray, is_perfect: bool) -> float:

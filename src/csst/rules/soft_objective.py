@@ -7,6 +7,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,12 +35,16 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """The smooth value, and its derivatives by recall (K,) and coverage (K,), or by all rates (K, K)."""
+    """The smooth value with the slack of constraints.
+
+    Args:
+        value: the value.
+        slopes: its derivatives by recall and coverage, (K,) each, or by all rates, (K, K).
+        slack: of every constraint beyond its margin.
+    """
 
     value: float
-    by_recall: np.ndarray
-    by_coverage: np.ndarray
-    by_rates: np.ndarray | None
+    slopes: Sequence[np.ndarray]
     slack: np.ndarray
 
 
@@ -226,13 +231,12 @@ class SoftObjective:
             values = self.form.evaluate(recall, coverage, self.least_coverage)
             value, weights, slack = self._augment(values[0], values[1:], prices)
             slopes = self.form.pull_back(np.append(1.0, weights), recall, coverage, self.least_coverage)
-            return Value(value, slopes[0], slopes[1], None, slack)
+            return Value(value, slopes, slack)
         leaves = [torch.from_numpy(values).requires_grad_() for values in (recall, coverage)]
         with torch.enable_grad():
             utility, payoff = self._evaluate_margins(*leaves)
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        by_recall, by_coverage = _differentiate(utility, payoff, weights, *leaves)
-        return Value(value, by_recall, by_coverage, None, slack)
+        return Value(value, _differentiate(utility, payoff, weights, *leaves), slack)
 
     def from_rates(self, rates: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for all rates (K, K); prices: None for none."""
@@ -240,8 +244,7 @@ class SoftObjective:
         with torch.enable_grad():
             utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        (slope,) = _differentiate(utility, payoff, weights, leaf)
-        return Value(value, np.diag(slope), np.zeros(self.classes), slope, slack)
+        return Value(value, _differentiate(utility, payoff, weights, leaf), slack)
 
     def _augment(
         self, utility: float, payoff: np.ndarray, prices: Prices | None
