@@ -20,7 +20,7 @@ from scipy.special import softmax
 from csst.estimation.calibration import Calibration
 from csst.estimation.class_rates import RateEstimate, combine_rates
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.maths.confusion import Confusion, confusion_from_margins
+from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import entries, evaluate, is_constant
 from csst.maths.language.tree import Each, Metric, walk
@@ -118,7 +118,7 @@ class CutSearch:
         """Return the best trial of these pairs of log weights and slope, each with all shares of no answers."""
         points = [self._measure_cuts(log_weights, slope) for log_weights, slope in pairs]
         hits, coverage, abstentions = (np.vstack(values) for values in zip(*points, strict=True))
-        value, miss = self.measure(hits, coverage, abstentions)
+        value, miss = self.goal.measure_margins(hits, coverage, abstentions)
         scores = value - MISS_COST * miss
         winner = int(scores.argmax())
         log_weights, slope = pairs[winner // len(self.shares)]
@@ -144,16 +144,6 @@ class CutSearch:
             np.maximum(coverage.sum(0) - losses[1], 0),
             np.minimum(losses[2], 1),
         )
-
-    def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
-
-        def evaluate(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.goal.evaluate(confusion_from_margins(margins[0], margins[1], self.goal.prior, margins[2]))
-
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
-        utility, payoff = torch.func.vmap(evaluate)(*tensors)
-        return self.goal.judge_payoffs(utility.numpy(), payoff.numpy())
 
 
 def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:

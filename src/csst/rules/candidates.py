@@ -117,15 +117,13 @@ def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> C
         train_prior: pi_train, (K,), which scores z = log p - log pi_train have lost.
         undo: what took the softmax to the probabilities p, (K,) or (K, K), see `DecisionRule`; None for no gain.
     """
-    identity = Calibration.identity(len(train_prior))
-    bias = np.log(train_prior)
+    candidate = Candidate("argmax", Calibration.identity(len(train_prior)), train_prior, bias=np.log(train_prior))
     if undo is None:
-        return Candidate("argmax", identity, train_prior, bias=bias)
+        return candidate
     inverse = undo.double().numpy()
     if inverse.ndim == 1:
-        return Candidate("argmax", identity, train_prior, bias=bias - np.log(inverse))
-    gain = np.linalg.pinv(inverse)
-    return Candidate("argmax", identity, train_prior, scale=gain, offset=np.zeros(len(bias)))
+        return replace(candidate, bias=np.log(train_prior) - np.log(inverse))
+    return replace(candidate, bias=None, scale=np.linalg.pinv(inverse), offset=np.zeros(len(inverse)))
 
 
 def softness(objective: SoftObjective, evidence: HeldOutScores) -> float:
@@ -205,22 +203,17 @@ def find_bias(
     if objective.is_even:
         anchor = rows.blocks.merge(weigh_classes(objective, calibration))
         return search_bias(objective, rows, anchor, t)
-    starts = [rows.blocks.merge(start) for start in list_starts(objective, calibration)]
-    return solve(objective, rows, starts, t, prices)
+    # The calibrated argmax and, if all classes count, 1/pi.
+    starts = [weigh_argmax(objective.prior.numpy(), calibration)]
+    if objective.weighs_all:
+        starts.append(weigh_classes(objective, calibration))
+    return solve(objective, rows, [rows.blocks.merge(start) for start in starts], t, prices)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
     """Return the bias (K,) of the argmax of calibrated probabilities under a prior (K,)."""
     bias = (calibration.bias + np.log(prior)) / calibration.temperature
     return bias - bias.mean()
-
-
-def list_starts(objective: SoftObjective, calibration: Calibration) -> list[np.ndarray]:
-    """Return where searches begin, each (K,): the calibrated argmax and, if all classes count, 1/pi."""
-    starts = [weigh_argmax(objective.prior.numpy(), calibration)]
-    if objective.weighs_all:
-        starts.append(weigh_classes(objective, calibration))
-    return starts
 
 
 def solve(

@@ -7,7 +7,7 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -222,8 +222,10 @@ class SoftObjective:
         """Return utility and payoffs (m,) of a confusion."""
         return self.objective.utility(c), self.objective.payoff(c)
 
-    def _evaluate_margins(self, recall: Tensor, coverage: Tensor) -> tuple[Tensor, Tensor]:
-        return self.evaluate(confusion_from_margins(recall, coverage, self.prior))
+    def _evaluate_margins(
+        self, recall: Tensor, coverage: Tensor, abstentions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return self.evaluate(confusion_from_margins(recall, coverage, self.prior, abstentions))
 
     def from_margins(self, recall: np.ndarray, coverage: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for a recall (K,) and a coverage (K,); prices: None for none."""
@@ -232,19 +234,21 @@ class SoftObjective:
             value, weights, slack = self._augment(values[0], values[1:], prices)
             slopes = self.form.pull_back(np.append(1.0, weights), recall, coverage, self.least_coverage)
             return Value(value, slopes, slack)
-        leaves = [torch.from_numpy(values).requires_grad_() for values in (recall, coverage)]
-        with torch.enable_grad():
-            utility, payoff = self._evaluate_margins(*leaves)
-        value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        return Value(value, _differentiate(utility, payoff, weights, *leaves), slack)
+        return self._measure_by_autograd(confusion_from_margins, (recall, coverage), prices)
 
     def from_rates(self, rates: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for all rates (K, K); prices: None for none."""
-        leaf = torch.from_numpy(rates).requires_grad_()
+        return self._measure_by_autograd(make_unchecked, (rates,), prices)
+
+    def _measure_by_autograd(
+        self, make_confusion: Callable[..., Confusion], arrays: Sequence[np.ndarray], prices: Prices | None
+    ) -> Value:
+        """Return the value for the confusion of some arrays and the prior, with slopes by these arrays."""
+        leaves = [torch.from_numpy(array).requires_grad_() for array in arrays]
         with torch.enable_grad():
-            utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
+            utility, payoff = self.evaluate(make_confusion(*leaves, self.prior))
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        return Value(value, _differentiate(utility, payoff, weights, leaf), slack)
+        return Value(value, _differentiate(utility, payoff, weights, *leaves), slack)
 
     def _augment(
         self, utility: float, payoff: np.ndarray, prices: Prices | None
@@ -268,20 +272,24 @@ class SoftObjective:
         """Prices of 0, from which a search begins."""
         return Prices(np.zeros(len(self.margins)))
 
-    def measure_margins(self, recall: np.ndarray, coverage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def measure_margins(
+        self, recall: np.ndarray, coverage: np.ndarray, abstentions: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the value and the largest miss of a constraint beyond its margin, for many classifiers at once.
 
         Args:
-            recall: of every classifier, (B, K).
-            coverage: likewise, (B, K).
+            recall: of every classifier, (B, K); the rates R_kk of one that may give no answer.
+            coverage: of every classifier, (B, K).
+            abstentions: how often each class gets no answer, (B, K); None for classifiers that always answer.
 
         Returns:
             The values (B,), with soft minima, and the misses (B,), 0 if all constraints are met.
         """
-        if self.form is not None:
+        if self.form is not None and abstentions is None:
             values = self.form.evaluate(recall, coverage, self.least_coverage)
             return self.judge_payoffs(values[:, 0], values[:, 1:])
-        points = [torch.from_numpy(np.ascontiguousarray(part)) for part in (recall, coverage)]
+        arrays = [recall, coverage] if abstentions is None else [recall, coverage, abstentions]
+        points = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
         utility, payoff = torch.func.vmap(self._evaluate_margins)(*points)
         return self.judge_payoffs(utility.numpy(), payoff.numpy())
 
