@@ -42,8 +42,8 @@ def expected_value(objective: Objective, estimate: RateEstimate, values: np.ndar
 
     Args:
         objective: bound to the classes.
-        estimate: of the rates.
-        values: of the objective at the draws, if they are known already.
+        estimate: estimate of the rates.
+        values: values of the objective at the draws, if they are known already.
     """
     payoff = payoff_of(objective, estimate.confusion)
     if not bool(objective.domain.simplex_mask(len(payoff)).any()):

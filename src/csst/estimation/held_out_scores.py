@@ -33,7 +33,7 @@ class Blocks:
     """How K columns of scores fall into groups of rows: a row has scores in the block of its group only.
 
     Args:
-        number: of groups, each with K / number columns.
+        number: number of groups, each with K / number columns.
         are_tied: whether one bias per class serves all groups.
     """
 
@@ -98,16 +98,16 @@ class HeldOutScores:
         """Return scores from probabilities (n, K), labels (n,) and probabilities of unlabeled rows (m, K), all checked.
 
         Args:
-            probs: of the labeled rows.
+            probs: probabilities of the labeled rows.
             labels: class indices.
-            unlabeled_probs: of rows without a label, by the model that is used.
+            unlabeled_probs: probabilities of rows without a label, by the model that is used.
             train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform"
                 for a class-weighted or logit-adjusted model, or one number per class.
             labeled_prior: the class fractions of the labels that were learned from; the train_prior if it is an array,
                 else the fractions of these labels.
             class_names: for messages.
             most_unlabeled: a random choice of so many unlabeled rows is used.
-            seed: of that choice.
+            seed: seed of that choice.
             is_cross_fitted: whether probs are out of fold.
 
         Returns:

@@ -49,7 +49,7 @@ def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) 
     Args:
         k: successes.
         n: trials.
-        level: of the interval, or of all simultaneous intervals.
+        level: level of the interval, or of all simultaneous intervals.
         simultaneous: m, how many intervals are to be right together (Bonferroni).
     """
     if not 0 <= k <= n or n < 1:

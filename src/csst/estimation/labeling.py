@@ -32,9 +32,9 @@ def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: in
 
     Args:
         posterior: Q, the class probabilities of the rows under their own class balance, (N, K).
-        fractions: of the labels that every class should get, (K,).
+        fractions: fractions of the labels that the classes should get, (K,).
         count: how many rows.
-        seed: of the draws.
+        seed: seed of the draws.
     """
     variance = posterior * (1 - posterior)
     mass = variance.sum(0)

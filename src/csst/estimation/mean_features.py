@@ -23,7 +23,7 @@ class Comparison:
         whitening: W, which takes features to units of the noise, (M, M).
         balance: d or pi by least squares, (K,).
         pool: features of all rows without their mean, (R, M).
-        weights: of every row in v - u - sum_k d_k m_k; the same weights dealt anew make its noise, (R,).
+        weights: weight of every row in v - u - sum_k d_k m_k; the same weights dealt anew make its noise, (R,).
     """
 
     target: np.ndarray

@@ -41,7 +41,7 @@ class NewBalance:
 
     Args:
         prior: pi, (K,), positive.
-        covariance: of its error, (K, K).
+        covariance: covariance of its error, (K, K).
         rows: N.
     """
 

@@ -26,7 +26,7 @@ class Reference:
         unlabeled_prior: their class balance as a model estimates it, (K,).
         projection: applies to new rows, too.
         sizes: number of categories of each column, 0 for numbers.
-        names: of the columns; None where they have none.
+        names: names of the columns; None if they have none.
     """
 
     labeled: np.ndarray
@@ -55,7 +55,7 @@ class Reference:
             unlabeled: (M, D), likewise.
             unlabeled_prior: their class balance as a model estimates it, (K,).
             sizes: number of categories of each column, 0 for numbers.
-            seed: of the choice.
+            seed: seed of the choice.
 
         Returns:
             At most `MOST_LABELED` labeled and `MOST_UNLABELED` unlabeled rows.

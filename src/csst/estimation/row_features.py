@@ -36,8 +36,8 @@ class Projection:
 
     Args:
         width: D, the columns of a row.
-        mean: of every column, (D,); empty for rows that stay as they are, and for sparse ones.
-        deviation: of every column, (D,), likewise.
+        mean: mean of every column, (D,); empty for rows that stay as they are, and for sparse ones.
+        deviation: standard deviation of every column, (D,); empty likewise.
     """
 
     width: int

@@ -61,9 +61,9 @@ class ColumnShift:
     """A column whose values no balance of the classes explains.
 
     Args:
-        name: of the column, or its number.
+        name: name of the column, or its number.
         p_value: simultaneous for all columns.
-        change: of its mean, in standard deviations, beyond what the balance explains.
+        change: change of its mean beyond what the balance explains, in standard deviations.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ShiftTest:
         level: below it they are said not to be.
         columns: what is new, the clearest first; empty where nothing is.
         strange_rows: indices of new rows of which there are more than the classes explain, (at most 10,).
-        strangeness: of every new row: how much more of its kind there are, (N,).
+        strangeness: how much more of its kind there are than the classes explain, for every new row, (N,).
     """
 
     p_value: float
@@ -129,10 +129,10 @@ def measure_shift(
     """Test whether the classes of a reference explain new rows.
 
     Args:
-        reference: of the fit.
+        reference: rows of the fit.
         rows: new rows, (N, D), encoded like the rows of the fit.
         prior: the class balance of the new rows as a model estimates it, (K,); None for no model.
-        level: of the test.
+        level: level of the test.
     """
     rng = np.random.default_rng(0)
     sample = np.sort(rng.permutation(rows.shape[0])[:MOST_NEW])

@@ -54,7 +54,7 @@ class Abstaining:
     """A rule that may give no answer, on scores z = log p - log pi_train.
 
     Args:
-        calibration: of the scores.
+        calibration: calibration of the scores.
         prior: the deployment prior, (K,).
         log_weights: log m, (K,).
         slope: alpha.
@@ -103,7 +103,7 @@ class CutSearch:
     Args:
         goal: the objective, with the margins that its bounds are to be met by.
         rows: labeled and unlabeled rows with their scores and class weights.
-        calibration: of the scores.
+        calibration: calibration of the scores.
     """
 
     def __init__(self, goal: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:

@@ -113,7 +113,7 @@ class Bets:
         """Return after how many labels the wealth first reaches a limit; None if it has not.
 
         Args:
-            limit: such as 1 / delta.
+            limit: wealth to reach, such as 1 / delta.
             is_against: whether one bets that the bound is untrue.
 
         Returns:
@@ -135,7 +135,7 @@ def place_bets(
     stated prior, rows count within their class: the j-th rows of all classes are one bet, Z = sum_i pi_i c[i, F].
 
     Args:
-        bound: that is bet on.
+        bound: bound that is bet on.
         labels: true classes in order of arrival, (n,).
         predictions: the rule's, (n,).
         prior: the stated class balance, (K,); None for a random sample.
@@ -243,7 +243,7 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
     Args:
         bets: on the bound so far.
         delta: 1 - confidence.
-        bounds: of the sentence, any of which may be disproved.
+        bounds: number of bounds of the sentence, any of which may be disproved.
 
     Returns:
         A number of further bets that bear on the bound, at most `MOST_LABELS`; None if none did so far.

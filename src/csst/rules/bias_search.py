@@ -99,7 +99,7 @@ class Search:
 
     Args:
         bias: b, (K,).
-        prices: of the constraints.
+        prices: prices of the constraints.
         is_feasible: whether soft decisions meet all constraints.
     """
 
@@ -153,7 +153,7 @@ def search_bias(
         rows: scores and fractions.
         start: to which the bias is drawn, (K,).
         t: softness of decisions.
-        prices: of a search for the same objective on similar rows, which shorten this one; None for none.
+        prices: prices of a search for the same objective on similar rows, which shorten this one; None for none.
     """
     # In place: with 1,000 classes every copy is a hundred megabytes.
     likelihood = rows.scores + rows.blocks.spread(start)

@@ -61,8 +61,8 @@ class Candidate:
         bias: b, (K,); None where scale and offset decide.
         scale: m, (K,), or a matrix (K, K).
         offset: c, (K,).
-        margins: by how much the search was to meet each payoff that is a constraint, (m,); None without a search.
-        prices: of the constraints at the end of the search; None without a search.
+        margins: margins by which the search was to meet the constraints, (m,); None without a search.
+        prices: prices of the constraints at the end of the search; None without a search.
     """
 
     name: str
@@ -174,8 +174,8 @@ def fit_pooled(
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
         margin: standard errors by which constraints are to be met, as far as they can be.
-        margins: the same in units of the constraints, if known, (m,); then `margin` does not count.
-        prices: of a search on similar rows, which shorten this one; None for none.
+        margins: margins in units of the constraints, if known, (m,); then `margin` does not count.
+        prices: prices of a search on similar rows, which shorten this one; None for none.
     """
     calibration = evidence.calibration
     prior = objective.prior.numpy()

@@ -96,11 +96,11 @@ class CellScores(HeldOutScores):
     Args:
         layout: how cells fall into groups.
         labeled_weights: how far each labeled row is in each cell, as if unlabeled, (n, A K).
-        unlabeled_weights: the same of unlabeled rows, (m, A K).
+        unlabeled_weights: how far each unlabeled row is in each cell, (m, A K).
         plain: the scores of classes behind them.
         groups: the groups of the rows.
         class_prior: the deployment prior, (K,).
-        temperature: by which z is multiplied in each group, (A,).
+        temperature: factor of z in each group, (A,).
         shift: what is added to it, (A, K).
     """
 

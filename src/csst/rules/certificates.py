@@ -164,7 +164,7 @@ def p_value(
     """Return the p-value of "the bound is untrue" (paper: none; Clopper and Pearson, 1934; Hoeffding, 1956, 1963).
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         counts: confusion counts on certification labels, (..., K, K), row = truth.
         prior: the stated class balance, (K,); None if the labels are a random sample of the rows where it is used.
         predicted: how often each class is predicted for unlabeled rows kept apart, (..., K), which are the rows where
@@ -259,7 +259,7 @@ def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.
     likeliest:  n_i R_ij (1 - z w_i (c_ij - mean_i) / (n_i s)),   s^2 = sum_i w_i^2 Var_i / n_i.
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         rates: R, (K, K), row = truth.
         rows: labels of every class, (K,).
         prior: see `p_value`.
@@ -290,7 +290,7 @@ def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np
     """Return how many times these labels would prove a bound in four cases of five, if the rates are these.
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         rates: R, (K, K), row = truth.
         rows: labels of every class, (K,), at least one each.
         prior: see `p_value`.

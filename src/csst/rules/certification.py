@@ -30,8 +30,8 @@ class Certification:
 
     Args:
         verdict: certified, refuted or undecided.
-        sentence: the same in words.
-        confidence: of the verdict.
+        sentence: the verdict in words.
+        confidence: confidence of the verdict.
         labels: after how many labels it was reached, or how many there are.
         more: about how many more would decide, if things are as they look; None once decided or if nothing bears on it.
         wealth: the largest wealth of who bets on each bound; a bound is proved at 1 / (1 - confidence).
@@ -51,11 +51,11 @@ class Expectation:
 
     Args:
         posterior: class probabilities of the labeled rows, (n, K).
-        unlabeled_posterior: of unlabeled rows of the same population that nothing was fitted to, (m, K).
-        unlabeled_predictions: the rule's for them, (m,).
-        judged_posterior: of rows that are not bet on, such as the labels of the fit, (N, K).
+        unlabeled_posterior: class probabilities of unlabeled rows of that population, unused by the fit, (m, K).
+        unlabeled_predictions: predictions of the rule for these rows, (m,).
+        judged_posterior: class probabilities of rows that are not bet on, such as the labels of the fit, (N, K).
         judged_labels: their classes, (N,).
-        judged_predictions: the rule's for them, (N,).
+        judged_predictions: predictions of the rule for these rows, (N,).
     """
 
     posterior: np.ndarray
@@ -126,7 +126,7 @@ def refuse_seen(hashes: np.ndarray, *seen: np.ndarray | None) -> None:
     """Refuse rows that the model was fitted on or that were chosen by it.
 
     Args:
-        hashes: of the rows that shall certify, (n,).
+        hashes: hashes of the rows that shall certify, (n,).
         *seen: hashes of rows of the fit, (N,), and of rows that were suggested.
     """
     for rows, what in zip(seen, ("were part of the fit", "were chosen by suggest"), strict=False):
@@ -152,7 +152,7 @@ def certify_labels(
     Args:
         objective: bound to the classes, with a confidence.
         labels: class indices, (n,).
-        predictions: of the deployed rule, (n,).
+        predictions: class indices that the deployed rule gives, (n,).
         deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         class_names: K names.
         expectation: what the model expects; None uses labels alone.

@@ -24,7 +24,7 @@ class BoundResult:
         bound: as it is written.
         asked: the number that was asked for.
         expected: the estimate for the deployed rule.
-        p_value: of the deployed rule on the fresh labels.
+        p_value: p-value of the deployed rule on the fresh labels.
         balance: the lowest and highest fraction of the class for which it would hold under these labels, the other
             classes in proportion; None where it does not depend on it or labels are a random sample.
     """
@@ -41,7 +41,7 @@ class Certificate:
     """Whether the bounds of a sentence are promised.
 
     Args:
-        confidence: that was asked for.
+        confidence: confidence that was asked for.
         is_certified: whether all bounds hold, with that confidence.
         bounds: one result for every bound.
         labels: fresh labels of every class, (K,).
@@ -112,7 +112,7 @@ def price_in_labels(
     """Return what a certificate would take: the bound that needs most labels, for the rule that needs fewest.
 
     Args:
-        bounds: of the sentence.
+        bounds: bounds of the sentence.
         expectations: what is expected of every rule of a path, for each bound.
         rows: fresh labels of every class, (K,), that bear on each bound.
         prior: see `csst.rules.certificates.p_value`.

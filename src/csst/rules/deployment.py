@@ -54,7 +54,7 @@ def refuse_contradiction(
         objective: a sentence, a short name or an Objective.
         learned: labels to learn from, class indices (n,), of every class.
         judged: labels that judge, class indices.
-        class_names: of all classes.
+        class_names: names of all classes.
         deployment_prior: see `fit_rule`; None for the class balance of the labels that judge. That of unlabeled rows is
             not known yet, and nothing is refused.
     """

@@ -208,10 +208,10 @@ def fit_rule(
     """Return the rule for an objective on these probabilities (n, K) and labels (n,).
 
     Args:
-        probs: of labeled rows, by a model that has not learned from them.
+        probs: probabilities of labeled rows, by a model that has not learned from them.
         labels: class indices; every class at least once.
         objective: a sentence, a short name or an `Objective`.
-        unlabeled_probs: of rows without a label, (m, K), by the model that the rule is for.
+        unlabeled_probs: probabilities of rows without a label, (m, K), by the model that the rule is for.
         train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform" for
             a class-weighted or logit-adjusted model, or one number per class.
         labeled_prior: the class fractions of the labels that were learned from, if the train_prior is not that.
@@ -225,7 +225,7 @@ def fit_rule(
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in a sentence says. Half of the
             labels then fit the rule and half certify it; all must be scored by the very model that is used, and not out
             of fold.
-        seed: of that choice, of the folds and of the deal.
+        seed: seed of the choice of unlabeled rows, of the folds and of the deal.
         margin: estimated standard errors by which constraints are to be met, as far as they can be; 0 for none.
         groups: the groups of the rows, for a sentence such as "max min(recall by region)".
         per_group: whether each group gets a rule of its own, which needs the group of every new row.

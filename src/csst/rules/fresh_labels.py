@@ -30,9 +30,9 @@ class FreshLabels:
     """Rows that nothing was fitted to, with their labels.
 
     Args:
-        probs: of the deployed model, (n, K).
+        probs: probabilities by the deployed model, (n, K).
         labels: class indices, (n,).
-        unlabeled_probs: of unlabeled rows kept apart that are the rows where the rule is used, (m, K); None without.
+        unlabeled_probs: probabilities of unlabeled rows from where the rule is used, kept apart, (m, K); None without.
         groups: groups of the rows as numbers, (n,), for a sentence about groups.
     """
 
@@ -48,7 +48,7 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
     Args:
         deployment_prior: see `csst.rules.fit_rule`; None, or one of `RANDOM_SAMPLE`, declares the labels a random
             sample of the rows where the rule is used.
-        bounds: of the sentence.
+        bounds: bounds of the sentence.
         classes: K.
 
     Returns:
@@ -101,7 +101,7 @@ def deal_labels(
         class_names: K names.
         groups: groups of the rows, (n,); None without groups.
         share: part of the labels that certify.
-        seed: of the deal.
+        seed: seed of the deal.
 
     Returns:
         Indices of both parts, sorted.
@@ -135,7 +135,7 @@ def keep_apart(
         objective: bound to the classes.
         deployment_prior: see `state_prior`; "unlabeled" declares them the rows where the rule is used.
         rows: how many there are.
-        seed: of the choice.
+        seed: seed of the choice.
 
     Returns:
         Both parts, sorted; None if unlabeled rows prove nothing.

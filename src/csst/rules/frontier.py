@@ -57,14 +57,14 @@ class Frontier:
     All are estimated from the rows they were fitted on: a picture of what is there, not a comparison.
 
     Args:
-        points: of the frontier.
+        points: points of the frontier.
         unadjusted: the plain argmax; of a network, the argmax of its softmax.
         best: the objective's own rule; None without an objective.
         feasible: whether the constraints can be met; None without constraints.
         sentence: what is possible, in words.
         trades: the ways from the best mean recall to the best of one other number: each goes from high mean recall
             down, and on it no point beats another in these two numbers.
-        class_trades: of a class (index), its recall against its precision, see `trace_classes`.
+        class_trades: recall against precision by class index, see `trace_classes`.
         reviews: what a human's answers buy, for a sentence that may leave rows to one; the rest always answers.
         groups: mean recall against the lowest recall of a class in a group of rows, for a fit with groups; the rest is
             about all rows together.

@@ -173,7 +173,7 @@ def fit_groups(
     Args:
         evidence: scores of classes of labeled and unlabeled rows.
         sentence: bound to its classes.
-        groups: of the rows of the evidence.
+        groups: groups of the rows of the evidence.
         prior: the deployment prior, (K,).
         undo: see `DecisionRule`.
         seed: seed of the folds that judge rules.

@@ -39,7 +39,7 @@ class Judged:
 
     Args:
         decisions: on the labeled rows, each by the rule of the folds without it, (n,).
-        soft_decisions: of the candidate itself on the soft rows that judge, (m,).
+        soft_decisions: decisions of the candidate itself on the soft rows that judge, (m,).
         estimate: rates from both.
         value: with soft minima.
         miss: by how much the worst constraint is short of being safely met, by `SAFE` standard errors; of being met
@@ -144,7 +144,7 @@ def split_folds(evidence: HeldOutScores, seed: int) -> Iterator[tuple[np.ndarray
 
     Args:
         evidence: the rows that judge.
-        seed: of the folds.
+        seed: seed of the folds.
     """
     number = FOLDS if len(evidence.labels) < MANY_LABELS else FEW_FOLDS
     folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
@@ -168,7 +168,7 @@ def judge(
         candidates: fitted on them.
         undo: see `fit_candidates`.
         margin: standard errors by which constraints are to be met.
-        seed: of the folds.
+        seed: seed of the folds.
     """
     goal = judges.goal
     classes = evidence.classes

@@ -60,7 +60,7 @@ class CurvedMean:
 
     Args:
         function: "gmean", "hmean" or "qmean".
-        factor: of the mean.
+        factor: factor of the mean.
         entries: y, (n,).
     """
 
@@ -77,7 +77,7 @@ class MetricForm:
         matrices: A_m by the metric's name, (1 + payoffs, K); metrics that do not occur are left out.
         constant: (1 + payoffs,).
         prior: pi, (K,).
-        means: that the utility adds.
+        means: curved means that the utility adds.
     """
 
     matrices: dict[str, np.ndarray]
@@ -217,7 +217,7 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
     Args:
         evaluate: the values (n,) for anything that has the metrics as attributes.
         prior: pi, (K,).
-        names: of the metrics, each (K,).
+        names: names of the metrics, each (K,).
     """
     classes = len(prior)
     rng = np.random.default_rng(0)

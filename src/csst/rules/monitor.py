@@ -58,7 +58,7 @@ class Deployed:
         evidence: scores of labeled and unlabeled rows of the fit.
         counts: decisions on labeled rows, by rules that were not fitted on them, (K, K).
         prior: the class balance it was made for, (K,).
-        value: of the objective, as expected after the fit.
+        value: value of the objective, as expected after the fit.
         undo: see `DecisionRule`; None for a model without a gain.
         class_names: K names.
     """
@@ -90,7 +90,7 @@ class Monitoring:
         prior: the class balance that the rule was made for, (K,).
         estimate: the rates to expect on the new rows.
         objective: bound to the classes.
-        former_value: of the objective, as it was expected after the fit.
+        former_value: value of the objective, as expected after the fit.
         shift: whether the labeled classes explain the rows; None if that was not tested.
         region: the class that new rows unlike the rows of the fit are mostly predicted as; None if there is none.
         class_names: K names.
@@ -250,7 +250,7 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
         deployed: the rule in use.
         monitoring: what the new rows say; a shift that the classes do not explain is refused.
         probs: probabilities of the new rows, (N, K).
-        seed: of the folds on which rules are judged.
+        seed: seed of the folds on which rules are judged.
     """
     refuse_unexplained(monitoring)
     objective = deployed.objective.unpromised  # no fresh labels certify a rule that is new

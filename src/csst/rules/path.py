@@ -33,8 +33,8 @@ class PathRule:
     Args:
         candidate: what decides.
         estimate: its rates by the rows that it was fitted on.
-        caution: by how many standard errors the bound that is nearest to being missed is met.
-        value: of the objective, as estimated.
+        caution: standard errors by which the bound that is nearest to being missed is met.
+        value: estimated value of the objective.
     """
 
     candidate: Candidate
@@ -49,7 +49,7 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
     Rules that decide alike are one, and a rule that is bolder than another without a higher value is left out.
 
     Args:
-        evidence: of the labels of the fit and of unlabeled rows.
+        evidence: scores of the labels of the fit and of unlabeled rows.
         objective: bound to the classes.
         prior: the deployment prior, (K,).
 

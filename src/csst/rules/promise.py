@@ -36,7 +36,7 @@ class Proof:
     Args:
         fitted: the rule by the labels of the fit, whose objective states a confidence.
         fresh: labels that nothing was fitted to, checked.
-        bounds: of the sentence.
+        bounds: bounds of the sentence.
         prior: the stated class balance, (K,); None where the labels are a random sample.
     """
 
@@ -143,9 +143,9 @@ def estimate_freshly(
     """Return the rates to expect of a rule by fresh labels and by the unlabeled rows of the fit.
 
     Args:
-        evidence: of the fit.
+        evidence: scores of the fit.
         place: the rule.
-        counts: of fresh labels under the rule, (K, K).
+        counts: confusion counts of fresh labels under the rule, (K, K).
         earlier_estimate: the rates by the labels of the fit, which a class without a fresh label keeps.
         prior: the class balance where the rule is used, (K,).
     """

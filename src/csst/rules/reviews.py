@@ -24,10 +24,10 @@ class Review:
     """What is expected if a share of the rows gets no answer.
 
     Args:
-        share: of all rows.
-        value: of the sentence's goal, on what is answered.
+        share: share of all rows.
+        value: value of the sentence's goal, on what is answered.
         min_recall: the lowest recall of what is answered.
-        misses: of the sentence's other bounds; () where all are met.
+        misses: other bounds of the sentence that are missed.
     """
 
     share: float
@@ -47,7 +47,7 @@ def trace_reviews(
         evidence: scores of labeled and unlabeled rows.
         prior: the deployment prior, (K,).
         sentence: bound to the classes; its own bounds on the abstention of all rows do not count.
-        shares: of rows without an answer.
+        shares: shares of rows without an answer.
     """
     points = []
     answering = sentence.answering

@@ -87,7 +87,7 @@ class Rule(ABC):
         """Return the calibrated probabilities under the deployment prior, softmax(T log p + d).
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -99,7 +99,7 @@ class Rule(ABC):
         """Return what is maximized, for every row.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -110,7 +110,7 @@ class Rule(ABC):
         """Return the class of every row.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -122,7 +122,7 @@ class Rule(ABC):
         """Return the confusion counts of the predictions.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             labels: true class indices, (N,).
             groups: the value of the column for every row, (N,).
 
@@ -135,7 +135,7 @@ class Rule(ABC):
         """Return the confusion of the predictions.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             labels: true class indices, (N,); every class at least once.
             groups: the value of the column for every row, (N,).
 

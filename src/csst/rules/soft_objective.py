@@ -40,7 +40,7 @@ class Value:
     Args:
         value: the value.
         slopes: its derivatives by recall and coverage, (K,) each, or by all rates, (K, K).
-        slack: of every constraint beyond its margin.
+        slack: slack of every constraint beyond its margin.
     """
 
     value: float
@@ -72,7 +72,7 @@ class WorstCase:
     """The soft minimum of some of the payoffs.
 
     Args:
-        place: of these payoffs.
+        place: where these payoffs are among all.
         beta: how closely it follows the minimum.
     """
 

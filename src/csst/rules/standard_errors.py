@@ -70,7 +70,7 @@ class FormPayoffs:
 
     Args:
         form: the sentence.
-        places: of the P payoffs.
+        places: places of the P payoffs.
     """
 
     form: MetricForm
@@ -114,7 +114,7 @@ class AutogradPayoffs:
     Args:
         objective: bound to the classes.
         prior: pi, (K,).
-        places: of the P payoffs.
+        places: places of the P payoffs.
     """
 
     objective: Objective

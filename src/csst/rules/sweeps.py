@@ -50,8 +50,8 @@ class Sweep:
         won: W_ij of the row for the class itself, (N,).
         lost: W_il of the row for its rival l, (N,).
         pulls: how much the row counts for coverage, (N,).
-        recall: of all classes while the class is never predicted, (K,).
-        coverage: likewise, (K,).
+        recall: recall of all classes while the class is never predicted, (K,).
+        coverage: coverage of all classes while the class is never predicted, (K,).
         class_index: j.
         cells: the column that wins each row, (N,), if classes are cells of groups that share a bias; else None.
     """

@@ -165,7 +165,7 @@ def keep_trade(points: Sequence[P], measure: Callable[[P], tuple[float, float]])
     """Return the points that are worth moving along: each has more of a second number for less of the first.
 
     Args:
-        points: in any order.
+        points: points in any order.
         measure: both numbers of a point.
 
     Returns:
