@@ -94,6 +94,12 @@ def test_a_sentence_is_refused_if_and_only_if_no_confusion_meets_it():
         ("max accuracy s.t. f1[3] >= 0.9, coverage[3] >= 0.3", ["f1[3] >= 0.9"], ["f1[3] >= 0.5"]),
         ("max accuracy s.t. jaccard[3] >= 0.9, recall[3] <= 0.5", ["jaccard[3]"], ["jaccard[3] >= 0.5"]),
         ("max recall[0] s.t. accuracy <= 0.5, mean(recall) >= 0.6", ["mean(recall)"], ["mean(recall) >= 0.5"]),
+        ("max accuracy s.t. fbeta(2)[3] >= 0.9, recall[3] <= 0.5", ["fbeta(2)[3] >= 0.9"], ["fbeta(2)[3] >= 0.555"]),
+        (
+            "max accuracy s.t. specificity[3] <= 0.5, coverage[3] <= 0.2",
+            ["specificity[3]"],
+            ["specificity[3] <= 0.778"],
+        ),
         ("max accuracy s.t. 2*coverage[0] >= 1.5, coverage[1]/2 >= 0.2", ["2*coverage"], ["coverage[1]/2 >= 0.125"]),
         (
             "max accuracy s.t. recall[tail] - recall[head] >= 0.3, recall[tail] <= 0.1",

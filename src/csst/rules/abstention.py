@@ -27,7 +27,7 @@ from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import Candidate, fit_candidates, halve_margin, read_log_weights
 from csst.rules.judging import Judged, measure_errors, split_folds
-from csst.rules.rule import DecisionRule
+from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import SoftObjective
 
 #: parts of the recall that no answer is worth
@@ -83,7 +83,7 @@ class Abstaining:
         weights = np.exp(self.log_weights)
         scale = np.column_stack([np.diag(weights), self.slope * weights])
         offset = np.append(np.zeros(len(weights)), -self.cut)
-        return DecisionRule.on_scores(scale, offset, self.calibration, self.prior, train_prior, undo)
+        return build_rule(scale, offset, self.calibration, self.prior, train_prior, undo)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, decide_ra
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.bias_search import Search, WeightedRows, search_bias
-from csst.rules.rule import DecisionRule
+from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import Prices, SoftObjective
 from csst.rules.sweeps import score_bias, sweep_biases
 
@@ -97,7 +97,7 @@ class Candidate:
             unit = np.abs(self.scale).max()
             scale = self.scale / unit
             offset = self.offset / unit
-        return DecisionRule.on_scores(scale, offset, self.calibration, self.prior, train_prior, undo)
+        return build_rule(scale, offset, self.calibration, self.prior, train_prior, undo)
 
 
 def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:

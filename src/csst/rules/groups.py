@@ -23,7 +23,7 @@ from csst.rules.candidates import MARGIN
 from csst.rules.cell_objective import CellObjective
 from csst.rules.cells import CellScores, RowGroups, count_cells, make_cells
 from csst.rules.possible import refuse_impossible
-from csst.rules.rule import DecisionRule, GroupedRule
+from csst.rules.rule import DecisionRule, GroupedRule, build_rule
 
 #: labels of a class in a group below which its numbers are said to lean on what the model expects
 FEW_LABELS = 5
@@ -128,7 +128,7 @@ def make_rule(
         unit = np.abs(weights).max()
         calibration = Calibration(float(cells.temperature[a]), cells.shift[a])
         train_prior = cells.plain.train_prior
-        rules.append(DecisionRule.on_scores(weights / unit, offset[a] / unit, calibration, balance, train_prior, undo))
+        rules.append(build_rule(weights / unit, offset[a] / unit, calibration, balance, train_prior, undo))
         if cells.layout.are_tied:
             return rules[0]
     return GroupedRule(cells.groups.column, cells.groups.names, tuple(rules))

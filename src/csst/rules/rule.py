@@ -205,34 +205,6 @@ class DecisionRule(Rule):
         zero = torch.zeros(classes, dtype=torch.float64)
         return cls(torch.ones(classes, dtype=torch.float64), zero, 1.0, zero)
 
-    @classmethod
-    def on_scores(
-        cls,
-        scale: np.ndarray,
-        offset: np.ndarray,
-        calibration: Calibration,
-        prior: np.ndarray,
-        train_prior: np.ndarray,
-        undo: Tensor | None = None,
-    ) -> DecisionRule:
-        """Return argmax_j m_j q_j + c_j, q = softmax(T z + a + log pi), for scores z = log p - log pi_train.
-
-        Args:
-            scale: m, (K,), (K, K) or (K, K + 1).
-            offset: c, (K,) or (K + 1,).
-            calibration: T and a.
-            prior: pi, the deployment prior, (K,).
-            train_prior: pi_train, which the probabilities p have in them, (K,).
-            undo: see `DecisionRule`.
-
-        Returns:
-            The rule on probabilities p.
-        """
-        shift = calibration.bias + np.log(prior) - calibration.temperature * np.log(train_prior)
-        arrays = (scale, offset, shift - shift.mean())
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in arrays]
-        return cls(tensors[0], tensors[1], calibration.temperature, tensors[2], undo)
-
     @property
     def classes(self) -> int:
         """K, how many classes there are."""
@@ -258,6 +230,30 @@ class DecisionRule(Rule):
             "temperature": self.temperature,
             **({} if self.undo is None else {"undo": self.undo.tolist()}),
         }
+
+
+def build_rule(
+    scale: np.ndarray,
+    offset: np.ndarray,
+    calibration: Calibration,
+    prior: np.ndarray,
+    train_prior: np.ndarray,
+    undo: Tensor | None = None,
+) -> DecisionRule:
+    """Return the rule argmax_j m_j q_j + c_j, q = softmax(T z + a + log pi), for scores z = log p - log pi_train.
+
+    Args:
+        scale: m, (K,), (K, K) or (K, K + 1).
+        offset: c, (K,) or (K + 1,).
+        calibration: T and a.
+        prior: pi, the deployment prior, (K,).
+        train_prior: pi_train, which the probabilities p have in them, (K,).
+        undo: see `DecisionRule`.
+    """
+    shift = calibration.bias + np.log(prior) - calibration.temperature * np.log(train_prior)
+    arrays = (scale, offset, shift - shift.mean())
+    tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in arrays]
+    return DecisionRule(tensors[0], tensors[1], calibration.temperature, tensors[2], undo)
 
 
 @dataclass(frozen=True, eq=False)
