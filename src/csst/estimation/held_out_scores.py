@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -80,6 +80,9 @@ class HeldOutScores:
     start: Calibration | None = None
     is_cross_fitted: bool = False
     doubt: str = ""
+    #: fields with an entry for every labeled row, and for every unlabeled row
+    labeled_fields: ClassVar[tuple[str, ...]] = ("scores", "labels")
+    unlabeled_fields: ClassVar[tuple[str, ...]] = ("unlabeled_scores",)
 
     @classmethod
     def from_probs(
@@ -243,7 +246,9 @@ class HeldOutScores:
         Returns:
             The smaller evidence.
         """
-        return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
+        return replace(
+            self, start=self.calibration, **{name: getattr(self, name)[rows] for name in self.labeled_fields}
+        )
 
     def thin(self, limit: int) -> HeldOutScores:
         """Keep every k-th unlabeled row.
@@ -257,7 +262,8 @@ class HeldOutScores:
         step = -(-len(self.unlabeled_scores) // limit)
         if step <= 1:
             return self
-        return replace(self, unlabeled_scores=self.unlabeled_scores[::step], start=self.calibration)
+        parts = {name: getattr(self, name)[::step] for name in self.unlabeled_fields}
+        return replace(self, start=self.calibration, **parts)
 
 
 def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:

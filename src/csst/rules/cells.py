@@ -112,6 +112,8 @@ class CellScores(HeldOutScores):
     class_prior: np.ndarray
     temperature: np.ndarray
     shift: np.ndarray
+    labeled_fields = ("scores", "labels", "labeled_weights")
+    unlabeled_fields = ("unlabeled_scores", "unlabeled_weights")
 
     @property
     def cell_prior(self) -> np.ndarray:
@@ -150,19 +152,6 @@ class CellScores(HeldOutScores):
     @property
     def is_constant(self) -> bool:
         return self.plain.is_constant
-
-    def part(self, rows: np.ndarray) -> CellScores:
-        return replace(
-            self, scores=self.scores[rows], labels=self.labels[rows], labeled_weights=self.labeled_weights[rows]
-        )
-
-    def thin(self, limit: int) -> CellScores:
-        step = -(-len(self.unlabeled_scores) // limit)
-        if step <= 1:
-            return self
-        return replace(
-            self, unlabeled_scores=self.unlabeled_scores[::step], unlabeled_weights=self.unlabeled_weights[::step]
-        )
 
 
 @dataclass(frozen=True, eq=False)

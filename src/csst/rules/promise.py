@@ -239,8 +239,7 @@ def begin_proof(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any) -
 
 
 def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
-    """Return the rule of `csst.rules.fit_rule` with a certificate: labels are dealt into some that fit and some that
-    certify.
+    """Return the rule of `csst.rules.fit_rule` with a certificate, after labels were dealt into two parts.
 
     Args:
         request: probabilities by the model that is used, labels and options.
