@@ -10,7 +10,6 @@ import pytest
 import csst
 from csst.errors import InputError
 from csst.rules import group_promise
-from csst.rules import promise as promise_module
 from csst.rules.betting import place_bets
 from csst.rules.cells import RowGroups, make_cells
 from csst.rules.certificates import binomial_tail
@@ -18,7 +17,7 @@ from csst.rules.certification import certify_labels, read_certified
 from csst.rules.claims import read_claims
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import make_path
-from csst.rules.promise import promise, state_confidence
+from csst.rules.promise import Proof, promise, state_confidence
 from csst.rules.rule import GroupedRule
 
 NAMES = ("a", "b")
@@ -69,7 +68,7 @@ def count_certified(monkeypatch, sentence, is_true, per_group, draws, rows):
     stated = fit(sentence, per_group)
     monkeypatch.setattr(group_promise, "make_path", make_once(make_path))
     monkeypatch.setattr(group_promise, "make_cells", make_once(make_cells))
-    monkeypatch.setattr(promise_module, "price_in_labels", lambda *arguments: "")
+    monkeypatch.setattr(Proof, "price", lambda *arguments: "")
     probs, y, g = draw(200_000, 1)
     truths = {}
     verdicts = []

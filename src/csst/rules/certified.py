@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from csst.maths.confusion import Confusion
-from csst.rules.certificates import multiply_labels
 from csst.rules.claims import Claim
-
-#: a price is at least this multiple of the labels that were not enough
-LEAST_MULTIPLE = 1.25
 
 
 @dataclass(frozen=True)
@@ -99,62 +92,6 @@ def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
         results.append(BoundResult(**{**result, "balance": None if balance is None else tuple(balance)}))
     labels = tuple(values.pop("labels"))
     return Certificate(**values, bounds=tuple(results), labels=labels)
-
-
-def price_in_labels(
-    bounds: Sequence[Claim],
-    expectations: Sequence[Sequence[Confusion]],
-    rows: Sequence[np.ndarray],
-    prior: np.ndarray | None,
-    delta: float,
-    class_names: Sequence[str],
-) -> str:
-    """Return what a certificate would take: the bound that needs most labels, for the rule that needs fewest.
-
-    Args:
-        bounds: bounds of the sentence.
-        expectations: what is expected of every rule of a path, for each bound.
-        rows: fresh labels of every class, (K,), that bear on each bound.
-        prior: see `csst.rules.certificates.p_value`.
-        delta: 1 - confidence.
-        class_names: K names.
-
-    Returns:
-        A sentence.
-    """
-    # Classes without a fresh label are priced as if they had one.
-    table = [
-        [
-            multiply_labels(bound, confusion.rates.numpy(), np.maximum(labels, 1), prior, delta)
-            for bound, confusion, labels in zip(bounds, confusions, rows, strict=True)
-        ]
-        for confusions in expectations
-    ]
-    cheapest = int(np.max(table, axis=1).argmin())
-    hardest = int(np.argmax(table[cheapest]))
-    bound = bounds[hardest]
-    # These labels were not enough, whatever is expected.
-    multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-    expectation = measure_bound(bound, expectations[cheapest][hardest])
-    is_single = len(bound.classes) == 1
-    is_of_classes = is_single or bound.metric == "recall"
-    counts = rows[hardest]
-    number = int(counts[list(bound.classes)].sum()) if is_of_classes else int(counts.sum())
-    labels = f"{number} label{'s' if number != 1 else ''}"
-    if is_single:
-        labels += f" of {class_names[bound.classes[0]]!r}"
-    if np.isinf(multiple):
-        return (
-            f"{labels} cannot promise {bound.text}, and more would not: {expectation:.2f} is expected of it; loosen "
-            "the bound, or improve the model"
-        )
-    extra_labels = max(1, round(multiple * max(number, 1)) - number)
-    remark = "" if bound.metric == "recall" else ", with other classes in proportion"
-    metric = f"its {bound.metric}" if is_single else f"the {bound.metric}"
-    return (
-        f"{labels} cannot promise {bound.text}; about {extra_labels:,} more would{remark}, "
-        f"if {metric} is {expectation:.2f}"
-    )
 
 
 def measure_bound(bound: Claim, confusion: Confusion) -> float:

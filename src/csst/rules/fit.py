@@ -36,7 +36,7 @@ from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
-from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
+from csst.rules.judging import Judges, choose
 from csst.rules.rule import Rule, read_probs
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
@@ -311,8 +311,8 @@ def fit_evidence(
         return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
     goal = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_candidates(goal, evidence, undo, margin)
-    judges = Judges(goal, evidence.thin(JUDGING_ROWS))
-    verdicts = judge(judges, evidence, candidates, undo, margin, seed)
+    judges = Judges(goal, evidence, undo, margin, seed)
+    verdicts = judges.judge(candidates)
     index = 1 if evidence.is_constant else choose(judges, verdicts, undo is not None)
     candidate = candidates[index]
     estimate = verdicts[index].estimate
@@ -358,8 +358,8 @@ def fit_with_abstention(
     goal = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_answering(goal, evidence)
     rule, margins = fit_abstaining(goal, evidence, candidates, margin)
-    judges = Judges(goal, evidence.thin(JUDGING_ROWS))
-    verdicts = judge_abstaining(goal.with_margins(margins), judges.evidence, candidates[-1], rule, seed)
+    judges = Judges(goal, evidence)
+    verdicts = judge_abstaining(goal.with_margins(margins), judges.rows, candidates[-1], rule, seed)
     if judges.measure(*verdicts).decides(1.0):
         return answering_rule
     estimate = verdicts[1].estimate

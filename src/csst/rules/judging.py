@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -18,7 +19,7 @@ from csst.estimation.class_rates import RateEstimate, combine_rates, count_label
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
-from csst.rules.candidates import Candidate, count_worth, fit_candidates
+from csst.rules.candidates import MARGIN, Candidate, count_worth, fit_candidates
 from csst.rules.soft_objective import SoftObjective
 
 #: folds of the labeled rows on which candidates are judged; fewer do where labels are many
@@ -100,11 +101,49 @@ class Judges:
 
     Args:
         goal: the objective.
-        evidence: all labeled rows, and those unlabeled rows that judge.
+        evidence: scores of all rows that candidates are fitted on.
+        undo: see `fit_candidates`.
+        margin: standard errors by which constraints are to be met.
+        seed: seed of the folds.
     """
 
     goal: SoftObjective
     evidence: HeldOutScores
+    undo: torch.Tensor | None = None
+    margin: float = MARGIN
+    seed: int = 0
+
+    @cached_property
+    def rows(self) -> HeldOutScores:
+        """All labeled rows, and those unlabeled rows that judge."""
+        return self.evidence.thin(JUDGING_ROWS)
+
+    def judge(self, candidates: list[Candidate]) -> list[Judged]:
+        """Judge every candidate by rows it was not fitted on."""
+        evidence = self.evidence
+        classes = evidence.classes
+        soft_scores = self.rows.soft_scores
+        decisions = np.zeros((len(candidates), len(evidence.labels)), dtype=np.int64)
+        soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
+        soft_labels = np.zeros((len(candidates), classes, classes))
+        for fold_rows, part in split_folds(self.rows, self.seed):
+            for k, candidate in enumerate(fit_candidates(self.goal, part, self.undo, self.margin, candidates[-1])):
+                decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
+                soft_decisions[k].append(candidate.decide(soft_scores))
+                soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
+        verdicts = []
+        for k, candidate in enumerate(candidates):
+            deployed_decisions = candidate.decide(soft_scores)
+            is_unstable = differs_from(deployed_decisions, soft_decisions[k])
+            mass = decide_rates(evidence.posterior, candidate.decide(evidence.unlabeled_scores), classes)
+            if not evidence.has_unlabeled:
+                deployed_decisions = decisions[k]  # its own would be of the rows it was fitted on
+                mass = soft_labels[k]
+            counts = count_labels(evidence.labels, decisions[k], classes)
+            estimate = combine_rates(evidence, counts, mass, self.goal.prior.numpy())
+            margins = min(self.margin, SAFE) * measure_errors(self.goal, estimate)
+            verdicts.append(Judged.read(self.goal, margins, estimate, decisions[k], deployed_decisions, is_unstable))
+        return verdicts
 
     def measure(self, candidate: Judged, rival: Judged) -> Lead:
         """Return the lead of one candidate over another, and its standard errors by the delta method.
@@ -124,11 +163,11 @@ class Judges:
 
     def spread(self, slope: np.ndarray, candidate: Judged, rival: Judged) -> float:
         """Return the standard error of a difference whose derivative by the rates is a slope, (K, K)."""
-        truth = self.evidence.labels
-        classes = self.evidence.classes
+        truth = self.rows.labels
+        classes = self.rows.classes
         squares = (slope[truth, candidate.decisions] - slope[truth, rival.decisions]) ** 2
         labeled = np.bincount(truth, squares, minlength=classes)
-        posterior = self.evidence.soft_posterior
+        posterior = self.rows.soft_posterior
         rows = np.flatnonzero(candidate.soft_decisions != rival.soft_decisions)
         steps = slope[:, candidate.soft_decisions[rows]] - slope[:, rival.soft_decisions[rows]]
         unlabeled = (posterior[rows].T * steps**2).sum(1) / np.maximum(posterior.sum(0), 1e-300)
@@ -150,50 +189,6 @@ def split_folds(evidence: HeldOutScores, seed: int) -> Iterator[tuple[np.ndarray
     folds = deal_folds(evidence.labels, min(number, len(evidence.labels)), seed + FOLD_SEED)
     for fold in np.unique(folds):
         yield np.flatnonzero(folds == fold), evidence.part(np.flatnonzero(folds != fold))
-
-
-def judge(
-    judges: Judges,
-    evidence: HeldOutScores,
-    candidates: list[Candidate],
-    undo: torch.Tensor | None,
-    margin: float,
-    seed: int,
-) -> list[Judged]:
-    """Judge every candidate by rows it was not fitted on.
-
-    Args:
-        judges: the objective, and the rows that judge.
-        evidence: scores of all rows.
-        candidates: fitted on them.
-        undo: see `fit_candidates`.
-        margin: standard errors by which constraints are to be met.
-        seed: seed of the folds.
-    """
-    goal = judges.goal
-    classes = evidence.classes
-    soft_scores = judges.evidence.soft_scores
-    decisions = np.zeros((len(candidates), len(evidence.labels)), dtype=np.int64)
-    soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
-    soft_labels = np.zeros((len(candidates), classes, classes))
-    for fold_rows, part in split_folds(judges.evidence, seed):
-        for k, candidate in enumerate(fit_candidates(goal, part, undo, margin, candidates[-1])):
-            decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
-            soft_decisions[k].append(candidate.decide(soft_scores))
-            soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)
-    verdicts = []
-    for k, candidate in enumerate(candidates):
-        deployed_decisions = candidate.decide(soft_scores)
-        is_unstable = differs_from(deployed_decisions, soft_decisions[k])
-        mass = decide_rates(evidence.posterior, candidate.decide(evidence.unlabeled_scores), classes)
-        if not evidence.has_unlabeled:
-            deployed_decisions = decisions[k]  # its own would be of the rows it was fitted on
-            mass = soft_labels[k]
-        counts = count_labels(evidence.labels, decisions[k], classes)
-        estimate = combine_rates(evidence, counts, mass, goal.prior.numpy())
-        margins = min(margin, SAFE) * measure_errors(goal, estimate)
-        verdicts.append(Judged.read(goal, margins, estimate, decisions[k], deployed_decisions, is_unstable))
-    return verdicts
 
 
 def measure_errors(goal: SoftObjective, estimate: RateEstimate) -> np.ndarray:

@@ -18,8 +18,8 @@ from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_p
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules.certificates import draw_unluckily, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
+from csst.rules.certificates import draw_unluckily, multiply_labels, p_value, read_range
+from csst.rules.certified import BoundResult, Certificate, measure_bound
 from csst.rules.claims import Claim, read_claims
 from csst.rules.fit import FittedRule, RuleRequest, find_doubts, fit_request
 from csst.rules.fresh_labels import FreshLabels, deal_labels, keep_apart, state_prior
@@ -27,6 +27,9 @@ from csst.rules.groups import bind_groups
 from csst.rules.path import PathRule, make_path
 from csst.rules.rule import Rule
 from csst.rules.threads import use_one_thread
+
+#: a price is at least this multiple of the labels that were not enough
+LEAST_MULTIPLE = 1.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,52 @@ class Proof:
         counts = place.estimate.n[:, None] * confusion.rates.numpy() + self.count(self.make_trial(place))
         rates = torch.from_numpy(counts / counts.sum(1, keepdims=True))
         return replace(place.estimate, confusion=Confusion(rates, confusion.prior))
+
+    def price(self, rules: Sequence[PathRule], delta: float, class_names: Sequence[str]) -> str:
+        """Return what a certificate would take: the bound that needs most labels, for the rule that needs fewest.
+
+        Args:
+            rules: rules of the path.
+            delta: 1 - confidence.
+            class_names: K names.
+        """
+        estimates = [self.pool_fresh(rule) for rule in rules]
+        rows = [self.take_rows(bound, self.rows) for bound in self.bounds]
+        # Classes without a fresh label are priced as if they had one.
+        table = [
+            [
+                multiply_labels(
+                    bound, self.expect(bound, estimate).rates.numpy(), np.maximum(labels, 1), self.prior, delta
+                )
+                for bound, labels in zip(self.bounds, rows, strict=True)
+            ]
+            for estimate in estimates
+        ]
+        cheapest = int(np.max(table, axis=1).argmin())
+        hardest = int(np.argmax(table[cheapest]))
+        bound = self.bounds[hardest]
+        # These labels were not enough, whatever is expected.
+        multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
+        expectation = measure_bound(bound, self.expect(bound, estimates[cheapest]))
+        is_single = len(bound.classes) == 1
+        is_of_classes = is_single or bound.metric == "recall"
+        counts = rows[hardest]
+        number = int(counts[list(bound.classes)].sum()) if is_of_classes else int(counts.sum())
+        labels_text = f"{number} label{'s' if number != 1 else ''}"
+        if is_single:
+            labels_text += f" of {class_names[bound.classes[0]]!r}"
+        if np.isinf(multiple):
+            return (
+                f"{labels_text} cannot promise {bound.text}, and more would not: {expectation:.2f} is expected of it; "
+                "loosen the bound, or improve the model"
+            )
+        extra_labels = max(1, round(multiple * max(number, 1)) - number)
+        remark = "" if bound.metric == "recall" else ", with other classes in proportion"
+        metric = f"its {bound.metric}" if is_single else f"the {bound.metric}"
+        return (
+            f"{labels_text} cannot promise {bound.text}; about {extra_labels:,} more would{remark}, "
+            f"if {metric} is {expectation:.2f}"
+        )
 
     def measure_p(self, rule: Rule) -> list[float]:
         """Return the p-value of every bound."""
@@ -191,10 +240,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     if passes:
         result = proof.adopt(path[passes - 1])
     else:
-        estimates = [proof.pool_fresh(rule) for rule in path or rules]
-        expectations = [[proof.expect(bound, estimate) for bound in bounds] for estimate in estimates]
-        rows_of_bounds = [proof.take_rows(bound, rows) for bound in bounds]
-        price = price_in_labels(bounds, expectations, rows_of_bounds, proof.prior, delta, class_names)
+        price = proof.price(path or rules, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
     counts = proof.count(result.rule)
     results = tuple(
