@@ -104,7 +104,7 @@ def compute_once(function):
 def trace_ends(*arguments):
     """Return the frontier of a fit with the ends of one trade-off, out of three and one for each class.
 
-    `tests/rules/test_frontier.py` and `tests/rules/test_class_trades.py` are about all of them.
+    `tests/rules/test_frontier.py` and `tests/rules/test_trades.py` are about all of them.
     """
     from csst.rules import frontier
 

@@ -87,10 +87,12 @@ def test_the_truth_is_recovered_under_every_class_balance(prior, temperature):
 
 def test_the_fit_is_where_the_gradient_vanishes():
     """The bias of a rare class is drawn to 0 by as much more as its labels weigh more."""
-    scores, labels, rows = example(40, 4, seed=2)
-    found = fit_calibration(scores, labels, row_weights=rows)
-    weights = balanced_weights(labels, 4, rows)
-    ridges = [RIDGE * max(1.0, sum(rows) / (4 * sum(rows[labels == k]))) for k in range(4)]
+    scores, labels, _ = example(40, 4, seed=2)
+    kept = (labels > 0) | (np.arange(40) % 3 == 0)
+    scores, labels = scores[kept], labels[kept]
+    found = fit_calibration(scores, labels)
+    weights = balanced_weights(labels, 4)
+    ridges = [RIDGE * max(1.0, len(labels) / (4 * sum(labels == k))) for k in range(4)]
     ridges.append(RIDGE)
     at = np.append(found.bias, math.log(found.temperature))
     assert max(ridges) > 1.2 * RIDGE
@@ -135,19 +137,6 @@ def test_classes_weigh_alike():
     for row, y in enumerate(labels):
         assert found[row] == pytest.approx(8 / (3 * list(labels).count(y)))
     assert [found[labels == k].sum() for k in range(3)] == pytest.approx([8 / 3] * 3)
-
-
-def test_row_weights_count_as_copies():
-    scores, labels, _ = example(12, 3)
-    rows = np.array([1, 2, 0, 1, 3, 1, 1, 1, 2, 1, 1, 1.0])
-    weights = balanced_weights(labels, 3, rows)
-    copied = np.repeat(np.arange(12), rows.astype(int))
-    again = balanced_weights(labels[copied], 3)
-    for row in range(12):
-        assert weights[row] == pytest.approx(again[copied == row].sum())
-    one, two = fit_calibration(scores, labels, row_weights=rows), fit_calibration(scores[copied], labels[copied])
-    assert one.temperature == pytest.approx(two.temperature, abs=1e-3)
-    assert one.bias == pytest.approx(two.bias, abs=1e-3)
 
 
 def test_a_class_without_a_row_weighs_nothing():

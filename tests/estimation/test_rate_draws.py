@@ -118,7 +118,7 @@ def test_expectations_and_intervals_hold_where_the_model_does(labels, is_cross_f
         truth = rng.beta(worth * u, worth * (1 - u))
         hits = rng.binomial(news, truth)
         estimate = make_estimate(expected, n=labels, labeled=hits / news, unlabeled=4000)
-        interval = estimate_lowest_recall(replace(estimate, is_cross_fitted=is_cross_fitted), FREE, 0.95)
+        interval = estimate_lowest_recall(replace(estimate, is_cross_fitted=is_cross_fitted), FREE)
         biases.append(interval["estimate"] - truth.min())
         holds.append(interval["low"] <= truth.min() <= interval["high"])
     assert abs(np.mean(biases)) < 3 * np.std(biases) / 200**0.5
@@ -195,7 +195,7 @@ def test_five_right_answers_of_five_do_not_rule_out_a_recall_of_three_quarters()
     """Whatever the model thinks of itself; confusions are drawn alike."""
     estimate = make_estimate(np.array([0.99, 0.99]), n=[5, 98], labeled=[1.0, 1.0], unlabeled=4000)
     cross_fitted = replace(estimate, is_cross_fitted=True)
-    interval = estimate_lowest_recall(cross_fitted, FREE, 0.95)
+    interval = estimate_lowest_recall(cross_fitted, FREE)
     assert interval["low"] < 0.75
     assert interval["high"] > 0.95
     lowest = [float(confusion.recall.min()) for confusion in draw_confusions(cross_fitted, 2000)]

@@ -207,10 +207,10 @@ def test_intervals_of_constraints_hold_together_as_often_as_they_say():
         counts = torch.tensor(np.stack([rng.multinomial(25, row / row.sum()) for row in rates.double().numpy()]))
         found = slack_intervals(goal, counts)
         assert len(found) == len(truth) == 6
-        held += all(one.low <= true <= one.high for true, one in zip(truth, found, strict=True))
+        held += all(one["low"] <= true <= one["high"] for true, one in zip(truth, found, strict=True))
     assert held / times >= 0.95
     perfect = slack_intervals(goal, torch.diag(torch.tensor([5, 5, 5])))
-    assert all(one.low < one.slack for one in perfect), "five examples of each class make nothing certain"
+    assert all(one["low"] < one["slack"] for one in perfect), "five examples of each class make nothing certain"
 
 
 def test_summary_says_how_sure_it_is():
@@ -233,8 +233,8 @@ def test_constraint_intervals_of_few_examples_are_about_the_exact_ones():
     counts = torch.diag(torch.full((10,), 5))
     counts[3] = counts[3].roll(1)
     found, exact = slack_intervals(goal, counts), recall_intervals(counts)
-    assert found[0].low + 0.5 == pytest.approx(exact[0].low, abs=0.1)
-    assert found[3].high + 0.5 == pytest.approx(exact[3].high, abs=0.1)
+    assert found[0]["low"] + 0.5 == pytest.approx(exact[0].low, abs=0.1)
+    assert found[3]["high"] + 0.5 == pytest.approx(exact[3].high, abs=0.1)
 
 
 @pytest.mark.parametrize("way", ["held out", "cross-fit"])

@@ -10,14 +10,14 @@ import pytest
 import csst
 from csst.errors import InputError
 from csst.rules import group_promise
-from csst.rules import promise as promise_module
+from csst.rules.betting import place_bets
 from csst.rules.cells import RowGroups, make_cells
 from csst.rules.certificates import binomial_tail
-from csst.rules.certification import certify_labels, place_in_group, read_certified
+from csst.rules.certification import certify_labels, read_certified
 from csst.rules.claims import read_claims
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import make_path
-from csst.rules.promise import promise, state_confidence
+from csst.rules.promise import Proof, promise, state_confidence
 from csst.rules.rule import GroupedRule
 
 NAMES = ("a", "b")
@@ -68,7 +68,7 @@ def count_certified(monkeypatch, sentence, is_true, per_group, draws, rows):
     stated = fit(sentence, per_group)
     monkeypatch.setattr(group_promise, "make_path", make_once(make_path))
     monkeypatch.setattr(group_promise, "make_cells", make_once(make_cells))
-    monkeypatch.setattr(promise_module, "price_in_labels", lambda *arguments: "")
+    monkeypatch.setattr(Proof, "price", lambda *arguments: "")
     probs, y, g = draw(200_000, 1)
     truths = {}
     verdicts = []
@@ -185,6 +185,8 @@ def test_fresh_labels_seldom_certify_what_is_untrue_in_a_group():
         g = rng.integers(0, 2, 300)
         y = rng.integers(0, 2, 300)
         is_right = rng.random(300) < np.where(g == 0, 0.95, 0.74)
-        bets = [place_in_group(bound, y, np.where(is_right, y, 1 - y), None, 2, g) for bound in read_claims(goal)]
+        answers = np.where(is_right, y, 1 - y)
+        parts = [(bound, g == bound.group) for bound in read_claims(goal)]
+        bets = [place_bets(bound, y[rows], answers[rows], None, 2) for bound, rows in parts]
         count += all(bet.first_crossing(1 / 0.2) is not None for bet in bets)
     assert count <= 20 + 3 * (0.2 * 0.8 * 100) ** 0.5

@@ -9,7 +9,7 @@ import csst
 from csst.errors import InputError
 from csst.estimators import CSSTClassifier
 from csst.rules.deployment import refuse_contradiction
-from csst.rules.possible import Condition, Reader, is_possible, refuse_impossible, round_bound
+from csst.rules.possible import Condition, is_possible, refuse_impossible, round_bound
 
 EVEN = np.full(10, 0.1)
 
@@ -69,7 +69,7 @@ def test_a_sentence_is_refused_if_and_only_if_no_confusion_meets_it():
         prior = rng.dirichlet(np.full(classes, 2.0)) * 0.9 + 0.1 / classes
         sentence = random_sentence(rng, classes)
         read = bound(sentence, prior)
-        rows = [Condition.read(constraint, Reader(read, prior)).rows() for constraint in read.constraints]
+        rows = [Condition.read(constraint, read, prior).rows() for constraint in read.constraints]
         answers.append(solve_whole(sentence, prior))
         assert is_possible(rows, prior) == answers[-1], sentence
     assert 20 < sum(answers) < 60
@@ -94,6 +94,12 @@ def test_a_sentence_is_refused_if_and_only_if_no_confusion_meets_it():
         ("max accuracy s.t. f1[3] >= 0.9, coverage[3] >= 0.3", ["f1[3] >= 0.9"], ["f1[3] >= 0.5"]),
         ("max accuracy s.t. jaccard[3] >= 0.9, recall[3] <= 0.5", ["jaccard[3]"], ["jaccard[3] >= 0.5"]),
         ("max recall[0] s.t. accuracy <= 0.5, mean(recall) >= 0.6", ["mean(recall)"], ["mean(recall) >= 0.5"]),
+        ("max accuracy s.t. fbeta(2)[3] >= 0.9, recall[3] <= 0.5", ["fbeta(2)[3] >= 0.9"], ["fbeta(2)[3] >= 0.555"]),
+        (
+            "max accuracy s.t. specificity[3] <= 0.5, coverage[3] <= 0.2",
+            ["specificity[3]"],
+            ["specificity[3] <= 0.778"],
+        ),
         ("max accuracy s.t. 2*coverage[0] >= 1.5, coverage[1]/2 >= 0.2", ["2*coverage"], ["coverage[1]/2 >= 0.125"]),
         (
             "max accuracy s.t. recall[tail] - recall[head] >= 0.3, recall[tail] <= 0.1",
@@ -164,7 +170,7 @@ def test_the_nearest_bound_is_on_the_safe_side():
 def test_a_condition_is_loosened_in_the_units_of_its_metric():
     """precision >= 0.9 loosened by 0.2 is hits - 0.7 coverage >= 0."""
     sentence = bound("max accuracy s.t. precision[1] >= 0.9", [0.5, 0.3, 0.2])
-    condition = Condition.read(sentence.constraints[0], Reader(sentence, np.array([0.5, 0.3, 0.2])))
+    condition = Condition.read(sentence.constraints[0], sentence, np.array([0.5, 0.3, 0.2]))
     np.testing.assert_allclose(condition.rows(0.2), [[0, 1, 0, 0, -0.7, 0, 0]], atol=1e-12)
     assert condition.describe(0.2) == "precision[1] >= 0.7"
 

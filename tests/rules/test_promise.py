@@ -14,12 +14,14 @@ from csst.errors import InputError
 from csst.estimation.folds import deal_certification
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules import fit_rule
+from csst.rules.candidates import fit_pooled, sharpness
 from csst.rules.certified import certificate_from_dict
 from csst.rules.claims import read_claims
 from csst.rules.fit import bind, fit_evidence
 from csst.rules.fresh_labels import FreshLabels
-from csst.rules.path import PathRule, fit_tightened, make_path
+from csst.rules.path import PathRule, make_path
 from csst.rules.promise import Proof, choose_start, drop_hopeless, promise
+from csst.rules.soft_objective import SoftObjective
 
 CENTERS = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
 PRIOR = np.array([0.5, 0.3, 0.2])
@@ -98,7 +100,8 @@ def test_the_path_goes_from_cautious_to_bold_and_each_rule_is_worth_more() -> No
 def test_a_tightened_rule_keeps_its_distance() -> None:
     evidence = evidence_of()
     objective = bind("max recall[1] s.t. recall[0] >= 0.85", evidence)
-    plain, tight = (fit_tightened(evidence, objective, PRIOR, np.array([margin])) for margin in (0.0, 0.08))
+    goal = SoftObjective(objective, PRIOR, sharpness(evidence))
+    plain, tight = (fit_pooled(goal, evidence, margins=np.array([margin])) for margin in (0.0, 0.08))
     rows = evidence.labels == 0
     recalls = [(rule.decide(evidence.scores[rows]) == 0).mean() for rule in (plain, tight)]
     assert recalls[1] > recalls[0] + 0.02

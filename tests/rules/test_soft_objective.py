@@ -165,7 +165,7 @@ def test_the_augmented_lagrangian_by_hand(text):
     assert found.value == pytest.approx(expected, abs=1e-9)
     assert found.slack == pytest.approx(constraints, abs=1e-9)
     step = 1e-6
-    for given, derivative in ((recall, found.by_recall), (coverage, found.by_coverage)):
+    for given, derivative in ((recall, found.slopes[0]), (coverage, found.slopes[1])):
         for k in range(K):
             ends = []
             for sign in (1, -1):
@@ -185,8 +185,8 @@ def test_the_fast_path_is_the_slow_one(text):
         recall, coverage = margins(random_rates(seed))
         one, two = (goal.from_margins(recall, coverage, prices) for goal in (fast, slow))
         assert one.value == pytest.approx(two.value, abs=1e-10)
-        assert one.by_recall == pytest.approx(two.by_recall, abs=1e-10)
-        assert one.by_coverage == pytest.approx(two.by_coverage, abs=1e-10)
+        assert one.slopes[0] == pytest.approx(two.slopes[0], abs=1e-10)
+        assert one.slopes[1] == pytest.approx(two.slopes[1], abs=1e-10)
         assert one.slack == pytest.approx(two.slack, abs=1e-10)
 
 
@@ -211,8 +211,8 @@ def test_margins_say_as_much_as_all_rates(text):
     whole, short = one.from_rates(rates.copy(), prices), one.from_margins(*margins(rates), prices)
     assert whole.value == pytest.approx(short.value, abs=1e-9)
     assert whole.slack == pytest.approx(short.slack, abs=1e-9)
-    expected = np.diag(short.by_recall) + PRIOR[:, None] * short.by_coverage[None]
-    assert whole.by_rates == pytest.approx(expected, abs=1e-8)
+    expected = np.diag(short.slopes[0]) + PRIOR[:, None] * short.slopes[1][None]
+    assert whole.slopes[0] == pytest.approx(expected, abs=1e-8)
 
 
 def test_what_is_read_is_the_deployment_prior():
@@ -430,7 +430,7 @@ def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
     one = smooth(text)
     rates = random_rates()
     worth = np.array([40.0, 20.0, 10.0, 5.0])
-    errors = one.measure_errors(rates, worth, one.constraints)
+    errors = one.measure_errors(rates, worth)
     blurred = (worth[:, None] * rates + 1 / K) / (worth[:, None] + 1)
 
     def evaluate(place, part):
@@ -451,7 +451,7 @@ def test_errors_of_linear_forms_are_those_of_slopes_written_out(text):
         at_bound = (1 - part) * blurred + part / K
         variance = sum((at_bound[k] @ slope[k] ** 2 - (at_bound[k] @ slope[k]) ** 2) / worth[k] for k in range(K))
         assert errors[place] == pytest.approx(variance**0.5, rel=1e-9, abs=1e-12)
-        by_autograd = measure_standard_errors(AutogradPayoffs(one.objective, one.prior, [place]), rates, worth, 1)
+        by_autograd = measure_standard_errors(AutogradPayoffs(one.objective, one.prior, [place]), rates, worth)
         assert errors[place] == pytest.approx(by_autograd[0], rel=1e-9, abs=1e-12)
 
 
@@ -465,5 +465,5 @@ def test_precision_divides_by_no_less_than_its_floor():
     value = one.from_margins(recall, coverage)
     assert value.value == pytest.approx(0.5)
     assert one.measure_margins(recall[None], coverage[None])[0][0] == pytest.approx(0.5)
-    assert value.by_coverage[3] == 0
-    assert value.by_recall[3] == pytest.approx(PRIOR[3] / 0.01)
+    assert value.slopes[1][3] == 0
+    assert value.slopes[0][3] == pytest.approx(PRIOR[3] / 0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -22,19 +21,6 @@ DRAWS = 200
 WIDER = 1.1
 
 
-@dataclass(frozen=True)
-class SlackInterval:
-    """By how much a constraint is met (negative: missed), and the ends between which that may truly lie."""
-
-    constraint: str
-    slack: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, float | str]:
-        return dict(vars(self))
-
-
 def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
     """Yield counts (K, K) as they might have come out with other examples of every class, one draw at a time.
 
@@ -50,8 +36,8 @@ def bootstrap_counts(counts: Tensor, draws: int) -> Iterator[Tensor]:
         yield torch.from_numpy(generator.multinomial(totals, shares))
 
 
-def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> list[SlackInterval]:
-    """Return the slack of every constraint with simultaneous intervals (Bonferroni), by the bootstrap.
+def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> list[dict[str, Any]]:
+    """Return by how much each constraint is met, with simultaneous intervals (Bonferroni), by the bootstrap.
 
     The widest of three bootstraps: percentile (the tails a and b of the slack over the draws), basic (2 slack - b to
     2 slack - a), and normal (1.1 standard normal quantiles from the slack and from its mean over the draws). An
@@ -69,10 +55,10 @@ def slack_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -
     low = torch.stack([a, 2 * slack - b, slack - reach, draws.mean(0) - reach]).amin(0)
     high = torch.stack([b, 2 * slack - a, slack + reach, draws.mean(0) + reach]).amax(0)
     names = constraint_names(objective, confusion, len(slack))
-    return [SlackInterval(*values) for values in zip(names, slack.tolist(), low.tolist(), high.tolist(), strict=True)]
+    rows = zip(names, slack.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [dict(zip(("constraint", "slack", "low", "high"), row, strict=True)) for row in rows]
 
 
 def all_intervals(objective: Objective, counts: Tensor, level: float = 0.95) -> dict[str, Any]:
     """Return the intervals of metrics.json: of the class rates, and of the slack of every constraint."""
-    constraints = [interval.as_dict() for interval in slack_intervals(objective, counts, level)]
-    return {**intervals(counts, level), "constraints": constraints}
+    return {**intervals(counts, level), "constraints": slack_intervals(objective, counts, level)}

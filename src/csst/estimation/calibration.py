@@ -33,7 +33,7 @@ class Calibration:
 
     @classmethod
     def identity(cls, classes: int) -> Calibration:
-        """The calibration that changes nothing.
+        """Return the calibration that changes nothing.
 
         Args:
             classes: K.
@@ -44,7 +44,7 @@ class Calibration:
         return cls(1.0, np.zeros(classes))
 
     def apply(self, scores: np.ndarray) -> np.ndarray:
-        """T z + a.
+        """Return T z + a.
 
         Args:
             scores: z, (N, K).
@@ -55,23 +55,24 @@ class Calibration:
         return self.temperature * scores + self.bias
 
 
-def weigh_classes(labels: np.ndarray, classes: int, row_weights: np.ndarray | None = None) -> np.ndarray:
-    """n / (K n_k): what a label of each class weighs if all K classes that have one weigh the same, (K,)."""
-    totals = np.bincount(labels, row_weights, minlength=classes)
+def weigh_classes(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return n / (K n_k), what a label of each class weighs if all K classes that have one weigh the same, (K,)."""
+    totals = np.bincount(labels, minlength=classes)
     class_count = (totals > 0).sum()
     return totals.sum() / (class_count * np.where(totals > 0, totals, 1.0))
 
 
-def balanced_weights(labels: np.ndarray, classes: int, row_weights: np.ndarray | None = None) -> np.ndarray:
-    """w_i = n / (K n_{y_i}): every class weighs the same, and all rows together weigh n."""
-    weights = weigh_classes(labels, classes, row_weights)[labels]
-    return weights if row_weights is None else row_weights * weights
+def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return w_i = n / (K n_{y_i}): every class weighs the same, and all rows together weigh n."""
+    return weigh_classes(labels, classes)[labels]
 
 
 def calibration_loss(
     parameters: np.ndarray, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, ridge: float | np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a - mean a|^2 + (log T)^2), and its gradient in (a, log T).
+    """Return the loss of a calibration and its gradient in (a, log T).
+
+        sum_i w_i CE(softmax(T z_i + a), y_i) + ridge/2 (|a - mean a|^2 + (log T)^2)
 
     A constant added to all biases changes no probability, so only what a bias differs from their mean by is drawn to 0:
     of two classes, a strong ridge on the rare one would else be evaded through the bias of the frequent one.
@@ -101,7 +102,6 @@ def fit_calibration(
     labels: np.ndarray,
     *,
     ridge: float = RIDGE,
-    row_weights: np.ndarray | None = None,
     start: Calibration | None = None,
 ) -> Calibration:
     """Return the calibration that fits labeled scores z (n, K) best, classes weighted alike.
@@ -111,14 +111,13 @@ def fit_calibration(
         labels: class indices, (n,).
         ridge: how strongly bias and log-temperature are drawn to 0; the bias of a rare class is by max(1, w) times as
             much, w the weight of one of its labels.
-        row_weights: how often each row counts, for a bootstrap.
         start: where to begin.
     """
     classes = scores.shape[1]
     begin = start or Calibration.identity(classes)
-    weights = balanced_weights(labels, classes, row_weights)
+    weights = balanced_weights(labels, classes)
     # Five labels of a rare class pull at its bias as if there were a hundred, but tell no more than five do.
-    bias_ridges = ridge * np.maximum(1.0, weigh_classes(labels, classes, row_weights))
+    bias_ridges = ridge * np.maximum(1.0, weigh_classes(labels, classes))
     bounds = [(None, None)] * classes + [(-WIDEST_LOG_TEMPERATURE, WIDEST_LOG_TEMPERATURE)]
     result = minimize(
         calibration_loss,

@@ -36,7 +36,7 @@ FAR_APART = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RateEstimate:
-    """R_kj = P(F(x) = j | y = k) as estimated, and what it is estimated from.
+    """An estimate of R_kj = P(F(x) = j | y = k), and the data behind it.
 
     Args:
         confusion: the estimated rates under the deployment prior.
@@ -69,7 +69,7 @@ class RateEstimate:
         return np.rint(self.labeled_rates * self.n[:, None]).astype(np.int64)
 
     def with_prior(self, prior: np.ndarray) -> RateEstimate:
-        """The same rates under another deployment prior.
+        """Return the same rates under another deployment prior.
 
         Args:
             prior: pi, (K,).
@@ -92,7 +92,7 @@ class RateEstimate:
         return max(1.0, float((self.differences**2).mean()))
 
     def agreement(self, class_names: Sequence[str] | None = None) -> str:
-        """How far labels and unlabeled rows disagree, in a plain sentence.
+        """Return how far labels and unlabeled rows disagree, in a plain sentence.
 
         Args:
             class_names: K names; None takes the indices.
@@ -120,7 +120,7 @@ class RateEstimate:
         return f"estimated from {int(self.n.sum()):,} labels ({labels} per class){addition}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "recall": self.confusion.recall.tolist(),
             "coverage": self.confusion.coverage.tolist(),
@@ -149,9 +149,7 @@ def count_labels(labels: np.ndarray, decisions: np.ndarray, classes: int) -> np.
     return np.bincount(labels * classes + decisions, minlength=classes**2).reshape(classes, classes).astype(float)
 
 
-def pool_rates(
-    counts: np.ndarray, soft_counts: np.ndarray, worth: float = UNLABELED_WORTH
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pool_rates(counts: np.ndarray, soft_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pooled rates, R^U, and what R^U is worth for each class.
 
     R^U is worth no more labels than there are rows behind it.
@@ -159,7 +157,6 @@ def pool_rates(
     Args:
         counts: confusion counts on labels, (K, K).
         soft_counts: counts weighted by posteriors, (K, K).
-        worth: how many labels R^U is worth for a class, at most.
 
     Returns:
         R and R^U, (K, K), and the worth, (K,).
@@ -168,20 +165,16 @@ def pool_rates(
     mass = soft_counts.sum(1)
     divisors = np.where(mass > 0, mass, 1.0)
     soft_rates = np.where(mass[:, None] > 0, soft_counts / divisors[:, None], 1 / len(counts))
-    weight = np.minimum(worth, mass)
+    weight = np.minimum(UNLABELED_WORTH, mass)
     weight = np.where(totals + weight > 0, weight, 1.0)
     return (counts + weight[:, None] * soft_rates) / (totals + weight)[:, None], soft_rates, weight
 
 
 def combine_rates(
-    evidence: HeldOutScores,
-    counts: np.ndarray,
-    soft_counts: np.ndarray,
-    deployment_prior: np.ndarray,
-    worth: float = UNLABELED_WORTH,
+    evidence: HeldOutScores, counts: np.ndarray, soft_counts: np.ndarray, deployment_prior: np.ndarray
 ) -> RateEstimate:
     """Return the estimate from counts on labels and counts weighted by posteriors, both (K, K), row = truth."""
-    rates, soft_rates, weight = pool_rates(counts, soft_counts, worth)
+    rates, soft_rates, weight = pool_rates(counts, soft_counts)
     totals = counts.sum(1)
     return RateEstimate(
         Confusion(torch.from_numpy(rates), torch.from_numpy(deployment_prior)),

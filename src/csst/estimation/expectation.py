@@ -23,6 +23,8 @@ from csst.maths.objectives import Objective, payoff_of
 DRAWS = 400
 FEW_DRAWS = 60
 MANY_CLASSES = 100
+#: of intervals
+LEVEL = 0.95
 #: a high end beyond this is 1
 NEARLY_ONE = 0.995
 
@@ -40,8 +42,8 @@ def expected_value(objective: Objective, estimate: RateEstimate, values: np.ndar
 
     Args:
         objective: bound to the classes.
-        estimate: of the rates.
-        values: of the objective at the draws, if they are known already.
+        estimate: estimate of the rates.
+        values: values of the objective at the draws, if they are known already.
     """
     payoff = payoff_of(objective, estimate.confusion)
     if not bool(objective.domain.simplex_mask(len(payoff)).any()):
@@ -63,30 +65,30 @@ def expected_minimum(estimate: RateEstimate) -> float:
     return float(draw_recalls(estimate).min(1).mean())
 
 
-def estimate_intervals(objective: Objective, estimate: RateEstimate, level: float = 0.95) -> dict[str, Any]:
+def estimate_intervals(objective: Objective, estimate: RateEstimate) -> dict[str, Any]:
     """Return the intervals of metrics.json: value, recall, precision and coverage of every class, minima, constraints.
 
     The intervals of the classes are simultaneous (Bonferroni).
     """
     confusions = list(draw_confusions(estimate, number_of_draws(estimate)))
-    recalls = estimate_recalls(estimate, level)
+    recalls = estimate_recalls(estimate)
     return {
-        "level": level,
-        "value": estimate_value(objective, estimate, confusions, level),
-        "min_recall": estimate_lowest_recall(estimate, recalls, level),
-        **estimate_predictions(estimate, confusions, level),
+        "level": LEVEL,
+        "value": estimate_value(objective, estimate, confusions),
+        "min_recall": estimate_lowest_recall(estimate, recalls),
+        **estimate_predictions(estimate, confusions),
         "recall": recalls,
-        "constraints": estimate_constraints(objective, estimate, confusions, level),
+        "constraints": estimate_constraints(objective, estimate, confusions),
     }
 
 
-def estimate_recalls(estimate: RateEstimate, level: float) -> list[Row]:
+def estimate_recalls(estimate: RateEstimate) -> list[Row]:
     """Return the intervals of the recalls, as Clopper and Pearson's for as many labels as give the spread of draws."""
     recall = estimate.confusion.recall.numpy()
     draws = draw_recalls(estimate)
     means = draws.mean(0)
     sizes = means * (1 - means) / draws.var(0) - 1
-    tail = (1 - level) / 2 / estimate.classes
+    tail = (1 - LEVEL) / 2 / estimate.classes
     # One example more that was wrong for the low end, one more that was right for the high.
     low = np.minimum(beta.ppf(tail, sizes * means, sizes * (1 - means) + 1), recall)
     high = np.maximum(beta.ppf(1 - tail, sizes * means + 1, sizes * (1 - means)), recall)
@@ -97,52 +99,50 @@ def estimate_recalls(estimate: RateEstimate, level: float) -> list[Row]:
     return [_row(*values) for values in zip(recall, low, high, estimate.n, strict=True)]
 
 
-def estimate_lowest_recall(estimate: RateEstimate, recalls: list[Row], level: float) -> Row:
+def estimate_lowest_recall(estimate: RateEstimate, recalls: list[Row]) -> Row:
     """Return the interval of the lowest recall, given the intervals of all recalls."""
     minima = draw_recalls(estimate).min(1)
     place = int(estimate.confusion.recall.argmin())
-    low, high = _middle(minima, float(minima.mean()), level)
+    low, high = _middle(minima, float(minima.mean()))
     if estimate.labeled_rates[place, place] == 0:
         # Draws around a recall of 0 are all 0; the lowest recall may be as high as the classes' own intervals allow.
         high = max(high, min(row["high"] for row in recalls))
     return _row(float(minima.mean()), low, high, estimate.n[place])
 
 
-def estimate_predictions(estimate: RateEstimate, confusions: list[Confusion], level: float) -> dict[str, Any]:
+def estimate_predictions(estimate: RateEstimate, confusions: list[Confusion]) -> dict[str, Any]:
     """Return the intervals of coverage and precision, and of the lowest coverage."""
     coverage = estimate.confusion.coverage.numpy()
     precision = estimate.confusion.precision.numpy()
     coverages = np.stack([confusion.coverage.numpy() for confusion in confusions])
     precisions = np.stack([confusion.precision.numpy() for confusion in confusions])
     labels = int(estimate.n.sum())
-    low, high = _middle(coverages.min(1), float(coverage.min()), level)
+    low, high = _middle(coverages.min(1), float(coverage.min()))
     # Draws around a coverage of 0 are all 0: no high end lies below Clopper and Pearson's for 0 of all rows.
-    least_high = 1 - ((1 - level) / 2 / estimate.classes) ** (1 / (labels + estimate.unlabeled))
-    rows = _rows(precision, precisions, estimate.n, level)
+    least_high = 1 - ((1 - LEVEL) / 2 / estimate.classes) ** (1 / (labels + estimate.unlabeled))
+    rows = _rows(precision, precisions, estimate.n)
     return {
         "min_coverage": _row(float(coverage.min()), low, max(high, least_high), labels),
-        "coverage": [
-            {**row, "high": max(row["high"], least_high)} for row in _rows(coverage, coverages, estimate.n, level)
-        ],
+        "coverage": [{**row, "high": max(row["high"], least_high)} for row in _rows(coverage, coverages, estimate.n)],
         "precision": [row if value > 0 else None for row, value in zip(rows, precision, strict=True)],
     }
 
 
-def estimate_value(objective: Objective, estimate: RateEstimate, confusions: list[Confusion], level: float) -> Row:
+def estimate_value(objective: Objective, estimate: RateEstimate, confusions: list[Confusion]) -> Row:
     """Return the interval of the value, no farther than any draw: a mean of recalls is at most 1."""
     values = measure_draws(objective, confusions)
     value = expected_value(objective, estimate, values)
-    reach = float(_reach(values[:, None], level)[0])
+    reach = float(_reach(values[:, None])[0])
     low = max(value - reach, min(value, values.min()))
     return _row(value, low, min(value + reach, max(value, values.max())), int(estimate.n.sum()))
 
 
 def estimate_constraints(
-    objective: Objective, estimate: RateEstimate, confusions: list[Confusion], level: float
+    objective: Objective, estimate: RateEstimate, confusions: list[Confusion]
 ) -> list[dict[str, Any]]:
     """Return the slack of every constraint, and simultaneous intervals."""
     slack = objective.slack(estimate.confusion).numpy()
-    reaches = _reach(np.stack([objective.slack(confusion).numpy() for confusion in confusions]), level)
+    reaches = _reach(np.stack([objective.slack(confusion).numpy() for confusion in confusions]))
     names = constraint_names(objective, estimate.confusion, len(slack))
     return [
         {"constraint": name, "slack": float(value), "low": float(value - reach), "high": float(value + reach)}
@@ -176,21 +176,21 @@ def constraint_names(objective: Objective, c: Confusion, constraints: int) -> Se
     return [f"constraint {number}" for number in range(constraints)]
 
 
-def _reach(draws: np.ndarray, level: float) -> np.ndarray:
+def _reach(draws: np.ndarray) -> np.ndarray:
     """Return how far simultaneous intervals reach to either side, by the spread of draws (B, P)."""
-    return norm.ppf(1 - (1 - level) / 2 / max(1, draws.shape[1])) * draws.std(0)
+    return norm.ppf(1 - (1 - LEVEL) / 2 / max(1, draws.shape[1])) * draws.std(0)
 
 
-def _middle(draws: np.ndarray, value: float, level: float) -> tuple[float, float]:
+def _middle(draws: np.ndarray, value: float) -> tuple[float, float]:
     """Return the ends of the middle part of draws (B,), moved so that the value lies between them."""
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return min(float(low), value), max(float(high), value)
 
 
-def _rows(values: np.ndarray, draws: np.ndarray, n: np.ndarray, level: float) -> list[Row]:
+def _rows(values: np.ndarray, draws: np.ndarray, n: np.ndarray) -> list[Row]:
     return [
         _row(value, max(0.0, value - reach), min(1.0, value + reach), labels)
-        for value, reach, labels in zip(values, _reach(draws, level), n, strict=True)
+        for value, reach, labels in zip(values, _reach(draws), n, strict=True)
     ]
 
 

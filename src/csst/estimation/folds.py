@@ -29,8 +29,8 @@ def deal_certification(labels: np.ndarray, share: float, seed: int, is_random: b
 
     Args:
         labels: class indices, (n,).
-        share: of the labels that certify, between 0 and 1.
-        seed: of the deal.
+        share: share of the labels that certify, between 0 and 1.
+        seed: seed of the deal.
         is_random: whether the labels that certify must be a random sample, whatever their classes.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -33,7 +33,7 @@ class Blocks:
     """How K columns of scores fall into groups of rows: a row has scores in the block of its group only.
 
     Args:
-        number: of groups, each with K / number columns.
+        number: number of groups, each with K / number columns.
         are_tied: whether one bias per class serves all groups.
     """
 
@@ -80,6 +80,9 @@ class HeldOutScores:
     start: Calibration | None = None
     is_cross_fitted: bool = False
     doubt: str = ""
+    #: fields with an entry for every labeled row, and for every unlabeled row
+    labeled_fields: ClassVar[tuple[str, ...]] = ("scores", "labels")
+    unlabeled_fields: ClassVar[tuple[str, ...]] = ("unlabeled_scores",)
 
     @classmethod
     def from_probs(
@@ -95,19 +98,19 @@ class HeldOutScores:
         seed: int = 0,
         is_cross_fitted: bool = False,
     ) -> HeldOutScores:
-        """From probabilities (n, K) and labels (n,), and probabilities of unlabeled rows (m, K), all checked.
+        """Return scores from probabilities (n, K), labels (n,) and probabilities of unlabeled rows (m, K), all checked.
 
         Args:
-            probs: of the labeled rows.
+            probs: probabilities of the labeled rows.
             labels: class indices.
-            unlabeled_probs: of rows without a label, by the model that is used.
+            unlabeled_probs: probabilities of rows without a label, by the model that is used.
             train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform"
                 for a class-weighted or logit-adjusted model, or one number per class.
             labeled_prior: the class fractions of the labels that were learned from; the train_prior if it is an array,
                 else the fractions of these labels.
             class_names: for messages.
             most_unlabeled: a random choice of so many unlabeled rows is used.
-            seed: of that choice.
+            seed: seed of that choice.
             is_cross_fitted: whether probs are out of fold.
 
         Returns:
@@ -173,7 +176,7 @@ class HeldOutScores:
 
     @cached_property
     def unlabeled_prior(self) -> np.ndarray:
-        """The class balance of the unlabeled rows by EM; that of the labels where there are none, (K,)."""
+        """The class balance of the unlabeled rows by EM, or of the labels if there are none, (K,)."""
         return estimate_prior(self.calibration.apply(self.unlabeled_scores), self.labeled_prior)
 
     @cached_property
@@ -243,21 +246,24 @@ class HeldOutScores:
         Returns:
             The smaller evidence.
         """
-        return replace(self, scores=self.scores[rows], labels=self.labels[rows], start=self.calibration)
+        return replace(
+            self, start=self.calibration, **{name: getattr(self, name)[rows] for name in self.labeled_fields}
+        )
 
-    def thin(self, most: int) -> HeldOutScores:
+    def thin(self, limit: int) -> HeldOutScores:
         """Keep every k-th unlabeled row.
 
         Args:
-            most: how many may be left.
+            limit: how many may be left.
 
         Returns:
             The smaller evidence.
         """
-        step = -(-len(self.unlabeled_scores) // most)
+        step = -(-len(self.unlabeled_scores) // limit)
         if step <= 1:
             return self
-        return replace(self, unlabeled_scores=self.unlabeled_scores[::step], start=self.calibration)
+        parts = {name: getattr(self, name)[::step] for name in self.unlabeled_fields}
+        return replace(self, start=self.calibration, **parts)
 
 
 def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -265,9 +271,9 @@ def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(prior)
 
 
-def read_prior(prior: Any, what: str, named: dict[str, np.ndarray], classes: int) -> np.ndarray:
+def read_prior(prior: Any, what: str, known_priors: dict[str, np.ndarray], classes: int) -> np.ndarray:
     """Return a class prior given by one number per class, "uniform", or one of the names."""
-    priors = {**named, "uniform": np.full(classes, 1 / classes)}
+    priors = {**known_priors, "uniform": np.full(classes, 1 / classes)}
     if isinstance(prior, str):
         if prior not in priors:
             # "unlabeled" is only among the priors where it is asked for, and is what another spelling of it means.

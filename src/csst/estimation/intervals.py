@@ -37,7 +37,7 @@ class Interval:
         return f"{self.estimate:.2f} ({self.low:.2f}–{self.high:.2f}, n = {self.n})"
 
     def as_dict(self) -> dict[str, float | int]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return dict(vars(self))
 
 
@@ -49,7 +49,7 @@ def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) 
     Args:
         k: successes.
         n: trials.
-        level: of the interval, or of all simultaneous intervals.
+        level: level of the interval, or of all simultaneous intervals.
         simultaneous: m, how many intervals are to be right together (Bonferroni).
     """
     if not 0 <= k <= n or n < 1:
@@ -67,10 +67,10 @@ def clopper_pearson(k: int, n: int, level: float = 0.95, simultaneous: int = 1) 
     return Interval(k / n, low, high, n)
 
 
-def count_intervals(hits: Tensor, totals: Tensor, level: float) -> list[Interval | None]:
-    """Return simultaneous intervals of every class's fraction, from counts (K,); None for a class without a trial."""
+def count_intervals(hits: Tensor, totals: Tensor, level: float) -> list[Interval]:
+    """Return simultaneous intervals of every class's fraction, from counts (K,); 0 to 1 for a class without a trial."""
     return [
-        clopper_pearson(k, n, level, simultaneous=len(hits)) if n else None
+        clopper_pearson(k, n, level, simultaneous=len(hits)) if n else Interval(0.0, 0.0, 1.0, 0)
         for k, n in zip(hits.tolist(), totals.tolist(), strict=True)
     ]
 
@@ -81,8 +81,7 @@ def recall_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
     Recall is of what is answered; nothing is known of a class without an answer.
     """
     answers = counts.to(torch.int64)[:, : len(counts)]
-    intervals = count_intervals(answers.diagonal(), answers.sum(1), level)
-    return [interval or Interval(0.0, 0.0, 1.0, 0) for interval in intervals]
+    return count_intervals(answers.diagonal(), answers.sum(1), level)
 
 
 def minimum_interval(intervals: Sequence[Interval]) -> Interval:
@@ -95,14 +94,14 @@ def minimum_interval(intervals: Sequence[Interval]) -> Interval:
 def coverage_intervals(counts: Tensor, level: float = 0.95) -> list[Interval]:
     """Return simultaneous intervals of every class's fraction of the predictions, from confusion counts (K, K)."""
     predictions = counts.to(torch.int64).sum(0)[: len(counts)]
-    intervals = count_intervals(predictions, counts.to(torch.int64).sum().expand_as(predictions), level)
-    return [interval or Interval(0.0, 0.0, 1.0, 0) for interval in intervals]
+    return count_intervals(predictions, counts.to(torch.int64).sum().expand_as(predictions), level)
 
 
 def precision_intervals(counts: Tensor, level: float = 0.95) -> list[Interval | None]:
     """Return simultaneous intervals of every class's precision; None for a class that is never predicted."""
     answers = counts.to(torch.int64)[:, : len(counts)]
-    return count_intervals(answers.diagonal(), answers.sum(0), level)
+    intervals = count_intervals(answers.diagonal(), answers.sum(0), level)
+    return [interval if interval.n else None for interval in intervals]
 
 
 def intervals(counts: Tensor, level: float = 0.95) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from csst.estimation.rate_draws import draw_recalls
 SHARED = 0.5
 
 
-def allocate_labels(estimate: RateEstimate, shared_part: float = SHARED) -> np.ndarray:
+def allocate_labels(estimate: RateEstimate) -> np.ndarray:
     """Return the fraction of new labels that every class should get, (K,)."""
     worst_classes = draw_recalls(estimate).argmin(1)
     chances = np.bincount(worst_classes, minlength=estimate.classes) / len(worst_classes)
-    return (1 - shared_part) * chances + shared_part / estimate.classes
+    return (1 - SHARED) * chances + SHARED / estimate.classes
 
 
 def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
@@ -32,9 +32,9 @@ def rank_rows(posterior: np.ndarray, fractions: np.ndarray, count: int, seed: in
 
     Args:
         posterior: Q, the class probabilities of the rows under their own class balance, (N, K).
-        fractions: of the labels that every class should get, (K,).
+        fractions: fractions of the labels that the classes should get, (K,).
         count: how many rows.
-        seed: of the draws.
+        seed: seed of the draws.
     """
     variance = posterior * (1 - posterior)
     mass = variance.sum(0)

@@ -23,7 +23,7 @@ class Comparison:
         whitening: W, which takes features to units of the noise, (M, M).
         balance: d or pi by least squares, (K,).
         pool: features of all rows without their mean, (R, M).
-        weights: of every row in v - u - sum_k d_k m_k, whose noise is that of the same weights dealt anew, (R,).
+        weights: weight of every row in v - u - sum_k d_k m_k; the same weights dealt anew make its noise, (R,).
     """
 
     target: np.ndarray
@@ -46,20 +46,20 @@ class Comparison:
         means = np.stack([class_features.mean(0) for class_features in labeled])
         center = means.mean(0)
         if unlabeled is None:
-            others = rows[:0]
+            other_rows = rows[:0]
             target = rows.mean(0) - center
             balance = fit_simplex(means, rows.mean(0))
         else:
-            others = unlabeled
+            other_rows = unlabeled
             target = rows.mean(0) - unlabeled.mean(0)
             balance = np.linalg.lstsq((means - center).T, target, rcond=1e-8)[0]
             balance = balance - balance.mean()
         squares = balance**2
         if balance_change is not None:
-            both = np.stack([squares, balance_change**2])
-            squares = both.mean(0) if unlabeled is None else both.max(0)
-        pool = np.concatenate([rows, others, *labeled])
-        counts = [len(rows), len(others), *(len(class_features) for class_features in labeled)]
+            changes = np.stack([squares, balance_change**2])
+            squares = changes.mean(0) if unlabeled is None else changes.max(0)
+        pool = np.concatenate([rows, other_rows, *labeled])
+        counts = [len(rows), len(other_rows), *(len(class_features) for class_features in labeled)]
         shares = np.array([1.0, -1.0, *(-np.copysign(np.sqrt(squares), balance))])
         whitening = make_whitening(measure_spread(pool), groups)
         return cls(
@@ -79,10 +79,6 @@ class Comparison:
         """Deal differences as chance makes them, without what a change of the balance explains, (number, M)."""
         deals = rng.permuted(np.tile(self.weights.astype(np.float32), (number, 1)), axis=1)
         return self.take_out_balance(deals @ self.pool.astype(np.float32))
-
-    def whiten(self, differences: np.ndarray) -> np.ndarray:
-        """Return differences (B, M) in units of the noise."""
-        return differences @ self.whitening
 
 
 def find_directions(means: np.ndarray) -> np.ndarray:
@@ -109,13 +105,13 @@ def make_whitening(covariance: np.ndarray, groups: Sequence[slice]) -> np.ndarra
 
 
 def measure_spread(features: np.ndarray) -> np.ndarray:
-    """The covariance of features (N, M), (M, M)."""
+    """Return the covariance of features (N, M), (M, M)."""
     deviations = features - features.mean(0)
     return deviations.T @ deviations / max(1, len(features) - 1)
 
 
 def fit_simplex(means: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
+    """Return fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
     penalty = 1e3 * max(float(np.abs(means).max()), 1e-9)
     fractions, _ = nnls(np.vstack([means.T, np.full(len(means), penalty)]), np.append(target, penalty))
     return fractions / fractions.sum()

@@ -6,8 +6,8 @@ Calibrated posteriors h(x) under a balance pi have a mean m_k on the labeled row
 
 EM begins (`csst.estimation.shift`); then pi and h follow each other. How far pi may be from the labels' balance is what
 makes u most likely (`csst.estimation.unlabeled_prior`): where chance explains the difference, nothing changes. The
-interval does not lean on that: it is that of M^-T u, with covariance M^-T C M^-1. Few labels of a class are helped
-out by what the model itself expects of new rows of this class.
+interval does not lean on that: it is the interval of M^-T u, with covariance M^-T C M^-1. Few labels of a class are
+helped out by what the model itself expects of new rows of this class.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from csst.estimation.unlabeled_prior import solve_balance, spread_bound
 
 #: rows' worth of a class's mean and spread that the model's own expectation has
 PSEUDO_ROWS = 5.0
-#: the part of C that draws the balance to that of the labels: C is rather too large, and 5 labels would change nothing
+#: the part of C that draws the balance to the labels' balance: C is rather too large, and 5 labels would change nothing
 CAUTION = 0.2
 #: rounds in which the balance and the posteriors follow each other
 ROUNDS = 4
 #: the smallest class fraction
 SMALLEST = 1e-6
+#: of the intervals of all classes jointly
+LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class NewBalance:
 
     Args:
         prior: pi, (K,), positive.
-        covariance: of its error, (K, K).
+        covariance: covariance of its error, (K, K).
         rows: N.
     """
 
@@ -47,34 +49,26 @@ class NewBalance:
     covariance: np.ndarray
     rows: int
 
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return simultaneous intervals (Bonferroni).
-
-        Args:
-            level: of all of them jointly.
-
-        Returns:
-            Their low and high ends, each (K,).
-        """
-        reach = norm.ppf(1 - (1 - level) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the low and high ends of 95 % intervals, (K,) each, which are simultaneous (Bonferroni)."""
+        reach = norm.ppf(1 - (1 - LEVEL) / 2 / len(self.prior)) * np.sqrt(np.diag(self.covariance).clip(min=0))
         return (self.prior - reach).clip(min=0), (self.prior + reach).clip(max=1)
 
-    def draw(self, number: int, seed: int = 0) -> np.ndarray:
+    def draw(self, number: int) -> np.ndarray:
         """Draw balances as they may truly be.
 
         Args:
             number: how many.
-            seed: of the draws.
 
         Returns:
             Class fractions, (number, K).
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         draws = rng.multivariate_normal(self.prior, self.covariance, size=number, method="eigh").clip(min=SMALLEST)
         return draws / draws.sum(1, keepdims=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         low, high = self.interval()
         return {"prior": self.prior.tolist(), "low": low.tolist(), "high": high.tolist(), "rows": self.rows}
 
@@ -91,24 +85,28 @@ def estimate_new_balance(evidence: HeldOutScores, scores: np.ndarray) -> NewBala
     new_scores = calibration.apply(scores)
     prior = estimate_prior(new_scores, evidence.labeled_prior)
     for _ in range(ROUNDS):
-        seen, unseen = (softmax(each + np.log(prior), axis=1) for each in (labeled_scores, new_scores))
-        means, noise = measure_posteriors(evidence, seen, unseen, prior)
-        prior = solve_balance(means, unseen.mean(0), CAUTION * noise, evidence.labeled_prior).prior.clip(min=SMALLEST)
+        labeled_posteriors, new_posteriors = (
+            softmax(scores_of_rows + np.log(prior), axis=1) for scores_of_rows in (labeled_scores, new_scores)
+        )
+        means, noise = measure_posteriors(evidence, labeled_posteriors, new_posteriors, prior)
+        prior = solve_balance(means, new_posteriors.mean(0), CAUTION * noise, evidence.labeled_prior).prior.clip(
+            min=SMALLEST
+        )
         prior = prior / prior.sum()
     inverse = np.linalg.pinv(means.T, rcond=1e-6)
     return NewBalance(prior, inverse @ noise @ inverse.T, len(scores))
 
 
 def measure_posteriors(
-    evidence: HeldOutScores, seen: np.ndarray, unseen: np.ndarray, prior: np.ndarray
+    evidence: HeldOutScores, labeled_posteriors: np.ndarray, new_posteriors: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return m_k, (K, K), and C, (K, K), from posteriors of labeled rows (n, K) and of new rows (N, K)."""
-    expected_means = unseen.T @ unseen / np.maximum(unseen.sum(0), 1e-300)[:, None]
-    sums = np.eye(evidence.classes)[evidence.labels].T @ seen
+    expected_means = new_posteriors.T @ new_posteriors / np.maximum(new_posteriors.sum(0), 1e-300)[:, None]
+    sums = np.eye(evidence.classes)[evidence.labels].T @ labeled_posteriors
     means = (sums + PSEUDO_ROWS * expected_means) / (evidence.counts + PSEUDO_ROWS)[:, None]
-    noise = np.cov(unseen.T, bias=True) / len(unseen)
+    noise = np.cov(new_posteriors.T, bias=True) / len(new_posteriors)
     for k, count in enumerate(evidence.counts):
-        deviations = seen[evidence.labels == k] - means[k]
+        deviations = labeled_posteriors[evidence.labels == k] - means[k]
         spread = (deviations.T @ deviations + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
         noise = noise + prior[k] ** 2 * spread / (count + PSEUDO_ROWS - 1)
     return means, noise

@@ -29,10 +29,14 @@ from scipy.stats import norm
 if TYPE_CHECKING:
     from sklearn.ensemble import ExtraTreesClassifier
 
-#: the power of a place, and how many rows of a half are at least to be at the upper end, where it counts
-POWER, UPPER_ROWS = 10.0, 20
-#: trees of a forest, and fewest rows of a leaf
-TREES, LEAF = 50, 5
+#: the power of a place
+POWER = 10.0
+#: how many rows of a half are at least to be at the upper end, where the power counts
+UPPER_ROWS = 20
+#: trees of a forest
+TREES = 50
+#: fewest rows of a leaf
+LEAF = 5
 #: variance of the mean of both halves, as a part of one half's
 MEAN_VARIANCE = 0.75
 #: rows' worth of S_u in S_k
@@ -55,12 +59,7 @@ class Novelty:
 
 
 def measure_novelty(
-    labeled: np.ndarray,
-    labels: np.ndarray,
-    unlabeled: np.ndarray,
-    rows: np.ndarray,
-    change: np.ndarray,
-    seed: int = 0,
+    labeled: np.ndarray, labels: np.ndarray, unlabeled: np.ndarray, rows: np.ndarray, change: np.ndarray
 ) -> Novelty:
     """Test whether a forest tells new rows from unlabeled ones by more than a change of the balance.
 
@@ -70,15 +69,15 @@ def measure_novelty(
         unlabeled: unlabeled rows of the fit, (M, E), at least 2.
         rows: new rows, (N, E), at least 2.
         change: d, what a class has more in the new rows than in the unlabeled ones, as a model estimates it, (K,).
-        seed: of the halves and the forests.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     halves = rng.permutation(len(unlabeled)) % 2
     new_halves = rng.permutation(len(rows)) % 2
     shares = np.empty(len(rows))
-    excesses, variances = [], []
+    excesses = []
+    variances = []
     for half in (0, 1):
-        forest = fit_forest(unlabeled[halves != half], rows[new_halves != half], seed)
+        forest = fit_forest(unlabeled[halves != half], rows[new_halves != half])
         own_shares, labeled_shares, shares[new_halves == half] = (
             forest.predict_proba(part)[:, 1] for part in (unlabeled[halves == half], labeled, rows[new_halves == half])
         )
@@ -95,25 +94,23 @@ def measure_novelty(
     return Novelty(max(float(p_value), SMALLEST_P), shares)
 
 
-def fit_forest(unlabeled: np.ndarray, rows: np.ndarray, seed: int) -> ExtraTreesClassifier:
+def fit_forest(unlabeled: np.ndarray, rows: np.ndarray) -> ExtraTreesClassifier:
     """Return a forest that tells unlabeled rows (M, E), class 0, from new rows (N, E), both counting the same."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    forest = ExtraTreesClassifier(
-        TREES, bootstrap=True, min_samples_leaf=LEAF, class_weight="balanced", random_state=seed
-    )
+    forest = ExtraTreesClassifier(TREES, bootstrap=True, min_samples_leaf=LEAF, class_weight="balanced", random_state=0)
     return forest.fit(np.concatenate([unlabeled, rows]), np.repeat([0, 1], [len(unlabeled), len(rows)]))
 
 
 def compare_places(
-    labeled: np.ndarray, labels: np.ndarray, own: np.ndarray, new: np.ndarray, change: np.ndarray
+    labeled: np.ndarray, labels: np.ndarray, unlabeled_places: np.ndarray, new_places: np.ndarray, change: np.ndarray
 ) -> tuple[float, float]:
     """Return the numerator of z and its squared error, from s of labeled (n,), unlabeled (M,) and new rows (N,)."""
-    excess = new.mean() - own.mean()
-    variance = new.var() / len(new) + own.var() / len(own)
+    excess = new_places.mean() - unlabeled_places.mean()
+    variance = new_places.var() / len(new_places) + unlabeled_places.var() / len(unlabeled_places)
     for k in np.unique(labels):
         places = labeled[labels == k]
-        spread = (PSEUDO_ROWS * own.var() + len(places) * places.var()) / (PSEUDO_ROWS + len(places) - 1)
+        spread = (PSEUDO_ROWS * unlabeled_places.var() + len(places) * places.var()) / (PSEUDO_ROWS + len(places) - 1)
         excess -= change[k] * places.mean()
         variance += change[k] ** 2 * spread / len(places)
     return float(excess), float(variance)

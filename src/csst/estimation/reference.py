@@ -10,8 +10,9 @@ import numpy as np
 
 from csst.estimation.row_features import Projection
 
-#: rows that are kept
-MOST_LABELED, MOST_UNLABELED = 2000, 2000
+#: rows of each kind that are kept
+MOST_LABELED = 2000
+MOST_UNLABELED = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class Reference:
         unlabeled_prior: their class balance as a model estimates it, (K,).
         projection: applies to new rows, too.
         sizes: number of categories of each column, 0 for numbers.
-        names: of the columns; None where they have none.
+        names: names of the columns; None if they have none.
     """
 
     labeled: np.ndarray
@@ -54,7 +55,7 @@ class Reference:
             unlabeled: (M, D), likewise.
             unlabeled_prior: their class balance as a model estimates it, (K,).
             sizes: number of categories of each column, 0 for numbers.
-            seed: of the choice.
+            seed: seed of the choice.
 
         Returns:
             At most `MOST_LABELED` labeled and `MOST_UNLABELED` unlabeled rows.

@@ -2,7 +2,7 @@
 
     phi(x) = ( cos(W z), sin(W z) ) / sqrt(F),   and for every column of numbers   cos(pi q), cos(2 pi q), cos(3 pi q)
 
-q is the place of a value among those of the reference, from 0 to 1, z are these places and indicators of categories,
+q is the place of a value among values of the reference, from 0 to 1, z are these places and indicators of categories,
 and W normal frequencies for the median distance of two rows (a Gaussian kernel; Rahimi and Recht, 2007). A column of
 categories has their indicators. Rows with many columns are first projected at random. Neither is standardized: a value
 that one row in a hundred has would count ten times, and whether a few labels have it is a matter of chance.
@@ -36,8 +36,8 @@ class Projection:
 
     Args:
         width: D, the columns of a row.
-        mean: of every column, (D,); empty for rows that stay as they are, and for sparse ones.
-        deviation: of every column, (D,), likewise.
+        mean: mean of every column, (D,); empty for rows that stay as they are, and for sparse ones.
+        deviation: standard deviation of every column, (D,); empty likewise.
     """
 
     width: int
@@ -129,12 +129,12 @@ class RowFeatures:
         return cls(tuple(columns), frequencies, looks_at_columns)
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
-        """Return phi of rows (N, D), (N, M): those of the kernel, then those of every column."""
+        """Return phi of rows (N, D), (N, M): features of the kernel, then of every column."""
         inputs = self._inputs(rows)
         angles = np.concatenate(inputs, axis=1) @ self.frequencies
         blocks = [np.cos(angles) / FREQUENCIES**0.5, np.sin(angles) / FREQUENCIES**0.5]
         if self.looks_at_columns:
-            blocks += [column.features(each) for column, each in zip(self.columns, inputs, strict=True)]
+            blocks += [column.features(values) for column, values in zip(self.columns, inputs, strict=True)]
         return np.concatenate(blocks, axis=1)
 
     def _inputs(self, rows: np.ndarray) -> list[np.ndarray]:
@@ -142,7 +142,7 @@ class RowFeatures:
 
     @property
     def groups(self) -> list[slice]:
-        """Which features belong together: the kernel's, then those of every column."""
+        """The features that belong together: of the kernel, then of every column."""
         groups = [slice(0, 2 * FREQUENCIES)]
         if self.looks_at_columns:
             for column in self.columns:

@@ -26,7 +26,7 @@ noise too large, the mean of both covariances is taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,8 @@ from csst.estimation.row_features import RowFeatures
 #: chance of an alarm where the classes explain the rows
 LEVEL = 0.04
 #: with unlabeled rows, the parts of it that columns one by one and the forest may use up; the kernel has the rest
-COLUMNS_SHARE, NOVELTY_SHARE = 0.1, 0.55
+COLUMNS_SHARE = 0.1
+NOVELTY_SHARE = 0.55
 #: draws of the noise
 DRAWS = 1000
 #: new rows that are looked at
@@ -51,7 +52,8 @@ FEWEST_IN_FOREST = 100
 #: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
 MANY_LABELS = 100
 #: columns and rows that are named
-NAMED_COLUMNS, NAMED_ROWS = 5, 10
+NAMED_COLUMNS = 5
+NAMED_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class ColumnShift:
     """A column whose values no balance of the classes explains.
 
     Args:
-        name: of the column, or its number.
+        name: name of the column, or its number.
         p_value: simultaneous for all columns.
-        change: of its mean, in standard deviations, beyond what the balance explains.
+        change: change of its mean beyond what the balance explains, in standard deviations.
     """
 
     name: str
@@ -69,7 +71,7 @@ class ColumnShift:
     change: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return dict(vars(self))
 
 
@@ -81,21 +83,15 @@ class ShiftTest:
         p_value: the chance of rows that differ as much, if they were.
         level: below it they are said not to be.
         columns: what is new, the clearest first; empty where nothing is.
-        rows: how many were compared.
-        labels: with how many labels.
-        unlabeled: and with how many unlabeled rows.
         strange_rows: indices of new rows of which there are more than the classes explain, (at most 10,).
-        strangeness: of every new row: how much more of its kind there are, (N,).
+        strangeness: how much more of its kind there are than the classes explain, for every new row, (N,).
     """
 
     p_value: float
     level: float
     columns: tuple[ColumnShift, ...]
-    rows: int
-    labels: int
-    unlabeled: int
-    strange_rows: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    strangeness: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    strange_rows: np.ndarray
+    strangeness: np.ndarray
 
     @property
     def is_explained(self) -> bool:
@@ -113,7 +109,7 @@ class ShiftTest:
         return words
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "p_value": self.p_value,
             "level": self.level,
@@ -128,20 +124,17 @@ def measure_shift(
     reference: Reference,
     rows: Any,
     prior: np.ndarray | None = None,
-    *,
     level: float = LEVEL,
-    seed: int = 0,
 ) -> ShiftTest:
     """Test whether the classes of a reference explain new rows.
 
     Args:
-        reference: of the fit.
-        rows: new ones, (N, D), encoded like those of the fit.
+        reference: rows of the fit.
+        rows: new rows, (N, D), encoded like the rows of the fit.
         prior: the class balance of the new rows as a model estimates it, (K,); None for no model.
-        level: of the test.
-        seed: of the rows that are looked at, and of the draws.
+        level: level of the test.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     sample = np.sort(rng.permutation(rows.shape[0])[:MOST_NEW])
     new_rows = reference.projection.apply(rows[sample])
     is_identity = reference.projection.is_identity
@@ -163,28 +156,19 @@ def measure_shift(
     p_kernel = count_above(noise_scores[:, 0], scores[0])
     worst_columns = noise_scores[:, 1:].max(1, initial=-np.inf)
     p_columns = [count_above(worst_columns, score) for score in scores[1:]]
-    novelty = find_novelty(reference, new_rows, prior, seed)
+    novelty = find_novelty(reference, new_rows, prior)
     # Few labels may lack a rare value of a column by chance, which normal draws of the noise do not show.
     p_value = combine(p_kernel, p_columns if has_unlabeled else [], novelty)
     kernel = features.groups[0]
     strangeness = np.full(rows.shape[0], -np.inf)
-    strangeness[sample] = features.apply(new_rows)[:, kernel] @ comparison.whiten(residual)[0][kernel]
+    strangeness[sample] = features.apply(new_rows)[:, kernel] @ (residual @ comparison.whitening)[0][kernel]
     if novelty is not None and p_value == novelty.p_value / NOVELTY_SHARE:
         strangeness[sample] = novelty.shares
     strange_rows = np.argsort(-strangeness, kind="stable")[: min(NAMED_ROWS, len(sample))]
     columns: tuple[ColumnShift, ...] = ()
     if p_value <= level:
         columns = name_columns(reference, measure_changes(comparison.balance, reference, new_rows), p_columns, level)
-    return ShiftTest(
-        p_value,
-        level,
-        columns,
-        len(sample),
-        len(reference.labels),
-        len(reference.unlabeled),
-        strange_rows if p_value <= level else strange_rows[:0],
-        strangeness,
-    )
+    return ShiftTest(p_value, level, columns, strange_rows if p_value <= level else strange_rows[:0], strangeness)
 
 
 def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Reference, np.ndarray]:
@@ -203,12 +187,12 @@ def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Refe
     return replace(reference, labeled=labeled), rows
 
 
-def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None, seed: int) -> Novelty | None:
+def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None) -> Novelty | None:
     """Return what rows (N, D) of a balance (K,) have that unlabeled rows have not; None for few rows or no model."""
     if prior is None or min(len(reference.unlabeled), len(rows)) < FEWEST_IN_FOREST:
         return None
     change = prior - reference.unlabeled_prior
-    return measure_novelty(reference.labeled, reference.labels, reference.unlabeled, rows, change, seed)
+    return measure_novelty(reference.labeled, reference.labels, reference.unlabeled, rows, change)
 
 
 def combine(p_kernel: float, p_columns: Sequence[float], novelty: Novelty | None) -> float:
@@ -230,7 +214,8 @@ def compare_lengths(residual: np.ndarray, noise: np.ndarray, groups: Sequence[sl
     roots, noise_roots = (
         np.cbrt(np.stack([(rows[:, group] ** 2).sum(1) for group in groups], axis=1)) for rows in (residual, noise)
     )
-    center, spread = noise_roots.mean(0), np.maximum(noise_roots.std(0), 1e-12)
+    center = noise_roots.mean(0)
+    spread = np.maximum(noise_roots.std(0), 1e-12)
     return ((roots - center) / spread)[0], (noise_roots - center) / spread
 
 
@@ -251,7 +236,7 @@ def name_columns(
 
 
 def count_above(draws: np.ndarray, value: float) -> float:
-    """The p-value of a value among draws."""
+    """Return the p-value of a value among draws."""
     return float((1 + (draws >= value).sum()) / (len(draws) + 1))
 
 

@@ -42,7 +42,7 @@ def lean_on_labels(evidence: HeldOutScores, test: ShiftTest) -> HeldOutScores:
 
     Args:
         evidence: scores of labeled and unlabeled rows.
-        test: which said so.
+        test: test that says so.
 
     Returns:
         The evidence of the labels alone, calibrated as before, with a sentence that says why.

@@ -47,7 +47,7 @@ class BalanceEstimate:
 
 
 def estimate_balance(evidence: HeldOutScores) -> BalanceEstimate:
-    """Return the class balance of the unlabeled rows; that of the labels if there are none."""
+    """Return the class balance of the unlabeled rows, or of the labels if there are none."""
     labeled = evidence.labeled_prior
     classes = evidence.classes
     if not evidence.has_unlabeled:

@@ -15,9 +15,9 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier, fit_evidence, trace_frontier
 from csst.rules.fit import bind
-from csst.rules.group_trades import check_groups, trace_groups
 from csst.rules.groups import bind_groups, fit_groups
 from csst.rules.possible import refuse_impossible
+from csst.rules.trades import check_groups, trace_groups
 
 
 def read_evidence(fitted: FittedModel) -> tuple[HeldOutScores, np.ndarray, Tensor | None]:

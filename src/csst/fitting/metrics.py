@@ -26,7 +26,7 @@ from csst.maths.gain import Gain
 from csst.maths.grouped_confusion import count_groups
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
-from csst.rules.class_trades import ClassPoint
+from csst.rules.trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
 

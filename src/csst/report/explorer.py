@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from csst.report.figures.svg import shorten
 from csst.report.run_view import RunView
-from csst.rules.class_trades import write_sentence
+from csst.rules.trades import write_sentence
 
 #: the largest amount of numbers in a page; beyond it, points between the ends of a trade are left out
 MOST_NUMBERS = 150_000

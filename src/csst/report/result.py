@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any, NamedTuple
 
-from csst.rules.bounds import Bound
 from csst.rules.certified import Certificate, certificate_from_dict
+from csst.rules.feasibility import Bound
 from csst.training.evaluation import constraints_met
 
 PARTS = ("validation", "test")

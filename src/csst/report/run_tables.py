@@ -12,7 +12,7 @@ from csst.report.bounds import Limit, find_limits
 from csst.report.figures.svg import shorten
 from csst.report.result import Constraint, Interval, Result
 from csst.report.run_view import RunView
-from csst.rules.bounds import Bound
+from csst.rules.feasibility import Bound
 from csst.rules.judging import SAFE
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]

@@ -10,6 +10,7 @@ always answers and are swept one at a time; the cut is found exactly for every t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,14 +20,14 @@ from scipy.special import softmax
 from csst.estimation.calibration import Calibration
 from csst.estimation.class_rates import RateEstimate, combine_rates
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.maths.confusion import Confusion, confusion_from_margins
+from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import entries, evaluate, is_constant
 from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
-from csst.rules.candidates import Candidate, fit_candidates, halve_margin
-from csst.rules.judging import measure_errors
-from csst.rules.rule import DecisionRule
+from csst.rules.candidates import Candidate, fit_candidates, halve_margin, read_log_weights
+from csst.rules.judging import Judged, measure_errors, split_folds
+from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import SoftObjective
 
 #: parts of the recall that no answer is worth
@@ -40,8 +41,10 @@ ROUNDS = 2
 SWEPT_CLASSES = 50
 #: unlabeled rows that the search looks at
 SEARCH_ROWS = 2000
-#: what a miss of a bound by 1 costs, and what miss counts as none
-MISS_COST, SMALL_MISS = 10.0, 2e-3
+#: what a miss of a bound by 1 costs
+MISS_COST = 10.0
+#: a miss that counts as none
+SMALL_MISS = 2e-3
 #: a trial must be better than the best one by more than this
 LEAST_GAIN = 1e-4
 
@@ -51,7 +54,7 @@ class Abstaining:
     """A rule that may give no answer, on scores z = log p - log pi_train.
 
     Args:
-        calibration: of the scores.
+        calibration: calibration of the scores.
         prior: the deployment prior, (K,).
         log_weights: log m, (K,).
         slope: alpha.
@@ -71,19 +74,16 @@ class Abstaining:
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
         """Return the class of every row, and K for no answer, (N,)."""
-        weighed = self.weigh(scores)
-        worth = self.slope * weighed.sum(1) - self.cut
-        return np.where(worth > weighed.max(1), len(self.prior), weighed.argmax(1))
+        class_worth = self.weigh(scores)
+        worth = self.slope * class_worth.sum(1) - self.cut
+        return np.where(worth > class_worth.max(1), len(self.prior), class_worth.argmax(1))
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
         """Return the same rule on probabilities that have the training prior in them."""
-        temperature = self.calibration.temperature
-        shift = self.calibration.bias + np.log(self.prior) - temperature * np.log(train_prior)
         weights = np.exp(self.log_weights)
         scale = np.column_stack([np.diag(weights), self.slope * weights])
         offset = np.append(np.zeros(len(weights)), -self.cut)
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (scale, offset, shift - shift.mean())]
-        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+        return build_rule(scale, offset, self.calibration, self.prior, train_prior, undo)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,24 +101,24 @@ class CutSearch:
     """Finds the best slope and cut for given weights on weighted rows.
 
     Args:
-        smooth: the objective, with the margins that its bounds are to be met by.
+        goal: the objective, with the margins that its bounds are to be met by.
         rows: labeled and unlabeled rows with their scores and class weights.
-        calibration: of the scores.
+        calibration: calibration of the scores.
     """
 
-    def __init__(self, smooth: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:
-        self.smooth = smooth
+    def __init__(self, goal: SoftObjective, rows: WeightedRows, calibration: Calibration) -> None:
+        self.goal = goal
         self.fractions = rows.fractions
-        self.prior = smooth.prior.numpy()
+        self.prior = goal.prior.numpy()
         self.posterior = softmax(calibration.apply(rows.scores) + np.log(self.prior), axis=1)
         self.pulls = rows.fractions @ self.prior
-        self.shares = np.union1d(SHARES, list_stated_shares(smooth))
+        self.shares = np.union1d(SHARES, list_stated_shares(goal))
 
     def try_all(self, pairs: list[tuple[np.ndarray, float]]) -> Trial:
         """Return the best trial of these pairs of log weights and slope, each with all shares of no answers."""
         points = [self._measure_cuts(log_weights, slope) for log_weights, slope in pairs]
-        hits, coverage, abstained = (np.vstack(values) for values in zip(*points, strict=True))
-        value, miss = self.measure(hits, coverage, abstained)
+        hits, coverage, abstentions = (np.vstack(values) for values in zip(*points, strict=True))
+        value, miss = self.goal.measure_margins(hits, coverage, abstentions)
         scores = value - MISS_COST * miss
         winner = int(scores.argmax())
         log_weights, slope = pairs[winner // len(self.shares)]
@@ -127,10 +127,10 @@ class CutSearch:
 
     def _measure_cuts(self, log_weights: np.ndarray, slope: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return diagonal rates, coverages and abstentions for all shares of no answers, (S, K) each."""
-        weighed = self.posterior * np.exp(log_weights)
-        decisions = weighed.argmax(1)
+        class_worth = self.posterior * np.exp(log_weights)
+        decisions = class_worth.argmax(1)
         index = np.arange(len(decisions))
-        order = np.argsort(weighed.max(1) - slope * weighed.sum(1), kind="stable")
+        order = np.argsort(class_worth.max(1) - slope * class_worth.sum(1), kind="stable")
         places = np.searchsorted(np.cumsum(self.pulls[order]), self.shares + 1e-12, side="right")
         hits = np.zeros_like(self.fractions)
         hits[index, decisions] = self.fractions[index, decisions]
@@ -138,22 +138,12 @@ class CutSearch:
         coverage[index, decisions] = self.pulls
         # What rows between two places of the order take away if they get no answer, summed up to each place.
         groups = np.searchsorted(places, np.arange(len(order)), side="right")
-        lost = [_sum_groups(values[order], groups, len(places)) for values in (hits, coverage, self.fractions)]
+        losses = [_sum_groups(values[order], groups, len(places)) for values in (hits, coverage, self.fractions)]
         return (
-            np.maximum(hits.sum(0) - lost[0], 0),
-            np.maximum(coverage.sum(0) - lost[1], 0),
-            np.minimum(lost[2], 1),
+            np.maximum(hits.sum(0) - losses[0], 0),
+            np.maximum(coverage.sum(0) - losses[1], 0),
+            np.minimum(losses[2], 1),
         )
-
-    def measure(self, hits: np.ndarray, coverage: np.ndarray, abstained: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return values and largest misses, (B,) each, of diagonal rates, coverages and abstentions, (B, K) each."""
-
-        def evaluate(*margins: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.smooth.evaluate(confusion_from_margins(margins[0], margins[1], self.smooth.prior, margins[2]))
-
-        tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in (hits, coverage, abstained)]
-        utility, payoff = torch.func.vmap(evaluate)(*tensors)
-        return self.smooth.judge_payoffs(utility.numpy(), payoff.numpy())
 
 
 def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
@@ -165,9 +155,9 @@ def _sum_groups(values: np.ndarray, groups: np.ndarray, number: int) -> np.ndarr
     return np.cumsum(sums, axis=0)
 
 
-def list_stated_shares(smooth: SoftObjective) -> list[float]:
+def list_stated_shares(goal: SoftObjective) -> list[float]:
     """Return the numbers of the sentence's bounds that are shares, such as 0.1 of abstain <= 0.1."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
     numbers = []
     for constraint in sentence.constraints:
@@ -178,120 +168,116 @@ def list_stated_shares(smooth: SoftObjective) -> list[float]:
 
 
 def fit_abstaining(
-    smooth: SoftObjective,
-    evidence: HeldOutScores,
-    answering: list[Candidate],
-    margin: float,
-    margins: np.ndarray | None = None,
+    goal: SoftObjective, evidence: HeldOutScores, candidates: list[Candidate], margin: float
 ) -> tuple[Abstaining, np.ndarray]:
-    """Search for the rule that is best on labels and unlabeled rows together.
+    """Return the rule that is best on labels and unlabeled rows, and the margins (m,) by which it meets bounds.
 
     Args:
-        smooth: the objective under the deployment prior.
+        goal: the objective under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
-        answering: rules that always answer, from which the search starts.
-        margin: standard errors by which bounds are to be met; none for bounds on abstention, which needs no labels.
-        margins: the same in units of the payoffs, if known, (m,); then `margin` does not count.
-
-    Returns:
-        The rule, and the margins it was searched with, (m,).
+        candidates: rules that always answer, from which the search starts.
+        margin: standard errors by which bounds are to be met, as far as one rule does; none for bounds on abstention,
+            which needs no labels.
     """
     evidence = evidence.thin(SEARCH_ROWS)
-    starts = list_starts(answering, evidence, smooth.prior.numpy())
-    rows = WeightedRows.pool(evidence)
-    if margins is not None:
-        trial = search(smooth.with_margins(margins), evidence, rows, starts)
-        return make_rule(trial, evidence, rows, smooth), margins
-    trial = search(smooth.with_margins(0.0), evidence, rows, starts)
-    rule = make_rule(trial, evidence, rows, smooth)
-    margins = np.zeros(len(smooth.margins))
-    if margin > 0 and smooth.has_constraints:
-        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, smooth.prior.numpy())
-        errors = measure_errors(smooth, estimate) * ~find_abstention_bounds(smooth)
+    rule, _ = search_rule(goal.with_margins(0.0), evidence, candidates)
+    if margin > 0 and goal.has_constraints:
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, rule.prior)
+        errors = measure_errors(goal, estimate) * ~find_abstention_bounds(goal)
         for factor in halve_margin(margin) if errors.any() else ():
-            cautious = search(smooth.with_margins(factor * errors), evidence, rows, [trial.log_weights, *starts])
-            if cautious.miss <= SMALL_MISS:
-                return make_rule(cautious, evidence, rows, smooth), factor * errors
-    return rule, margins
+            cautious_goal = goal.with_margins(factor * errors)
+            cautious_rule, miss = search_rule(cautious_goal, evidence, candidates, [rule.log_weights])
+            if miss <= SMALL_MISS:
+                return cautious_rule, cautious_goal.margins
+    return rule, np.zeros(len(goal.margins))
 
 
-def find_abstention_bounds(smooth: SoftObjective) -> np.ndarray:
+def search_rule(
+    goal: SoftObjective,
+    evidence: HeldOutScores,
+    candidates: list[Candidate],
+    starts: Sequence[np.ndarray] = (),
+) -> tuple[Abstaining, float]:
+    """Return the rule that is best when bounds are to be met by the margins of the objective, and its largest miss.
+
+    Args:
+        goal: the objective.
+        evidence: scores of labeled and unlabeled rows.
+        candidates: rules that always answer, from which the search starts.
+        starts: log weights (K,) from which it starts, too.
+    """
+    evidence = evidence.thin(SEARCH_ROWS)
+    rows = WeightedRows.pool(evidence)
+    prior = goal.prior.numpy()
+    trial = search(goal, evidence, rows, [*starts, *list_starts(candidates, evidence.calibration, prior)])
+    return make_rule(trial, evidence.calibration, rows, prior), trial.miss
+
+
+def find_abstention_bounds(goal: SoftObjective) -> np.ndarray:
     """Return which payoffs bound abstention and nothing else, (m,)."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
-    is_bound = np.zeros(len(smooth.margins), dtype=bool)
+    is_bound = np.zeros(len(goal.margins), dtype=bool)
     flags: list[bool] = []
     for constraint in sentence.constraints:
         metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
         flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
-    is_bound[smooth.constraints] = flags
+    is_bound[goal.constraints] = flags
     return is_bound
 
 
-def fit_answering(smooth: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
+def fit_answering(goal: SoftObjective, evidence: HeldOutScores) -> list[Candidate]:
     """Return the rules that always answer, for the sentence without its bounds on abstention."""
-    sentence = smooth.objective
+    sentence = goal.objective
     assert isinstance(sentence, Sentence)
-    answering = SoftObjective(sentence.answering, smooth.prior.numpy(), smooth.beta)
-    return fit_candidates(answering, evidence, None, 0.0)
+    answering_goal = SoftObjective(sentence.answering, goal.prior.numpy(), goal.beta)
+    return fit_candidates(answering_goal, evidence, None, 0.0)
 
 
-def list_starts(candidates: list[Candidate], evidence: HeldOutScores, prior: np.ndarray) -> list[np.ndarray]:
+def list_starts(candidates: list[Candidate], calibration: Calibration, prior: np.ndarray) -> list[np.ndarray]:
     """Return log weights of rules that always answer: those fitted for the sentence, 1/pi and the argmax."""
     starts = [np.zeros(len(prior)), -np.log(prior)]
-    for candidate in candidates:
-        if candidate.bias is not None:
-            starts.append(read_log_weights(candidate, evidence.calibration, prior))
+    biases = [candidate.bias for candidate in candidates if candidate.bias is not None]
+    starts += [read_log_weights(bias, calibration, prior) for bias in biases]
     return [log_weights - log_weights.max() for log_weights in starts]
 
 
-def read_log_weights(candidate: Candidate, calibration: Calibration, prior: np.ndarray) -> np.ndarray:
-    """Return log m of a rule with biases b: T (z + b) = log q + log m up to a number per row, (K,)."""
-    assert candidate.bias is not None
-    return calibration.temperature * candidate.bias - calibration.bias - np.log(prior)
-
-
-def search(smooth: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
+def search(goal: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, starts: list[np.ndarray]) -> Trial:
     """Return the best trial from several starts, single weights swept."""
-    cuts = CutSearch(smooth, rows, evidence.calibration)
-    best = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
+    cuts = CutSearch(goal, rows, evidence.calibration)
+    best_trial = cuts.try_all([(start, slope) for start in starts for slope in SLOPES])
     if evidence.classes > SWEPT_CLASSES:
-        return best
+        return best_trial
     for _ in range(ROUNDS):
-        score_before = best.score
+        score_before = best_trial.score
         for k in range(evidence.classes):
-            moves = [best.log_weights + step * np.eye(evidence.classes)[k] for step in STEPS]
-            trial = cuts.try_all([(log_weights, best.slope) for log_weights in moves])
-            if trial.score > best.score + LEAST_GAIN:
-                best = trial
-        trial = cuts.try_all([(best.log_weights, slope) for slope in SLOPES])
-        if trial.score > best.score:
-            best = trial
-        if best.score < score_before + LEAST_GAIN:
+            moves = [best_trial.log_weights + step * np.eye(evidence.classes)[k] for step in STEPS]
+            trial = cuts.try_all([(log_weights, best_trial.slope) for log_weights in moves])
+            if trial.score > best_trial.score + LEAST_GAIN:
+                best_trial = trial
+        trial = cuts.try_all([(best_trial.log_weights, slope) for slope in SLOPES])
+        if trial.score > best_trial.score:
+            best_trial = trial
+        if best_trial.score < score_before + LEAST_GAIN:
             break
-    return best
+    return best_trial
 
 
-def make_rule(trial: Trial, evidence: HeldOutScores, rows: WeightedRows, smooth: SoftObjective) -> Abstaining:
-    """Return the rule of a trial, its cut set on the rows it was searched on."""
-    rule = Abstaining(evidence.calibration, smooth.prior.numpy(), trial.log_weights, trial.slope, 0.0)
-    return replace(rule, cut=find_cut(rule, rows, trial.share))
-
-
-def find_cut(rule: Abstaining, rows: WeightedRows, share: float) -> float:
-    """Return the cut that leaves this share of the rows without an answer.
+def make_rule(trial: Trial, calibration: Calibration, rows: WeightedRows, prior: np.ndarray) -> Abstaining:
+    """Return the rule of a trial, with the cut that leaves its share of the rows without an answer.
 
     Labeled rows count as they do in the rates: learners that have seen the unlabeled rows are surer of them than of new
     ones, and a cut on unlabeled rows alone would leave more new rows without an answer than was asked.
     """
-    weighed = rule.weigh(rows.scores)
-    worth = rule.slope * weighed.sum(1) - weighed.max(1)
-    pulls = rows.fractions @ rule.prior
+    rule = Abstaining(calibration, prior, trial.log_weights, trial.slope, 0.0)
+    class_worth = rule.weigh(rows.scores)
+    worth = rule.slope * class_worth.sum(1) - class_worth.max(1)
+    pulls = rows.fractions @ prior
     order = np.argsort(-worth, kind="stable")
-    number = int(np.searchsorted(np.cumsum(pulls[order]), share * pulls.sum() + 1e-12, side="right"))
+    number = int(np.searchsorted(np.cumsum(pulls[order]), trial.share * pulls.sum() + 1e-12, side="right"))
     ends = np.concatenate([[worth[order[0]] + 1.0], worth[order], [worth[order[-1]] - 1.0]])
     # Between the last row without an answer and the first one with.
-    return float((ends[number] + ends[number + 1]) / 2) if share > 0 else float(ends[0])
+    return replace(rule, cut=float((ends[number] + ends[number + 1]) / 2) if trial.share > 0 else float(ends[0]))
 
 
 def count_decisions(weights: np.ndarray, decisions: np.ndarray) -> np.ndarray:
@@ -342,3 +328,35 @@ def add_abstention(estimate: RateEstimate) -> RateEstimate:
         labeled_rates=add_column(estimate.labeled_rates),
         unlabeled_rates=add_column(estimate.unlabeled_rates),
     )
+
+
+def judge_abstaining(
+    goal: SoftObjective, evidence: HeldOutScores, answering: Candidate, abstaining: Abstaining, seed: int
+) -> list[Judged]:
+    """Judge a rule that always answers and one that may abstain by rows that they were not fitted on.
+
+    Both are judged with the margins of the goal: a rule that leaves no row out and just meets its bounds would else be
+    preferred to one that meets them safely.
+
+    Args:
+        goal: the objective, with the margins by which its bounds were to be met.
+        evidence: the rows that judge.
+        answering: the rule that always answers.
+        abstaining: the rule that may give no answer.
+        seed: seed of the folds.
+    """
+    decisions = np.zeros((2, len(evidence.labels)), dtype=np.int64)
+    for fold_rows, part in split_folds(evidence, seed):
+        candidates = fit_answering(goal, part)
+        decisions[0, fold_rows] = candidates[-1].decide(evidence.scores[fold_rows])
+        rule, _ = search_rule(goal, part, candidates)
+        decisions[1, fold_rows] = rule.decide(evidence.scores[fold_rows])
+    verdicts = []
+    rules: tuple[Candidate | Abstaining, ...] = (answering, abstaining)
+    for judged_rule, decisions_of_folds in zip(rules, decisions, strict=True):
+        estimate = estimate_abstaining(evidence, decisions_of_folds, judged_rule, goal.prior.numpy())
+        # Bounds on abstention, which are met to the last row or nearly, may be missed by a standard error.
+        margins = np.where(find_abstention_bounds(goal), -measure_errors(goal, estimate), goal.margins)
+        soft_decisions = judged_rule.decide(evidence.soft_scores) if evidence.has_unlabeled else decisions_of_folds
+        verdicts.append(Judged.read(goal, margins, estimate, decisions_of_folds, soft_decisions))
+    return verdicts

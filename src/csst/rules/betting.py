@@ -30,7 +30,7 @@ Verdict = Literal["certified", "refuted", "undecided"]
 
 
 def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
-    """log E_t after every row.
+    """Return log E_t after every row.
 
     Args:
         gains: Z in order of arrival, (..., n).
@@ -46,7 +46,7 @@ def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
 
 
 def betting_p_value(gains: np.ndarray, largest_loss: float) -> np.ndarray:
-    """1 / max_t E_t, at most 1.
+    """Return the p-value 1 / max_t E_t, at most 1.
 
     Args:
         gains: Z in order of arrival, (..., n).
@@ -65,11 +65,11 @@ class Bets:
     """The bets on one bound.
 
     Args:
-        bound: that is bet on.
+        bound: the bound that is bet on.
         gains: Z, one for every bet, (m,).
         ends: the number of labels after which each is known, rising, (m,).
-        largest_loss: of a bet on the bound.
-        largest_gain: of it, which is the largest loss of a bet against the bound.
+        largest_loss: the largest loss of a bet on the bound.
+        largest_gain: its largest gain, which is the largest loss of a bet against the bound.
         is_within: whether a bet takes a row of each of several classes.
     """
 
@@ -86,7 +86,7 @@ class Bets:
         return self.gains[self.gains != 0]
 
     def adjust(self, expected: np.ndarray, batch_means: np.ndarray, share: float) -> Bets:
-        """Take out what the model expects:  Z_i - eta (g(x_i) - mean of g over batch i).
+        """Return bets without what the model expects:  Z_i - eta (g(x_i) - mean of g over batch i).
 
         The mean stays the same whatever g is, so that a wrong model costs power and never validity. It holds only if
         the rows are a random sample of the population of the unlabeled rows, each row having a batch of its own.
@@ -113,7 +113,7 @@ class Bets:
         """Return after how many labels the wealth first reaches a limit; None if it has not.
 
         Args:
-            limit: such as 1 / delta.
+            limit: wealth to reach, such as 1 / delta.
             is_against: whether one bets that the bound is untrue.
 
         Returns:
@@ -129,13 +129,13 @@ class Bets:
 def place_bets(
     bound: Claim, labels: np.ndarray, predictions: np.ndarray, prior: np.ndarray | None, classes: int
 ) -> Bets:
-    """The bets on a bound that labels in order of arrival allow.
+    """Return the bets on a bound that labels in order of arrival allow.
 
     A random sample of the rows where the rule is used gives a bet for every row, Z = c[y, F]. For recalls, and under a
     stated prior, rows count within their class: the j-th rows of all classes are one bet, Z = sum_i pi_i c[i, F].
 
     Args:
-        bound: that is bet on.
+        bound: bound that is bet on.
         labels: true classes in order of arrival, (n,).
         predictions: the rule's, (n,).
         prior: the stated class balance, (K,); None for a random sample.
@@ -165,7 +165,7 @@ def place_bets(
 
 
 def choose_share(gains: np.ndarray, expected: np.ndarray, largest_loss: float, largest_gain: float) -> float:
-    """eta of the fastest growth on rows that are not bet on, such as the labels of the fit out of fold.
+    """Return eta of the fastest growth on rows that are not bet on, such as the labels of the fit out of fold.
 
     Args:
         gains: Z of these rows, (n,).
@@ -205,7 +205,7 @@ class Decision:
     wealth: tuple[float, ...] = ()
 
 
-def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> Decision:
+def decide(bets: Sequence[Bets], delta: float, labels: int) -> Decision:
     """Return whether all bounds are proved, one is disproved, or how many more labels would tell.
 
     All bounds must be proved, each at delta. Any of m may be disproved, so that each is at delta / m.
@@ -214,7 +214,6 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
         bets: one for every bound.
         delta: 1 - confidence.
         labels: how many there are.
-        seed: of the draws behind the number of further labels.
 
     Returns:
         The decision at the first label that allowed it.
@@ -230,9 +229,7 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
     if refutations:
         end, bound = min(refutations)
         return Decision("refuted", end, bound=bound, wealth=wealth)
-    prices = [
-        (price_bets(bet, delta, len(bets), seed), bet) for bet, end in zip(bets, proofs, strict=True) if end is None
-    ]
+    prices = [(price_bets(bet, delta, len(bets)), bet) for bet, end in zip(bets, proofs, strict=True) if end is None]
     finite_prices = [(price, bet) for price, bet in prices if price is not None]
     if not finite_prices:
         return Decision("undecided", labels, wealth=wealth, bound=prices[0][1].bound.text)
@@ -240,14 +237,13 @@ def decide(bets: Sequence[Bets], delta: float, labels: int, seed: int = 0) -> De
     return Decision("undecided", labels, price, bet.bound.text, wealth)
 
 
-def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int | None:
-    """About how many more bets decide a bound in four cases of five, if their gains go on as they were.
+def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
+    """Return about how many more bets decide a bound in four cases of five, if their gains go on as they were.
 
     Args:
         bets: on the bound so far.
         delta: 1 - confidence.
-        bounds: of the sentence, any of which may be disproved.
-        seed: of the draws.
+        bounds: number of bounds of the sentence, any of which may be disproved.
 
     Returns:
         A number of further bets that bear on the bound, at most `MOST_LABELS`; None if none did so far.
@@ -263,7 +259,7 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1, seed: int = 0) -> int 
     limit = np.log(bounds / delta) if is_against else np.log(1 / delta)
     sign = -1.0 if is_against else 1.0
     growth = np.log1p(sign * values[:, None] * (STAKES / loss))  # of the wealth, by each value
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # Each draw goes on from the wealth that is there.
     wealth = growth[: len(gains)].sum(0) + np.zeros((DRAWS, 1))
     ends = np.full(DRAWS, MOST_LABELS)

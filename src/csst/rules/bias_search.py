@@ -27,6 +27,8 @@ UNLABELED_WORTH = 50.0
 ANCHOR = 1e-3
 #: rounds of the augmented Lagrangian at most, and the violation at which it stops
 ROUNDS = 10
+#: steps of L-BFGS in each round
+MOST_STEPS = 30
 SMALL_VIOLATION = 3e-4
 
 
@@ -47,17 +49,17 @@ class WeightedRows:
         return self._pulls[key]
 
     @classmethod
-    def pool(cls, evidence: HeldOutScores, worth: float = UNLABELED_WORTH) -> WeightedRows:
-        """Labeled rows, each for its class, and unlabeled rows, each for every class as its posterior says.
+    def pool(cls, evidence: HeldOutScores) -> WeightedRows:
+        """Weigh labeled rows for their class, and unlabeled rows for every class as their posterior says.
 
-        The unlabeled rows weigh as much as `worth` labels of each class, so that the labels decide where they are many.
+        Unlabeled rows weigh as much as `UNLABELED_WORTH` labels of a class, so that labels decide where they are many.
         """
         labeled = len(evidence.labels)
         posterior = evidence.soft_posterior
         mass = posterior.sum(0)
         weights = np.zeros((labeled + len(posterior), evidence.classes))
         weights[np.arange(labeled), evidence.labels] = 1
-        weights[labeled:] = posterior * (np.minimum(worth, mass) / np.maximum(mass, 1e-300))
+        weights[labeled:] = posterior * (np.minimum(UNLABELED_WORTH, mass) / np.maximum(mass, 1e-300))
         weights /= np.maximum(weights.sum(0), 1e-300)
         return cls(np.vstack([evidence.scores, evidence.soft_scores]), weights, evidence.blocks)
 
@@ -69,7 +71,7 @@ class WeightedRows:
 def soft_bias_margins(
     likelihood: np.ndarray, fractions: np.ndarray, pulls: np.ndarray, factor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
-    """Recall and coverage of S_ij ∝ E_ij v_j, and their derivatives by log v; a few products of matrix and vector.
+    """Return recall and coverage of S_ij ∝ E_ij v_j, and a function that takes derivatives by them to log v.
 
     Args:
         likelihood: E, (N, K).
@@ -97,7 +99,7 @@ class Search:
 
     Args:
         bias: b, (K,).
-        prices: of the constraints.
+        prices: prices of the constraints.
         is_feasible: whether soft decisions meet all constraints.
     """
 
@@ -110,20 +112,18 @@ def maximize(
     objective: SoftObjective,
     measure: Callable[[np.ndarray, Prices], tuple[Value, np.ndarray]],
     start: np.ndarray,
-    anchor: np.ndarray,
     prices: Prices,
-    most: int,
 ) -> Search:
-    """Return the bias that maximizes a measured value less ANCHOR |x - anchor|^2; constraints by raising prices."""
+    """Return the bias that maximizes a measured value less ANCHOR |x - start|^2; constraints by raising prices."""
 
     def loss(x: np.ndarray, prices: Prices) -> tuple[float, np.ndarray]:
         value, gradient = measure(x, prices)
-        distance = x - anchor
+        distance = x - start
         return ANCHOR * float(distance @ distance) - value.value, 2 * ANCHOR * distance - gradient
 
     x = start
     violation = float("inf")
-    options = {"maxiter": most, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
+    options = {"maxiter": MOST_STEPS, "ftol": 1e-5, "gtol": 1e-5, "maxcor": 10}
     for _ in range(ROUNDS):
         x = minimize(loss, x, args=(prices,), jac=True, method="L-BFGS-B", options=options).x
         if not objective.has_constraints:
@@ -143,21 +143,17 @@ def search_bias(
     objective: SoftObjective,
     rows: WeightedRows,
     start: np.ndarray,
-    anchor: np.ndarray,
     t: float,
     prices: Prices | None = None,
-    most: int = 30,
 ) -> Search:
     """Return the bias b (K,) that is best for the objective at softness t, from a start.
 
     Args:
         objective: under the deployment prior.
         rows: scores and fractions.
-        start: (K,).
-        anchor: to which the bias is drawn, (K,).
+        start: to which the bias is drawn, (K,).
         t: softness of decisions.
-        prices: of a search for the same objective on similar rows, which shorten this one; None for none.
-        most: steps of L-BFGS at given prices.
+        prices: prices of a search for the same objective on similar rows, which shorten this one; None for none.
     """
     # In place: with 1,000 classes every copy is a hundred megabytes.
     likelihood = rows.scores + rows.blocks.spread(start)
@@ -173,17 +169,12 @@ def search_bias(
         if objective.by_margins:
             recall, coverage, pull_back = soft_bias_margins(likelihood, fractions, pulls, factor)
             value = objective.from_margins(recall, coverage, prices)
-            return value, rows.blocks.gather(pull_back(value.by_recall, value.by_coverage)) / t
+            return value, rows.blocks.gather(pull_back(*value.slopes)) / t
         decisions = likelihood * factor
         decisions /= decisions.sum(1, keepdims=True)
         value = objective.from_rates(rows.fractions.T @ decisions, prices)
-        assert value.by_rates is not None
-        slopes = _through_softmax(decisions, rows.fractions @ value.by_rates).sum(0)
-        return value, rows.blocks.gather(slopes) / t
+        by_decisions = rows.fractions @ value.slopes[0]
+        by_scores = decisions * (by_decisions - np.einsum("ij,ij->i", decisions, by_decisions)[:, None])
+        return value, rows.blocks.gather(by_scores.sum(0)) / t
 
-    return maximize(objective, measure, start, anchor, prices or objective.first_prices, most)
-
-
-def _through_softmax(decisions: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Return S (U - sum_j S U): a gradient U by soft decisions S taken back to their scores, (N, K)."""
-    return decisions * (slopes - np.einsum("ij,ij->i", decisions, slopes)[:, None])
+    return maximize(objective, measure, start, prices or objective.first_prices)

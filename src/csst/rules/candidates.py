@@ -15,11 +15,11 @@ import torch
 from scipy.special import softmax
 
 from csst.estimation.calibration import Calibration
-from csst.estimation.class_rates import UNLABELED_WORTH, decide_rates
+from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, decide_rates, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
 from csst.rules.bias_search import Search, WeightedRows, search_bias
-from csst.rules.rule import DecisionRule
+from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import Prices, SoftObjective
 from csst.rules.sweeps import score_bias, sweep_biases
 
@@ -61,8 +61,8 @@ class Candidate:
         bias: b, (K,); None where scale and offset decide.
         scale: m, (K,), or a matrix (K, K).
         offset: c, (K,).
-        margins: by how much the search was to meet each payoff that is a constraint, (m,); None without a search.
-        prices: of the constraints at the end of the search; None without a search.
+        margins: margins by which the search was to meet the constraints, (m,); None without a search.
+        prices: prices of the constraints at the end of the search; None without a search.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Candidate:
     prices: Prices | None = None
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
-        """The class of every row, (N,)."""
+        """Return the class of every row, (N,)."""
         if self.bias is not None:
             return (scores + self.bias).argmax(1)
         assert self.scale is not None
@@ -84,68 +84,68 @@ class Candidate:
         return ((probs * self.scale if self.scale.ndim == 1 else probs @ self.scale) + self.offset).argmax(1)
 
     def as_rule(self, train_prior: np.ndarray, undo: torch.Tensor | None = None) -> DecisionRule:
-        """The same on probabilities that have the training prior in them."""
+        """Return the same rule on probabilities that have the training prior in them."""
         if self.name == "argmax":
             return DecisionRule.identity(len(train_prior))
-        temperature = self.calibration.temperature
-        a = self.calibration.bias
-        shift = a + np.log(self.prior) - temperature * np.log(train_prior)
         if self.bias is not None:
-            log_scale = temperature * self.bias - a - np.log(self.prior)
+            log_scale = read_log_weights(self.bias, self.calibration, self.prior)
             scale = np.exp(log_scale - log_scale.max())
-            offset = np.zeros(len(a))
+            offset = np.zeros(len(scale))
         else:
             assert self.scale is not None
             assert self.offset is not None
             unit = np.abs(self.scale).max()
             scale = self.scale / unit
             offset = self.offset / unit
-        tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in (scale, offset, shift - shift.mean())]
-        return DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo)
+        return build_rule(scale, offset, self.calibration, self.prior, train_prior, undo)
+
+
+def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
+    """Return the rates of a candidate on the rows it was fitted on."""
+    return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
+
+
+def read_log_weights(bias: np.ndarray, calibration: Calibration, prior: np.ndarray) -> np.ndarray:
+    """Return log m of a rule with biases b: T (z + b) = log q + log m up to a number per row, (K,)."""
+    return calibration.temperature * bias - calibration.bias - np.log(prior)
 
 
 def plain_argmax(train_prior: np.ndarray, undo: torch.Tensor | None = None) -> Candidate:
-    """What a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
+    """Return what a model does without a rule: the argmax of its own softmax, in which a network's gain still is.
 
     Args:
         train_prior: pi_train, (K,), which scores z = log p - log pi_train have lost.
         undo: what took the softmax to the probabilities p, (K,) or (K, K), see `DecisionRule`; None for no gain.
-
-    Returns:
-        The candidate.
     """
-    identity = Calibration.identity(len(train_prior))
-    bias = np.log(train_prior)
+    candidate = Candidate("argmax", Calibration.identity(len(train_prior)), train_prior, bias=np.log(train_prior))
     if undo is None:
-        return Candidate("argmax", identity, train_prior, bias=bias)
+        return candidate
     inverse = undo.double().numpy()
     if inverse.ndim == 1:
-        return Candidate("argmax", identity, train_prior, bias=bias - np.log(inverse))
-    gain = np.linalg.pinv(inverse)
-    return Candidate("argmax", identity, train_prior, scale=gain, offset=np.zeros(len(bias)))
+        return replace(candidate, bias=np.log(train_prior) - np.log(inverse))
+    return replace(candidate, bias=None, scale=np.linalg.pinv(inverse), offset=np.zeros(len(inverse)))
 
 
 def softness(objective: SoftObjective, evidence: HeldOutScores) -> float:
-    """t, which falls with the square root of the labels once they are many."""
+    """Return t, which falls with the square root of the labels once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     first_softness = CONSTRAINED_SOFTNESS if objective.has_constraints else SOFTNESS
     return max(LEAST_SOFTNESS, first_softness * min(1.0, (SOFT_LABELS / labels) ** 0.5))
 
 
 def sharpness(evidence: HeldOutScores) -> float:
-    """beta, which grows with the square root of the labels per class, and faster once they are many."""
+    """Return beta, which grows with the square root of the labels per class, and faster once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
 
 
 def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
-    """The bias b (K,) that gives every class the weight of its own recall at uniform rates."""
-    bias = (calibration.bias + np.log(clip_positive(objective.first_weights[0]))) / calibration.temperature
-    return bias - bias.mean()
+    """Return the bias b (K,) that gives every class the weight of its own recall at uniform rates."""
+    return weigh_argmax(clip_positive(objective.first_weights[0]), calibration)
 
 
 def fit_closed_form(objective: SoftObjective, calibration: Calibration, name: str) -> Candidate:
-    """The rule of the gain at uniform rates, on scores calibrated like this."""
+    """Return the rule of the gain at uniform rates, on scores calibrated like this."""
     prior = objective.prior.numpy()
     if objective.reads_entries:
         uniform = Confusion.uniform(objective.prior)
@@ -174,8 +174,8 @@ def fit_pooled(
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
         margin: standard errors by which constraints are to be met, as far as they can be.
-        margins: the same in units of the constraints, if known, (m,); then `margin` does not count.
-        prices: of a search on similar rows, which shorten this one; None for none.
+        margins: margins in units of the constraints, if known, (m,); then `margin` does not count.
+        prices: prices of a search on similar rows, which shorten this one; None for none.
     """
     calibration = evidence.calibration
     prior = objective.prior.numpy()
@@ -202,23 +202,18 @@ def find_bias(
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
         anchor = rows.blocks.merge(weigh_classes(objective, calibration))
-        return search_bias(objective, rows, anchor, anchor, t)
-    starts = [rows.blocks.merge(start) for start in list_starts(objective, calibration)]
-    return solve(objective, rows, starts, t, prices)
+        return search_bias(objective, rows, anchor, t)
+    # The calibrated argmax and, if all classes count, 1/pi.
+    starts = [weigh_argmax(objective.prior.numpy(), calibration)]
+    if objective.weighs_all:
+        starts.append(weigh_classes(objective, calibration))
+    return solve(objective, rows, [rows.blocks.merge(start) for start in starts], t, prices)
 
 
 def weigh_argmax(prior: np.ndarray, calibration: Calibration) -> np.ndarray:
     """Return the bias (K,) of the argmax of calibrated probabilities under a prior (K,)."""
     bias = (calibration.bias + np.log(prior)) / calibration.temperature
     return bias - bias.mean()
-
-
-def list_starts(objective: SoftObjective, calibration: Calibration) -> list[np.ndarray]:
-    """Return where searches begin, each (K,): the calibrated argmax and, if all classes count, 1/pi."""
-    starts = [weigh_argmax(objective.prior.numpy(), calibration)]
-    if objective.weighs_all:
-        starts.append(weigh_classes(objective, calibration))
-    return starts
 
 
 def solve(
@@ -233,7 +228,7 @@ def solve(
     biases = list(starts)
     if len(starts[0]) > 2:  # a sweep alone is exact for two classes
         for start in starts:
-            search = search_bias(objective, rows, start, start, t, prices)
+            search = search_bias(objective, rows, start, t, prices)
             biases.append(search.bias)
             prices = search.prices if search.is_feasible else prices
     beginning = max(biases, key=lambda bias: score_bias(objective, rows, bias))
@@ -248,7 +243,7 @@ def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.n
         value, slack = objective.judge(make_unchecked(rates, objective.prior))
         return min(0.0, slack), value
 
-    return max((search_bias(objective, rows, start, start, t) for start in starts), key=rank)
+    return max((search_bias(objective, rows, start, t) for start in starts), key=rank)
 
 
 def halve_margin(margin: float) -> list[float]:
@@ -277,7 +272,7 @@ def keep_distance(
         rates = hard_rates(rows, rows.decide(bias))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
-        return payoff[places], objective.measure_errors(rates, worth, places)
+        return payoff[places], objective.measure_errors(rates, worth)
 
     errors = measure(search.bias)[1]
     for factor in halve_margin(margin):
@@ -299,7 +294,7 @@ def keep_distance(
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
-    """How many labels an estimate of each class is worth for its error, (K,).
+    """Return how many labels an estimate of each class is worth for its error, (K,).
 
     Unlabeled rows add no more than there are labels beyond the first few: what a model of three labels expects of
     itself is not known better by more rows, and a part of a class that these labels do not show is not in it.
@@ -308,7 +303,7 @@ def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
 
 
 def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
-    """The pooled rates of hard decisions, (K, K); a class without a row at all is taken to be predicted at random."""
+    """Return the pooled rates of hard decisions, (K, K), as if a class without any row were predicted at random."""
     rates = decide_rates(rows.fractions, decisions, rows.scores.shape[1])
     totals = rates.sum(1, keepdims=True)
     return np.where(totals > 0, rates / np.maximum(totals, 1e-300), 1 / len(rates))
@@ -319,29 +314,28 @@ def fit_candidates(
     evidence: HeldOutScores,
     undo: torch.Tensor | None = None,
     margin: float = MARGIN,
-    margins: np.ndarray | None = None,
-    prices: Prices | None = None,
+    model: Candidate | None = None,
 ) -> list[Candidate]:
-    """The argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
+    """Return the argmax, the closed form, the calibrated closed form and the pooled rule, fitted on the evidence.
 
     Args:
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
         undo: see `plain_argmax`.
         margin: see `fit_pooled`.
-        margins: see `fit_pooled`.
-        prices: see `fit_pooled`.
+        model: a pooled rule for similar rows, whose margins and prices are used; None for none.
     """
-    if evidence.blocks.are_tied:  # a closed form has weights of its own for every group
-        return [plain_argmax(evidence.train_prior, undo), fit_pooled(objective, evidence, margin, margins, prices)]
-    return [
-        plain_argmax(evidence.train_prior, undo),
-        fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"),
-        fit_closed_form(objective, evidence.calibration, "calibrated"),
-        fit_pooled(objective, evidence, margin, margins, prices),
-    ]
+    if model is None:
+        pooled_rule = fit_pooled(objective, evidence, margin)
+    else:
+        pooled_rule = fit_pooled(objective, evidence, margin, model.margins, model.prices)
+    simple_rules = [plain_argmax(evidence.train_prior, undo)]
+    if not evidence.blocks.are_tied:  # a closed form has weights of its own for every group
+        simple_rules.append(fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"))
+        simple_rules.append(fit_closed_form(objective, evidence.calibration, "calibrated"))
+    return [*simple_rules, pooled_rule]
 
 
 def clip_positive(weights: np.ndarray) -> np.ndarray:
-    """Weights of classes, none less than a small part of the largest."""
+    """Return weights of classes, none less than a small part of the largest."""
     return np.maximum(weights, SMALLEST_WEIGHT * max(float(np.max(weights)), 1e-300))

@@ -67,7 +67,7 @@ class CellObjective(Objective):
         return self.sentence.labels
 
     def view(self, c: Any) -> Any:
-        """Return all rows and those of each group, as the sentence reads them, from a confusion of cells (A K)."""
+        """Return metrics of all rows and of each group, as the sentence reads them, from a confusion of cells (A K)."""
         prior = self.cell_prior
         metrics = {name: getattr(c, name).reshape(prior.shape) for name in CELL_METRICS}
         shares = prior.sum(1)

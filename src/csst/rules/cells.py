@@ -13,7 +13,7 @@ group counts for each group as often as rows of its class are in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -60,20 +60,20 @@ class RowGroups:
             name = self.names[int(counts.argmin())]
             raise InputError(f"{self.column} {name!r} has no labeled row: label some, or merge it with another group")
 
-    def sample(self, most: int, seed: int) -> RowGroups:
+    def sample(self, limit: int, seed: int) -> RowGroups:
         """Return the groups of the unlabeled rows that `HeldOutScores.from_probs` samples with this seed.
 
         Args:
-            most: unlabeled rows that are used.
+            limit: unlabeled rows that are used.
             seed: seed of the choice.
 
         Returns:
             The groups of labeled rows and of those unlabeled rows.
         """
-        if len(self.unlabeled) <= most:
+        if len(self.unlabeled) <= limit:
             return self
         order = np.random.default_rng(seed).permutation(len(self.unlabeled))
-        return replace(self, unlabeled=self.unlabeled[np.sort(order[:most])])
+        return replace(self, unlabeled=self.unlabeled[np.sort(order[:limit])])
 
     def require_rows(self, evidence: HeldOutScores) -> None:
         """Raise an error unless there is one group for each row.
@@ -89,21 +89,36 @@ class RowGroups:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CellScores(HeldOutScores):
     """Scores of cells, calibrated; labels are cells, too.
 
     Args:
         layout: how cells fall into groups.
         labeled_weights: how far each labeled row is in each cell, as if unlabeled, (n, A K).
-        unlabeled_weights: the same of unlabeled rows, (m, A K).
+        unlabeled_weights: how far each unlabeled row is in each cell, (m, A K).
         plain: the scores of classes behind them.
+        groups: the groups of the rows.
+        class_prior: the deployment prior, (K,).
+        temperature: factor of z in each group, (A,).
+        shift: what is added to it, (A, K).
     """
 
-    layout: Blocks = field(default_factory=Blocks)
-    labeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    unlabeled_weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    plain: HeldOutScores | None = None
+    layout: Blocks
+    labeled_weights: np.ndarray
+    unlabeled_weights: np.ndarray
+    plain: HeldOutScores
+    groups: RowGroups
+    class_prior: np.ndarray
+    temperature: np.ndarray
+    shift: np.ndarray
+    labeled_fields = ("scores", "labels", "labeled_weights")
+    unlabeled_fields = ("unlabeled_scores", "unlabeled_weights")
+
+    @property
+    def cell_prior(self) -> np.ndarray:
+        """P_ak, (A, K), of sum 1."""
+        return self.labeled_prior.reshape(self.shift.shape)
 
     @property
     def blocks(self) -> Blocks:
@@ -128,48 +143,15 @@ class CellScores(HeldOutScores):
 
     @property
     def information(self) -> float:
-        assert self.plain is not None
         return self.plain.information
 
     @property
     def information_error(self) -> float:
-        assert self.plain is not None
         return self.plain.information_error
 
     @property
     def is_constant(self) -> bool:
-        assert self.plain is not None
         return self.plain.is_constant
-
-    def part(self, rows: np.ndarray) -> CellScores:
-        return replace(
-            self, scores=self.scores[rows], labels=self.labels[rows], labeled_weights=self.labeled_weights[rows]
-        )
-
-    def thin(self, most: int) -> CellScores:
-        step = -(-len(self.unlabeled_scores) // most)
-        if step <= 1:
-            return self
-        return replace(
-            self, unlabeled_scores=self.unlabeled_scores[::step], unlabeled_weights=self.unlabeled_weights[::step]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Rows as cells, and what takes scores of classes there.
-
-    Args:
-        scores: of cells.
-        prior: P_ak, (A, K), sums to 1.
-        temperature: by which z is multiplied in each group, (A,).
-        shift: what is added to it, (A, K).
-    """
-
-    scores: CellScores
-    prior: np.ndarray
-    temperature: np.ndarray
-    shift: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +178,7 @@ class GroupCalibration:
         return softmax(self.factor[groups][:, None] * logits + self.bias[groups], axis=1)
 
 
-def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, are_tied: bool) -> Cells:
+def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, are_tied: bool) -> CellScores:
     """Return the rows of the evidence as rows of cells.
 
     Args:
@@ -220,25 +202,24 @@ def make_cells(evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, ar
         temperature = of_groups.factor * temperature
         shift = of_groups.factor[:, None] * (calibration.bias + np.log(np.maximum(evidence.fractions, 1e-12)))
         shift = shift + of_groups.bias - np.log(cell_prior / cell_prior.sum(1, keepdims=True))
-    maps = (temperature, shift)
-    labeled = place_scores(evidence.scores, groups.labeled, *maps)
-    labeled_weights = place_weights(of_groups.apply(logits, groups.labeled), groups.labeled, number)
-    unlabeled, unlabeled_weights = place_unlabeled(evidence, groups, maps, of_groups, group_of_class)
+    rows, blocks, weights = weigh_unlabeled(evidence, groups, of_groups, group_of_class)
     argmax_bias = temperature[:, None] * np.log(evidence.train_prior) - shift
-    argmax_bias = argmax_bias - argmax_bias.max()
-    scores = CellScores(
-        labeled,
-        groups.labeled * evidence.classes + evidence.labels,
-        unlabeled,
-        np.exp(argmax_bias).ravel(),
-        cell_prior.ravel(),
+    return CellScores(
+        scores=place_scores(evidence.scores, groups.labeled, temperature, shift),
+        labels=groups.labeled * evidence.classes + evidence.labels,
+        unlabeled_scores=place_scores(evidence.unlabeled_scores[rows], blocks, temperature, shift),
+        train_prior=np.exp(argmax_bias - argmax_bias.max()).ravel(),
+        labeled_prior=cell_prior.ravel(),
         is_cross_fitted=evidence.is_cross_fitted,
         layout=Blocks(number, are_tied),
-        labeled_weights=labeled_weights,
-        unlabeled_weights=unlabeled_weights,
+        labeled_weights=place(of_groups.apply(logits, groups.labeled), groups.labeled, number),
+        unlabeled_weights=place(weights, blocks, number),
         plain=evidence,
+        groups=groups,
+        class_prior=prior,
+        temperature=temperature,
+        shift=shift,
     )
-    return Cells(scores, cell_prior, temperature, shift)
 
 
 def count_cells(evidence: HeldOutScores, groups: RowGroups) -> np.ndarray:
@@ -248,37 +229,33 @@ def count_cells(evidence: HeldOutScores, groups: RowGroups) -> np.ndarray:
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def place_unlabeled(
-    evidence: HeldOutScores,
-    groups: RowGroups,
-    maps: tuple[np.ndarray, np.ndarray],
-    of_groups: GroupCalibration,
-    group_of_class: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores and weights of unlabeled rows in cells, both (m', A K)."""
+def weigh_unlabeled(
+    evidence: HeldOutScores, groups: RowGroups, of_groups: GroupCalibration, group_of_class: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return indices of unlabeled rows (m',), each in one group (m',), and weights of its classes (m', K)."""
     number = len(groups.names)
-    is_known = groups.unlabeled >= 0
-    strangers = np.flatnonzero(~is_known)[: MOST_ROWS // number]
-    index = np.concatenate([np.flatnonzero(is_known), np.tile(strangers, number)]).astype(np.int64)
-    blocks = np.concatenate([groups.unlabeled[is_known], np.repeat(np.arange(number), len(strangers))]).astype(np.int64)
-    scores = evidence.unlabeled_scores[index]
-    logits = evidence.calibration.apply(scores) + np.log(np.maximum(evidence.unlabeled_prior, 1e-12))
-    count = int(is_known.sum())
+    has_group = groups.unlabeled >= 0
+    strangers = np.flatnonzero(~has_group)[: MOST_ROWS // number]
+    rows = np.concatenate([np.flatnonzero(has_group), np.tile(strangers, number)]).astype(np.int64)
+    blocks = np.concatenate([groups.unlabeled[has_group], np.repeat(np.arange(number), len(strangers))]).astype(
+        np.int64
+    )
+    logits = evidence.calibration.apply(evidence.unlabeled_scores[rows])
+    logits = logits + np.log(np.maximum(evidence.unlabeled_prior, 1e-12))
+    count = int(has_group.sum())
     weights = softmax(logits, axis=1)
     weights[:count] = of_groups.apply(logits[:count], blocks[:count])
     weights[count:] *= group_of_class[blocks[count:]]
-    return place_scores(scores, blocks, *maps), place_weights(weights, blocks, number)
+    return rows, blocks, weights
 
 
 def place_scores(scores: np.ndarray, groups: np.ndarray, temperature: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Return T_a z + shift_a in the block of every row, (N, A K), for z (N, K) and groups a (N,)."""
-    cells = np.full((len(scores), *shift.shape), NEVER)
-    cells[np.arange(len(scores)), groups] = temperature[groups][:, None] * scores + shift[groups]
-    return cells.reshape(len(scores), shift.size)
+    return place(temperature[groups][:, None] * scores + shift[groups], groups, len(shift), NEVER)
 
 
-def place_weights(weights: np.ndarray, groups: np.ndarray, number: int) -> np.ndarray:
-    """Return weights (N, K) in the block of every row, (N, A K)."""
-    cells = np.zeros((len(weights), number, weights.shape[1]))
-    cells[np.arange(len(weights)), groups] = weights
-    return cells.reshape(len(weights), number * weights.shape[1])
+def place(values: np.ndarray, groups: np.ndarray, number: int, elsewhere: float = 0.0) -> np.ndarray:
+    """Return values (N, K) in the block of every row, (N, A K), and another value in other blocks."""
+    cells = np.full((len(values), number, values.shape[1]), elsewhere)
+    cells[np.arange(len(values)), groups] = values
+    return cells.reshape(len(values), number * values.shape[1])

@@ -23,10 +23,13 @@ HALVINGS = 50
 POWER = 0.8
 #: the largest multiple of the labels that a price names
 LARGEST_MULTIPLE = 1e4
+#: class balances among which those are found for which a bound is proved
+LEAST_SHARE = 0.001
+MOST_SHARE = 0.999
 
 
 def binomial_tail(successes: np.ndarray, trials: np.ndarray, value: np.ndarray | float) -> np.ndarray:
-    """P(Bin(n, r) >= x), the p-value of "the chance of success is at most r".
+    """Return P(Bin(n, r) >= x), the p-value of "the chance of success is at most r".
 
     Args:
         successes: x, any shape.
@@ -42,14 +45,14 @@ def binomial_tail(successes: np.ndarray, trials: np.ndarray, value: np.ndarray |
 
 
 def divergence(observed: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """KL(t || r) = t log(t / r) + (1 - t) log((1 - t) / (1 - r))."""
+    """Return KL(t || r) = t log(t / r) + (1 - t) log((1 - t) / (1 - r))."""
     return rel_entr(observed, value) + rel_entr(1 - observed, 1 - value)
 
 
 def weighted_tail(
     successes: np.ndarray, trials: np.ndarray, weights: np.ndarray, value: np.ndarray | float
 ) -> np.ndarray:
-    """The p-value of  sum_i w_i q_i <= r,  from x_i successes of chance q_i in n_i trials of every class.
+    """Return the p-value of  sum_i w_i q_i <= r,  from x_i successes of chance q_i in n_i trials of each class.
 
     A row of class i weighs a_i = w_i / n_i, and its mean t = sum_i a_i x_i has
 
@@ -96,7 +99,7 @@ def weighted_tail(
 
 
 def ratio_tail(bound: Claim, counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The p-value of a bound on precision, f1 or jaccard of class k under a stated prior.
+    """Return the p-value of a bound on precision, f1 or jaccard of class k under a stated prior.
 
     The metric rises in the recall R and falls in the false alarms f = sum_{i != k} pi_i R_ik / (1 - pi_k), and
 
@@ -138,18 +141,18 @@ def ratio_tail(bound: Claim, counts: np.ndarray, prior: np.ndarray) -> np.ndarra
     low = np.zeros(counts.shape[:-2])
     high = np.ones(counts.shape[:-2])
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        of_recall, of_alarms = compare(middle)
+        midpoint = (low + high) / 2
+        of_recall, of_alarms = compare(midpoint)
         # P(R or less) rises with R for a lower bound, and P(f(R) or more) falls; the other way round for an upper one.
         goes_up = (of_recall < of_alarms) == bound.is_lower
-        low = np.where(goes_up, middle, low)
-        high = np.where(goes_up, high, middle)
+        low = np.where(goes_up, midpoint, low)
+        high = np.where(goes_up, high, midpoint)
     ends = [np.maximum(*compare(recall)) for recall in (low, high)]
     return np.minimum(1.0, 2 * np.minimum(*ends))
 
 
 def _ratio_line(bound: Claim) -> tuple[float, float]:
-    """a and b of  metric >= r  <=>  (1 - pi_k) f <= pi_k (a R - b)."""
+    """Return a and b of  metric >= r  <=>  (1 - pi_k) f <= pi_k (a R - b)."""
     if bound.metric == "precision":
         return (1 - bound.value) / bound.value, 0.0
     return (2 / bound.value - 1 if bound.metric == "f1" else 1 / bound.value), 1.0
@@ -161,7 +164,7 @@ def p_value(
     """Return the p-value of "the bound is untrue" (paper: none; Clopper and Pearson, 1934; Hoeffding, 1956, 1963).
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         counts: confusion counts on certification labels, (..., K, K), row = truth.
         prior: the stated class balance, (K,); None if the labels are a random sample of the rows where it is used.
         predicted: how often each class is predicted for unlabeled rows kept apart, (..., K), which are the rows where
@@ -171,43 +174,37 @@ def p_value(
         p-values, (...).
     """
     table = np.asarray(counts, dtype=float)
-    classes = table.shape[-1]
-    value = bound.value if bound.is_lower else 1 - bound.value
     rows = table.sum(-1)
-    hits_of_class = np.diagonal(table, axis1=-2, axis2=-1)
+    hits = np.diagonal(table, axis1=-2, axis2=-1)
+    value = bound.value
+    shares = prior
+    if bound.metric in RATIOS:
+        k = bound.classes[0]
+        if prior is not None:
+            return ratio_tail(bound, table, np.asarray(prior, dtype=float))
+        judged_rows = table[..., :, k].sum(-1)
+        if bound.metric != "precision":
+            judged_rows = judged_rows + rows[..., k] - hits[..., k]
+        return _two_sided(hits[..., k], judged_rows, bound.ratio, bound.is_lower)
     if bound.metric == "recall":
-        shares = np.bincount(bound.classes, minlength=classes) / len(bound.classes)
-        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, shares, value)
-    if bound.metric == "coverage":
-        # The mean coverage of several classes is that of their union, divided by their number.
-        size = len(bound.classes)
-        share = bound.value * size
+        shares = np.bincount(bound.classes, minlength=table.shape[-1]) / len(bound.classes)
+    elif bound.metric == "coverage":
+        # The mean coverage of several classes is the coverage of their union, divided by their number.
         members = list(bound.classes)
-        if predicted is not None:
-            hits = np.asarray(predicted, dtype=float)[..., members].sum(-1)
-            total = np.asarray(predicted, dtype=float).sum(-1)
-            return _two_sided(hits, total, share, bound.is_lower)
-        if prior is None:
-            return _two_sided(table[..., members].sum((-1, -2)), rows.sum(-1), share, bound.is_lower)
+        value = bound.value * len(members)
         hits = table[..., members].sum(-1)
-        wins = hits if bound.is_lower else rows - hits
-        return weighted_tail(wins, rows, prior, share if bound.is_lower else 1 - share)
-    if bound.metric == "accuracy":
-        if prior is None:
-            return _two_sided(hits_of_class.sum(-1), rows.sum(-1), bound.value, bound.is_lower)
-        return weighted_tail(hits_of_class if bound.is_lower else rows - hits_of_class, rows, prior, value)
-    assert bound.metric in RATIOS
-    if prior is not None:
-        return ratio_tail(bound, table, np.asarray(prior, dtype=float))
-    k = bound.classes[0]
-    judged_rows = table[..., :, k].sum(-1)
-    if bound.metric != "precision":
-        judged_rows = judged_rows + rows[..., k] - table[..., k, k]
-    return _two_sided(table[..., k, k], judged_rows, bound.ratio, bound.is_lower)
+        if predicted is not None:
+            predictions = np.asarray(predicted, dtype=float)
+            return _two_sided(predictions[..., members].sum(-1), predictions.sum(-1), value, bound.is_lower)
+    if shares is None:
+        return _two_sided(hits.sum(-1), rows.sum(-1), value, bound.is_lower)
+    if bound.is_lower:
+        return weighted_tail(hits, rows, shares, value)
+    return weighted_tail(rows - hits, rows, shares, 1 - value)
 
 
 def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower: bool) -> np.ndarray:
-    """The p-value of a chance of success at most the value, or of one at least the value."""
+    """Return the p-value of a chance of success at most the value, or of one at least the value."""
     if value <= 0 or value >= 1:
         is_true = value <= 0 if is_lower else value >= 1
         return np.full(np.shape(trials), 0.0 if is_true else 1.0)
@@ -216,20 +213,21 @@ def _two_sided(successes: np.ndarray, trials: np.ndarray, value: float, is_lower
     return binomial_tail(trials - successes, trials, 1 - value)
 
 
-def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float) -> tuple[float, float]:
-    """The class balances pi_k for which a bound on precision, f1 or jaccard holds, the other classes in proportion.
+def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta: float) -> tuple[float, float] | None:
+    """Return the class balances pi_k for which a bound on a ratio is proved, the other classes in proportion.
 
     Args:
-        bound: of one class.
+        bound: on precision, f1 or jaccard of one class; others have no such range.
         counts: (K, K).
-        prior: the stated class balance, (K,).
+        prior: the stated class balance, (K,); None for a random sample.
         delta: 1 - confidence.
 
     Returns:
-        The lowest and the highest pi_k; both NaN where there is none.
+        The lowest and the highest pi_k; None if there is none.
     """
+    if prior is None or bound.metric not in RATIOS:
+        return None
     k = bound.classes[0]
-    grid = np.linspace(0.001, 0.999, 999)
     other_shares = np.array(prior, dtype=float)
     other_shares[k] = 0
     other_shares /= other_shares.sum()
@@ -240,31 +238,28 @@ def read_range(bound: Claim, counts: np.ndarray, prior: np.ndarray, delta: float
         return bool(p_value(bound, counts, balance) <= delta)
 
     # What is proved for one balance is proved for all that have more of the class (less, for metric <= value).
-    ends = (grid[0], grid[-1])
-    safest_share = ends[1] if bound.is_lower else ends[0]
-    if not passes(safest_share):
-        return float("nan"), float("nan")
-    passing_share = safest_share
-    failing_share = ends[0] if bound.is_lower else ends[1]
+    passing_share, failing_share = (MOST_SHARE, LEAST_SHARE) if bound.is_lower else (LEAST_SHARE, MOST_SHARE)
+    if not passes(passing_share):
+        return None
     if passes(failing_share):
-        return float(ends[0]), float(ends[1])
+        return LEAST_SHARE, MOST_SHARE
     while abs(passing_share - failing_share) > 5e-4:
-        middle = (passing_share + failing_share) / 2
-        if passes(middle):
-            passing_share = middle
+        midpoint = (passing_share + failing_share) / 2
+        if passes(midpoint):
+            passing_share = midpoint
         else:
-            failing_share = middle
-    return (float(passing_share), 1.0) if bound.is_lower else (0.0, float(passing_share))
+            failing_share = midpoint
+    return (passing_share, 1.0) if bound.is_lower else (0.0, passing_share)
 
 
 def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
-    """The counts of a draw that four of five draws are better than for a bound.
+    """Return the counts of a draw that four of five draws are better than for a bound.
 
     Its gain c (`Claim.payoff`) is below the mean by z = .84 standard deviations, and of all such tables it is the
     likeliest:  n_i R_ij (1 - z w_i (c_ij - mean_i) / (n_i s)),   s^2 = sum_i w_i^2 Var_i / n_i.
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         rates: R, (K, K), row = truth.
         rows: labels of every class, (K,).
         prior: see `p_value`.
@@ -292,10 +287,10 @@ def draw_unluckily(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.
 
 
 def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np.ndarray | None, delta: float) -> float:
-    """How many times these labels would prove a bound in four cases of five, if the rates are these.
+    """Return how many times these labels would prove a bound in four cases of five, if the rates are these.
 
     Args:
-        bound: that is to be proved.
+        bound: bound that is to be proved.
         rates: R, (K, K), row = truth.
         rows: labels of every class, (K,), at least one each.
         prior: see `p_value`.
@@ -314,9 +309,9 @@ def multiply_labels(bound: Claim, rates: np.ndarray, rows: np.ndarray, prior: np
     high = LARGEST_MULTIPLE
     # To about a twentieth: the price says "about".
     while high > 1.05 * low:
-        middle = (low * high) ** 0.5
-        if is_enough(middle):
-            high = middle
+        midpoint = (low * high) ** 0.5
+        if is_enough(midpoint):
+            high = midpoint
         else:
-            low = middle
+            low = midpoint
     return high

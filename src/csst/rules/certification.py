@@ -30,8 +30,8 @@ class Certification:
 
     Args:
         verdict: certified, refuted or undecided.
-        sentence: the same in words.
-        confidence: of the verdict.
+        sentence: the verdict in words.
+        confidence: confidence of the verdict.
         labels: after how many labels it was reached, or how many there are.
         more: about how many more would decide, if things are as they look; None once decided or if nothing bears on it.
         wealth: the largest wealth of who bets on each bound; a bound is proved at 1 / (1 - confidence).
@@ -51,11 +51,11 @@ class Expectation:
 
     Args:
         posterior: class probabilities of the labeled rows, (n, K).
-        unlabeled_posterior: of unlabeled rows of the same population that nothing was fitted to, (m, K).
-        unlabeled_predictions: the rule's for them, (m,).
-        judged_posterior: of rows that are not bet on, such as the labels of the fit, (N, K).
+        unlabeled_posterior: class probabilities of unlabeled rows of that population, unused by the fit, (m, K).
+        unlabeled_predictions: predictions of the rule for these rows, (m,).
+        judged_posterior: class probabilities of rows that are not bet on, such as the labels of the fit, (N, K).
         judged_labels: their classes, (N,).
-        judged_predictions: the rule's for them, (N,).
+        judged_predictions: predictions of the rule for these rows, (N,).
     """
 
     posterior: np.ndarray
@@ -73,7 +73,7 @@ def read_certified(
     class_names: Sequence[str],
     row_groups: Sequence[str] = (),
 ) -> Sentence:
-    """The sentence that is to be certified, bound to the classes.
+    """Return the sentence that is to be certified, bound to the classes.
 
     Args:
         objective: a sentence, or only its bounds.
@@ -106,7 +106,7 @@ def complete_sentence(objective: Objective | str) -> Objective | str:
 
 
 def name_row_groups(stored: dict[str, Any] | None, groups: Any) -> tuple[str, ...]:
-    """Return the names of groups of rows: those of the fit or, if it had none, those that occur; () for None.
+    """Return the names of the groups of the fit or, if it had none, of the groups that occur; () for None.
 
     Args:
         stored: what the fit says about its groups, `FittedModel.groups`.
@@ -126,7 +126,7 @@ def refuse_seen(hashes: np.ndarray, *seen: np.ndarray | None) -> None:
     """Refuse rows that the model was fitted on or that were chosen by it.
 
     Args:
-        hashes: of the rows that shall certify, (n,).
+        hashes: hashes of the rows that shall certify, (n,).
         *seen: hashes of rows of the fit, (N,), and of rows that were suggested.
     """
     for rows, what in zip(seen, ("were part of the fit", "were chosen by suggest"), strict=False):
@@ -152,7 +152,7 @@ def certify_labels(
     Args:
         objective: bound to the classes, with a confidence.
         labels: class indices, (n,).
-        predictions: of the deployed rule, (n,).
+        predictions: class indices that the deployed rule gives, (n,).
         deployment_prior: see `csst.rules.fresh_labels.state_prior`.
         class_names: K names.
         expectation: what the model expects; None uses labels alone.
@@ -166,9 +166,15 @@ def certify_labels(
     truth = check_labels(labels, len(predictions), classes)
     bounds = read_claims(objective)
     prior = state_prior(deployment_prior, bounds, classes)
-    bets = [place_in_group(bound, truth, predictions, prior, classes, groups) for bound in bounds]
-    if expectation is not None and prior is None:
-        bets = [bet if bet.bound.group is not None else adjust_bets(bet, predictions, expectation) for bet in bets]
+    bets = []
+    for bound in bounds:
+        rows = np.arange(len(truth)) if bound.group is None else np.flatnonzero(groups == bound.group)
+        bet = place_bets(bound, truth[rows], predictions[rows], prior, classes)
+        # Labels are counted over all groups.
+        bet = replace(bet, ends=rows[bet.ends - 1] + 1)
+        if expectation is not None and prior is None and bound.group is None:
+            bet = adjust_bets(bet, predictions, expectation)
+        bets.append(bet)
     delta = 1 - objective.confidence
     decision = decide(bets, delta, len(truth))
     sentence = describe(decision, bounds, bets, objective.confidence, class_names)
@@ -177,31 +183,8 @@ def certify_labels(
     )
 
 
-def place_in_group(
-    bound: Claim,
-    labels: np.ndarray,
-    predictions: np.ndarray,
-    prior: np.ndarray | None,
-    classes: int,
-    groups: np.ndarray | None,
-) -> Bets:
-    """Return the bets of `place_bets` on the rows of the group that a bound is about.
-
-    Args:
-        bound, labels, predictions, prior, classes: as in `place_bets`.
-        groups: groups of the rows, (n,); None without groups.
-    """
-    if bound.group is None:
-        return place_bets(bound, labels, predictions, prior, classes)
-    assert groups is not None
-    rows = np.flatnonzero(groups == bound.group)
-    bets = place_bets(bound, labels[rows], predictions[rows], prior, classes)
-    # Labels are counted over all groups.
-    return replace(bets, ends=rows[bets.ends - 1] + 1)
-
-
 def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -> Bets:
-    """Take out of bets on rows what the model expects of them; bets within classes stay as they are.
+    """Return bets on rows without what the model expects of them; bets within classes stay as they are.
 
     Args:
         bets: on a bound.
@@ -215,8 +198,8 @@ def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -
         return bets
     payoff = bets.bound.payoff(expectation.posterior.shape[1])
 
-    def expect(posterior: np.ndarray, decided: np.ndarray) -> np.ndarray:
-        return (posterior * payoff[:, decided].T).sum(1)
+    def expect(posterior: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+        return (posterior * payoff[:, decisions].T).sum(1)
 
     judged_expectations = expect(expectation.judged_posterior, expectation.judged_predictions)
     gains = payoff[expectation.judged_labels, expectation.judged_predictions]
@@ -234,7 +217,7 @@ def adjust_bets(bets: Bets, predictions: np.ndarray, expectation: Expectation) -
 def describe(
     decision: Decision, bounds: Sequence[Claim], bets: Sequence[Bets], confidence: float, class_names: Sequence[str]
 ) -> str:
-    """The decision in a sentence."""
+    """Return the decision in a sentence."""
     names = ", ".join(bound.text for bound in bounds)
     after = f"with confidence {confidence:g} after {decision.labels:,} label{'s' if decision.labels != 1 else ''}"
     if decision.verdict == "certified":
@@ -254,7 +237,7 @@ def describe(
 
 
 def describe_rows(bound: Claim, class_names: Sequence[str]) -> str:
-    """The rows that bear on a bound, as a phrase."""
+    """Return the rows that bear on a bound, as a phrase."""
     if len(bound.classes) != 1 or bound.metric in ("coverage", "accuracy"):
         return "labels"
     name = repr(class_names[bound.classes[0]])

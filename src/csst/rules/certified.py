@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from csst.maths.confusion import Confusion
-from csst.rules.certificates import multiply_labels
 from csst.rules.claims import Claim
-
-#: a price is at least this multiple of the labels that were not enough
-LEAST_MULTIPLE = 1.25
 
 
 @dataclass(frozen=True)
@@ -24,7 +17,7 @@ class BoundResult:
         bound: as it is written.
         asked: the number that was asked for.
         expected: the estimate for the deployed rule.
-        p_value: of the deployed rule on the fresh labels.
+        p_value: p-value of the deployed rule on the fresh labels.
         balance: the lowest and highest fraction of the class for which it would hold under these labels, the other
             classes in proportion; None where it does not depend on it or labels are a random sample.
     """
@@ -41,14 +34,14 @@ class Certificate:
     """Whether the bounds of a sentence are promised.
 
     Args:
-        confidence: that was asked for.
+        confidence: confidence that was asked for.
         is_certified: whether all bounds hold, with that confidence.
         bounds: one result for every bound.
         labels: fresh labels of every class, (K,).
         rules: how many rules were on the path, from cautious to bold.
         passed: how many of them passed; the last is used.
         basis: what the promise rests on, in words.
-        price: what it would take, where it is not certified; else "".
+        price: the labels that a certificate would take, in words; "" if it is certified.
     """
 
     confidence: float
@@ -86,12 +79,12 @@ class Certificate:
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `certificate_from_dict` reads it back."""
+        """Return plain values for JSON, which `certificate_from_dict` reads."""
         return {**asdict(self), "sentence": self.sentence}
 
 
 def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
-    """A certificate from what `as_dict` gave."""
+    """Return the certificate that `as_dict` has written."""
     values = {name: value for name, value in stored.items() if name != "sentence"}
     results = []
     for result in values.pop("bounds"):
@@ -101,64 +94,8 @@ def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
     return Certificate(**values, bounds=tuple(results), labels=labels)
 
 
-def price_in_labels(
-    bounds: Sequence[Claim],
-    expectations: Sequence[Sequence[Confusion]],
-    rows: Sequence[np.ndarray],
-    prior: np.ndarray | None,
-    delta: float,
-    class_names: Sequence[str],
-) -> str:
-    """What a certificate would take: the bound that needs most labels, for the rule that needs fewest.
-
-    Args:
-        bounds: of the sentence.
-        expectations: what is expected of every rule of a path, for each bound.
-        rows: fresh labels of every class, (K,), that bear on each bound.
-        prior: see `csst.rules.certificates.p_value`.
-        delta: 1 - confidence.
-        class_names: K names.
-
-    Returns:
-        A sentence.
-    """
-    # Classes without a fresh label are priced as if they had one.
-    table = [
-        [
-            multiply_labels(bound, confusion.rates.numpy(), np.maximum(labels, 1), prior, delta)
-            for bound, confusion, labels in zip(bounds, confusions, rows, strict=True)
-        ]
-        for confusions in expectations
-    ]
-    cheapest = int(np.max(table, axis=1).argmin())
-    hardest = int(np.argmax(table[cheapest]))
-    bound = bounds[hardest]
-    # These labels were not enough, whatever is expected.
-    multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-    expectation = measure_bound(bound, expectations[cheapest][hardest])
-    is_single = len(bound.classes) == 1
-    is_own = is_single or bound.metric == "recall"
-    counts = rows[hardest]
-    number = int(counts[list(bound.classes)].sum()) if is_own else int(counts.sum())
-    labels = f"{number} label{'s' if number != 1 else ''}"
-    if is_single:
-        labels += f" of {class_names[bound.classes[0]]!r}"
-    if np.isinf(multiple):
-        return (
-            f"{labels} cannot promise {bound.text}, and more would not: {expectation:.2f} is expected of it; loosen "
-            "the bound, or improve the model"
-        )
-    extra_labels = max(1, round(multiple * max(number, 1)) - number)
-    remark = "" if bound.metric == "recall" else ", with other classes in proportion"
-    metric = f"its {bound.metric}" if is_single else f"the {bound.metric}"
-    return (
-        f"{labels} cannot promise {bound.text}; about {extra_labels:,} more would{remark}, "
-        f"if {metric} is {expectation:.2f}"
-    )
-
-
 def measure_bound(bound: Claim, confusion: Confusion) -> float:
-    """The metric that a bound is about, of a confusion."""
+    """Return the metric that a bound is about, of a confusion."""
     if bound.metric == "accuracy":
         return float(confusion.accuracy)
     return float(getattr(confusion, bound.metric)[list(bound.classes)].mean())

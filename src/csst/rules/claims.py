@@ -50,7 +50,7 @@ class Claim:
         return self.metric != "recall"
 
     def payoff(self, classes: int) -> np.ndarray:
-        """c (K, K) with  bound <=> sum_i pi_i sum_j R_ij c_ij >= 0,  pi uniform over `classes` for recall.
+        """Return c (K, K) with  bound <=> sum_i pi_i sum_j R_ij c_ij >= 0,  pi uniform over its classes for recall.
 
             recall      1[y = k] (1[F = k] - r)
             precision   1[F = k] (1[y = k] - r)
@@ -155,7 +155,7 @@ def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: s
 
 
 def _read_metric(node: Node, binding: Binding, text: str) -> tuple[str, tuple[int, ...]]:
-    """The name of a metric and its classes; "" for anything else."""
+    """Return the name of a metric and its classes; "" for anything else."""
     if isinstance(node, Metric):
         if node.name == "accuracy":
             return node.name, ()

@@ -16,18 +16,19 @@ from csst.rules.possible import refuse_impossible
 
 
 def read_deployment_prior(prior: Any, evidence: HeldOutScores) -> np.ndarray:
-    """A class prior (K,): "labels" or "validation", "train" or "labeled", "unlabeled", "uniform", or numbers.
+    """Return the class prior (K,) that a user names.
 
-    Numbers may be a text such as "0.9, 0.1".
+    Names are "labels" or "validation", "train" or "labeled", "unlabeled" and "uniform"; numbers may be a text such as
+    "0.9, 0.1".
     """
-    unlabeled = evidence.unlabeled_prior if _is_unlabeled(prior) and evidence.has_unlabeled else None
+    unlabeled = evidence.unlabeled_prior if is_unlabeled(prior) and evidence.has_unlabeled else None
     return name_prior(prior, evidence.fractions, evidence.labeled_prior, unlabeled)
 
 
 def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: np.ndarray | None) -> np.ndarray:
-    """`read_deployment_prior` from class fractions (K,) of labels that judge, labels learned from, unlabeled rows."""
+    """Return the prior of a name, given fractions (K,) of labels that judge, labels learned from, unlabeled rows."""
     priors = {"labels": judged, "train": learned, "validation": judged, "labeled": learned}
-    if _is_unlabeled(prior):
+    if is_unlabeled(prior):
         if unlabeled is None:
             raise InputError("deployment_prior 'unlabeled' needs unlabeled rows; there are none: pass the fractions")
         priors["unlabeled"] = unlabeled
@@ -39,7 +40,8 @@ def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: n
     return read_prior(prior, "deployment_prior", priors, len(judged))
 
 
-def _is_unlabeled(prior: Any) -> bool:
+def is_unlabeled(prior: Any) -> bool:
+    """Return whether a prior is the word for the balance of unlabeled rows."""
     return isinstance(prior, str) and prior == "unlabeled"
 
 
@@ -52,11 +54,11 @@ def refuse_contradiction(
         objective: a sentence, a short name or an Objective.
         learned: labels to learn from, class indices (n,), of every class.
         judged: labels that judge, class indices.
-        class_names: of all classes.
+        class_names: names of all classes.
         deployment_prior: see `fit_rule`; None for the class balance of the labels that judge. That of unlabeled rows is
             not known yet, and nothing is refused.
     """
-    if _is_unlabeled(deployment_prior):
+    if is_unlabeled(deployment_prior):
         return
     counts = [np.bincount(np.asarray(labels), minlength=len(class_names)) for labels in (learned, judged)]
     fractions = [count / count.sum() for count in counts]

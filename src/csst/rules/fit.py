@@ -20,26 +20,24 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
-from csst.estimation.class_rates import RateEstimate, estimate_rates
+from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals, expected_value
-from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs
+from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores
 from csst.maths.costs import format_amount
 from csst.maths.gain import Gain
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
-from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering
-from csst.rules.bounds import Bound, describe_bounds, measure_bounds
-from csst.rules.candidates import MARGIN, Candidate, fit_candidates, sharpness
+from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
+from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, sharpness
 from csst.rules.cells import RowGroups
 from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
-from csst.rules.feasibility import TOLERANCE, note_missed
+from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
-from csst.rules.judging import JUDGING_ROWS, Judges, choose, judge
-from csst.rules.judging_abstention import judge_abstaining
-from csst.rules.rule import Rule, undo_gain
+from csst.rules.judging import Judges, choose
+from csst.rules.rule import Rule, read_probs
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -51,14 +49,14 @@ UNSURE = 1.3
 
 @dataclass(frozen=True, eq=False)
 class FittedRule:
-    """A decision rule, what it is expected to give, and from what that is known.
+    """A decision rule, what it is expected to give, and the evidence for that.
 
     Args:
         rule: what decides.
-        chosen: which of the candidates it is: "closed form", "calibrated" or "pooled".
+        chosen: the name of the candidate that it is, such as "closed form" or "pooled".
         objective: bound to the classes.
         estimate: the rates it is expected to have, cross-fitted.
-        unadjusted: those of the plain argmax, of a network that of its softmax.
+        unadjusted: the rates of the plain argmax; of a network, of the argmax of its softmax.
         values: the judged value of every candidate.
         evidence: the scores it was fitted on.
         notes: what to be wary of, in sentences.
@@ -121,7 +119,7 @@ class FittedRule:
 
     @property
     def sentence(self) -> str:
-        """What the rule changes, what it is expected to give, and with how many labels that is known."""
+        """What the rule changes, what it is expected to give, and how many labels say so."""
         unadjusted_score = expect(self.goal, self.unadjusted_groups or self.unadjusted)
         changes = {
             "argmax": "is the plain argmax, which nothing beat",
@@ -138,7 +136,7 @@ class FittedRule:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: the rule, and the numbers behind the choice."""
+        """Return plain values for JSON: the rule, and the numbers behind the choice."""
         return {
             "rule": self.rule.as_dict(),
             "chosen": self.chosen,
@@ -156,7 +154,7 @@ class FittedRule:
 
 
 def expect(objective: Objective, estimate: RateEstimate) -> ValidationScore:
-    """What an estimate lets one expect of an objective."""
+    """Return the value and the slack of an objective that an estimate of rates lets one expect."""
     score = score_on(objective, estimate.confusion, TOLERANCE)
     return replace(score, value=expected_value(objective, estimate))
 
@@ -166,6 +164,26 @@ def describe(objective: Objective, score: ValidationScore) -> str:
     miss = format_amount(score.violation * score.unit, score.unit)
     remark = f" (a constraint missed by {miss})" if score.violation > 0 else ""
     return f"{objective.describe_value(score.value)}{remark}"
+
+
+@dataclass(frozen=True, eq=False)
+class RuleRequest:
+    """What `fit_rule` is given beside the objective; it describes every field."""
+
+    probs: Any
+    labels: Any
+    unlabeled_probs: Any
+    train_prior: Any
+    labeled_prior: Any
+    deployment_prior: Any
+    gain: Gain | None
+    class_names: Sequence[str] | None
+    most_unlabeled: int
+    is_cross_fitted: bool
+    seed: int
+    margin: float
+    groups: RowGroups | None
+    per_group: bool
 
 
 def fit_rule(
@@ -187,13 +205,13 @@ def fit_rule(
     groups: RowGroups | None = None,
     per_group: bool = False,
 ) -> FittedRule:
-    """The rule for an objective on these probabilities (n, K) and labels (n,).
+    """Return the rule for an objective on these probabilities (n, K) and labels (n,).
 
     Args:
-        probs: of labeled rows, by a model that has not learned from them.
+        probs: probabilities of labeled rows, by a model that has not learned from them.
         labels: class indices; every class at least once.
         objective: a sentence, a short name or an `Objective`.
-        unlabeled_probs: of rows without a label, (m, K), by the model that the rule is for.
+        unlabeled_probs: probabilities of rows without a label, (m, K), by the model that the rule is for.
         train_prior: the class prior behind the probabilities: "labels" for the fractions of these labels, "uniform" for
             a class-weighted or logit-adjusted model, or one number per class.
         labeled_prior: the class fractions of the labels that were learned from, if the train_prior is not that.
@@ -207,7 +225,7 @@ def fit_rule(
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in a sentence says. Half of the
             labels then fit the rule and half certify it; all must be scored by the very model that is used, and not out
             of fold.
-        seed: of that choice, of the folds and of the deal.
+        seed: seed of the choice of unlabeled rows, of the folds and of the deal.
         margin: estimated standard errors by which constraints are to be met, as far as they can be; 0 for none.
         groups: the groups of the rows, for a sentence such as "max min(recall by region)".
         per_group: whether each group gets a rule of its own, which needs the group of every new row.
@@ -216,56 +234,62 @@ def fit_rule(
         The rule, and what it is expected to give.
     """
     goal = read_objective(objective, class_names=class_names, confidence=confidence)
-    if goal.confidence is not None:
-        # It builds on this module.
-        from csst.rules.promise import fit_promised
-
-        return fit_promised(
-            probs,
-            labels,
-            goal,
-            unlabeled_probs,
-            train_prior=train_prior,
-            labeled_prior=labeled_prior,
-            deployment_prior=deployment_prior,
-            gain=gain,
-            class_names=class_names,
-            most_unlabeled=most_unlabeled,
-            seed=seed,
-            margin=margin,
-            groups=groups,
-            per_group=per_group,
-        )
-    undo = None if gain is None else gain.softmax_inverse
-    if undo is not None:
-        probs = undo_gain(torch.from_numpy(check_probs(probs)), undo)
-        probs = probs / probs.sum(1, keepdim=True)
-        if unlabeled_probs is not None:
-            unlabeled_probs = undo_gain(torch.from_numpy(check_probs(unlabeled_probs)), undo)
-            unlabeled_probs = unlabeled_probs / unlabeled_probs.sum(1, keepdim=True)
-    evidence = HeldOutScores.from_probs(
-        probs,
-        labels,
-        unlabeled_probs,
+    request = RuleRequest(
+        probs=probs,
+        labels=labels,
+        unlabeled_probs=unlabeled_probs,
         train_prior=train_prior,
         labeled_prior=labeled_prior,
+        deployment_prior=deployment_prior,
+        gain=gain,
         class_names=class_names,
         most_unlabeled=most_unlabeled,
-        seed=seed,
         is_cross_fitted=is_cross_fitted,
+        seed=seed,
+        margin=margin,
+        groups=groups,
+        per_group=per_group,
     )
-    prior = read_deployment_prior(deployment_prior, evidence)
-    bound = bind(goal, evidence, class_names)
-    if groups is not None or getattr(bound, "column", None) is not None:
-        sentence = bind_groups(bound, groups)
-        assert groups is not None
-        groups = groups.sample(most_unlabeled, seed)
-        return fit_groups(evidence, sentence, groups, prior, undo, seed, margin, per_group)
-    return fit_evidence(evidence, bound, prior, undo, seed, margin)
+    if goal.confidence is None:
+        return fit_request(request, goal)
+    # It builds on this module.
+    from csst.rules.promise import fit_promised
+
+    return fit_promised(request, goal)
+
+
+def fit_request(request: RuleRequest, objective: Objective) -> FittedRule:
+    """Return the rule of `fit_rule` for an objective without a confidence."""
+    undo = None if request.gain is None else request.gain.softmax_inverse
+    probs = request.probs
+    unlabeled_probs = request.unlabeled_probs
+    if undo is not None:
+        probs = read_probs(probs, undo)
+        unlabeled_probs = None if unlabeled_probs is None else read_probs(unlabeled_probs, undo)
+    evidence = HeldOutScores.from_probs(
+        probs,
+        request.labels,
+        unlabeled_probs,
+        train_prior=request.train_prior,
+        labeled_prior=request.labeled_prior,
+        class_names=request.class_names,
+        most_unlabeled=request.most_unlabeled,
+        seed=request.seed,
+        is_cross_fitted=request.is_cross_fitted,
+    )
+    prior = read_deployment_prior(request.deployment_prior, evidence)
+    bound = bind(objective, evidence, request.class_names)
+    groups = request.groups
+    if groups is None and getattr(bound, "column", None) is None:
+        return fit_evidence(evidence, bound, prior, undo, request.seed, request.margin)
+    sentence = bind_groups(bound, groups)
+    assert groups is not None
+    groups = groups.sample(request.most_unlabeled, request.seed)
+    return fit_groups(evidence, sentence, groups, prior, undo, request.seed, request.margin, request.per_group)
 
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
-    """The objective for these classes, the rarest of the labels learned from being the tail."""
+    """Return the objective for these classes; the rarest among the labels learned from are the tail."""
     sentence = read_objective(objective, class_names=class_names)
     bound = sentence.bind_prior(torch.from_numpy(evidence.labeled_prior))
     if bound.constant_gain is not None and len(bound.constant_gain) != evidence.classes:
@@ -282,13 +306,13 @@ def fit_evidence(
     seed: int = 0,
     margin: float = MARGIN,
 ) -> FittedRule:
-    """`fit_rule` of checked evidence, for a bound objective and a deployment prior (K,)."""
+    """Return the rule of `fit_rule` from checked scores, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
         return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
     goal = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_candidates(goal, evidence, undo, margin)
-    judges = Judges(goal, evidence.thin(JUDGING_ROWS))
-    verdicts = judge(judges, evidence, candidates, undo, margin, seed)
+    judges = Judges(goal, evidence, undo, margin, seed)
+    verdicts = judges.judge(candidates)
     index = 1 if evidence.is_constant else choose(judges, verdicts, undo is not None)
     candidate = candidates[index]
     estimate = verdicts[index].estimate
@@ -334,8 +358,9 @@ def fit_with_abstention(
     goal = SoftObjective(objective, prior, sharpness(evidence))
     candidates = fit_answering(goal, evidence)
     rule, margins = fit_abstaining(goal, evidence, candidates, margin)
-    verdicts = judge_abstaining(goal, evidence, candidates[-1], rule, margins, seed)
-    if Judges(goal, evidence.thin(JUDGING_ROWS)).measure(*verdicts).decides(1.0):
+    judges = Judges(goal, evidence)
+    verdicts = judge_abstaining(goal.with_margins(margins), judges.rows, candidates[-1], rule, seed)
+    if judges.measure(*verdicts).decides(1.0):
         return answering_rule
     estimate = verdicts[1].estimate
     return replace(
@@ -348,13 +373,8 @@ def fit_with_abstention(
     )
 
 
-def estimate_candidate(evidence: HeldOutScores, candidate: Candidate, prior: np.ndarray) -> RateEstimate:
-    """The rates of a candidate on the rows it was fitted on."""
-    return estimate_rates(evidence, candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores), prior)
-
-
 def find_doubts(evidence: HeldOutScores) -> tuple[str, ...]:
-    """What is wrong with the evidence, if anything, in sentences."""
+    """Return what is wrong with the evidence, in sentences; () if nothing is."""
     if evidence.is_constant:
         return ("the scores are the same for every row, so no rule can tell the classes apart: look at the model",)
     notes = [evidence.doubt] if evidence.doubt else []

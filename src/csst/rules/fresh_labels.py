@@ -17,7 +17,7 @@ from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.claims import RATIOS, Claim, read_claims
-from csst.rules.deployment import name_prior
+from csst.rules.deployment import is_unlabeled, name_prior
 
 #: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
 RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
@@ -30,9 +30,9 @@ class FreshLabels:
     """Rows that nothing was fitted to, with their labels.
 
     Args:
-        probs: of the deployed model, (n, K).
+        probs: probabilities by the deployed model, (n, K).
         labels: class indices, (n,).
-        unlabeled_probs: of unlabeled rows kept apart that are the rows where the rule is used, (m, K); None without.
+        unlabeled_probs: probabilities of unlabeled rows from where the rule is used, kept apart, (m, K); None without.
         groups: groups of the rows as numbers, (n,), for a sentence about groups.
     """
 
@@ -43,18 +43,18 @@ class FreshLabels:
 
 
 def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) -> np.ndarray | None:
-    """The class balance under which bounds are proved; None for labels that are a random sample.
+    """Return the class balance under which bounds are proved; None for labels that are a random sample.
 
     Args:
         deployment_prior: see `csst.rules.fit_rule`; None, or one of `RANDOM_SAMPLE`, declares the labels a random
             sample of the rows where the rule is used.
-        bounds: of the sentence.
+        bounds: bounds of the sentence.
         classes: K.
 
     Returns:
         pi, (K,), or None.
     """
-    if deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE):
+    if declares_sample(deployment_prior):
         return None
     for bound in bounds:
         if bound.group is not None and bound.reads_balance:
@@ -62,7 +62,7 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
                 f"{bound.text} is proved by a random sample of the rows where the rule is used, whatever their balance "
                 "in each group: leave the deployment prior out"
             )
-    if isinstance(deployment_prior, str) and deployment_prior == "unlabeled":
+    if is_unlabeled(deployment_prior):
         for bound in bounds:
             if bound.metric in (*RATIOS, "accuracy"):
                 raise InputError(
@@ -74,43 +74,40 @@ def state_prior(deployment_prior: Any, bounds: Sequence[Claim], classes: int) ->
     return name_prior(deployment_prior, placeholder, placeholder, None)
 
 
-def needs_random_sample(objective: Objective, deployment_prior: Any) -> bool:
-    """Whether a bound is about the balance of labels that are declared a random sample.
-
-    Args:
-        objective: bound to the classes.
-        deployment_prior: see `state_prior`.
-
-    Returns:
-        Whether certification labels must be dealt without regard to their class.
-    """
-    bounds = read_claims(objective)
-    is_declared = deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE)
-    return is_declared and any(bound.reads_balance for bound in bounds)
+def declares_sample(deployment_prior: Any) -> bool:
+    """Return whether a deployment prior declares labels a random sample of the rows where the rule is used."""
+    return deployment_prior is None or (isinstance(deployment_prior, str) and deployment_prior in RANDOM_SAMPLE)
 
 
-def check_certifiable(
+def deal_labels(
     objective: Objective,
     labels: np.ndarray,
     deployment_prior: Any,
     class_names: Sequence[str],
-    fresh: int | None = None,
-    groups: np.ndarray | None = None,
-) -> None:
-    """Refuse what labels cannot certify, before anything is fitted.
+    groups: np.ndarray | None,
+    share: float,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Deal labels into those that fit and those that certify; refuse what labels cannot certify.
+
+    They are dealt within classes, or without regard to their class where a bound is about the balance of labels that
+    are declared a random sample. If all bounds are about single groups, they are dealt within each class of each group:
+    otherwise a deal by group would be no random choice of the rows of a class.
 
     Args:
-        objective: bound to the classes, with a confidence.
-        labels: class indices of all labels, (n,).
+        objective: bound to the classes and groups, with a confidence.
+        labels: class indices, (n,).
         deployment_prior: see `state_prior`.
         class_names: K names.
-        fresh: how many labels of their own certify; None if they are dealt from `labels`.
-        groups: groups of the rows, (n,), for a sentence about groups.
+        groups: groups of the rows, (n,); None without groups.
+        share: part of the labels that certify.
+        seed: seed of the deal.
+
+    Returns:
+        Indices of both parts, sorted.
     """
     bounds = read_claims(objective)
     state_prior(deployment_prior, bounds, len(class_names))
-    if fresh is not None:
-        return
     for bound in bounds:
         part = labels if bound.group is None or groups is None else labels[groups == bound.group]
         counts = np.bincount(part, minlength=len(class_names))
@@ -121,50 +118,30 @@ def check_certifiable(
                     f"{'s' if counts[k] != 1 else ''}, and at least 2 are needed, one to learn from and one to "
                     "certify: label more rows of it"
                 )
+    strata = labels
+    if groups is not None and all(bound.group is not None for bound in bounds):
+        strata = groups * len(class_names) + labels
+    is_random = declares_sample(deployment_prior) and any(bound.reads_balance for bound in bounds)
+    certifying_rows = deal_certification(strata, share, seed, is_random)
+    return np.setdiff1d(np.arange(len(labels)), certifying_rows), certifying_rows
 
 
-def find_strata(objective: Objective, labels: np.ndarray, groups: np.ndarray | None, classes: int) -> np.ndarray:
-    """Within which parts labels are dealt into those that fit and those that certify.
-
-    Args:
-        objective: bound to the classes and groups.
-        labels: class indices, (n,).
-        groups: groups of the rows, (n,); None without groups.
-        classes: K.
-
-    Returns:
-        The cell of each row if all bounds are about single groups, otherwise its class: within a class, a deal by group
-        would be no random choice of its rows.
-    """
-    if groups is None or any(bound.group is None for bound in read_claims(objective)):
-        return labels
-    return groups * classes + labels
-
-
-def keeps_unlabeled(objective: Objective, deployment_prior: Any) -> bool:
-    """Whether a bound on coverage is proved by unlabeled rows, some of which are then kept apart.
+def keep_apart(
+    objective: Objective, deployment_prior: Any, rows: int, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return indices of unlabeled rows to learn from, and of a fifth, at most 2,000, that prove a bound on coverage.
 
     Args:
         objective: bound to the classes.
         deployment_prior: see `state_prior`; "unlabeled" declares them the rows where the rule is used.
-
-    Returns:
-        Whether some are.
-    """
-    is_declared = isinstance(deployment_prior, str) and deployment_prior == "unlabeled"
-    return is_declared and any(bound.metric == "coverage" for bound in read_claims(objective))
-
-
-def keep_apart(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of unlabeled rows that are learned from, and of a fifth, at most 2,000, that are kept apart.
-
-    Args:
         rows: how many there are.
-        seed: of the choice.
+        seed: seed of the choice.
 
     Returns:
-        Both parts, sorted.
+        Both parts, sorted; None if unlabeled rows prove nothing.
     """
+    if not is_unlabeled(deployment_prior) or all(bound.metric != "coverage" for bound in read_claims(objective)):
+        return None
     order = np.random.default_rng(seed).permutation(rows)
     number = min(MOST_KEPT, rows // 5)
     return np.sort(order[number:]), np.sort(order[:number])
@@ -178,7 +155,7 @@ def deal_certifying(
     share: float = CERTIFYING,
     cuts_validation: bool = False,
 ) -> Task:
-    """Reserve examples that certify the bounds.
+    """Return the task with examples reserved that certify the bounds.
 
     A learner that judges labels out of fold needs no validation examples: all of them certify, or else a share of the
     labeled examples. One that is steered by validation examples (`cuts_validation`) shares them.
@@ -201,23 +178,23 @@ def deal_certifying(
     if isinstance(goal, Sentence) and goal.column is not None:
         goal = goal.bind_row_groups(task.group_names)
     if task.validation is not None and not cuts_validation:
-        check_certifiable(goal, task.labeled.labels.numpy(), deployment_prior, task.class_names, len(task.validation))
+        state_prior(deployment_prior, read_claims(goal), task.classes)
         task = replace(task, validation=None, certifying=task.validation)
     else:
         examples = task.require("validation") if cuts_validation else task.labeled
         labels = examples.labels.numpy()
         groups = None if examples.groups is None else examples.groups.numpy()
-        check_certifiable(goal, labels, deployment_prior, task.class_names, groups=groups)
-        strata = find_strata(goal, labels, groups, task.classes)
-        rows = deal_certification(strata, share, seed, needs_random_sample(goal, deployment_prior))
-        other_rows = np.setdiff1d(np.arange(len(labels)), rows)
-        task = replace(task, certifying=examples.part(rows))
+        fitting_rows, certifying_rows = deal_labels(
+            goal, labels, deployment_prior, task.class_names, groups, share, seed
+        )
+        task = replace(task, certifying=examples.part(certifying_rows))
         if cuts_validation:
-            task = replace(task, validation=examples.part(other_rows))
+            task = replace(task, validation=examples.part(fitting_rows))
         else:
-            task = replace(task, labeled=examples.part(other_rows))
-    if keeps_unlabeled(goal, deployment_prior):
-        learning_rows, reserved_rows = keep_apart(len(task.unlabeled), seed)
+            task = replace(task, labeled=examples.part(fitting_rows))
+    parts = keep_apart(goal, deployment_prior, len(task.unlabeled), seed)
+    if parts is not None:
+        learning_rows, reserved_rows = parts
         truth = task.unlabeled_truth
         task = replace(
             task,

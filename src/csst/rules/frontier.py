@@ -13,15 +13,15 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import fit_pooled, plain_argmax, sharpness
-from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes
-from csst.rules.feasibility import describe_feasibility, find_missed
-from csst.rules.fit import estimate_candidate
-from csst.rules.group_trades import GroupPoint
+from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, sharpness
+from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
+from csst.rules.fit import fit_evidence
+from csst.rules.possible import refuse_impossible
 from csst.rules.reviews import Review, trace_reviews
-from csst.rules.rule import DecisionRule
+from csst.rules.rule import DecisionRule, Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
+from csst.rules.trades import ClassPoint, GroupPoint, keep_trade, trace_classes
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11
@@ -57,14 +57,14 @@ class Frontier:
     All are estimated from the rows they were fitted on: a picture of what is there, not a comparison.
 
     Args:
-        points: of the frontier.
-        unadjusted: the plain argmax, of a network that of its softmax.
+        points: points of the frontier.
+        unadjusted: the plain argmax; of a network, the argmax of its softmax.
         best: the objective's own rule; None without an objective.
         feasible: whether the constraints can be met; None without constraints.
         sentence: what is possible, in words.
         trades: the ways from the best mean recall to the best of one other number: each goes from high mean recall
             down, and on it no point beats another in these two numbers.
-        class_trades: of a class (index), its recall against its precision, see `trace_classes`.
+        class_trades: recall against precision by class index, see `trace_classes`.
         reviews: what a human's answers buy, for a sentence that may leave rows to one; the rest always answers.
         groups: mean recall against the lowest recall of a class in a group of rows, for a fit with groups; the rest is
             about all rows together.
@@ -110,8 +110,8 @@ def trace_frontier(
     highest_precision = walk(["max min(precision)"])[0].min_precision
     precision_points = walk(trade_precision(recall_points[0].min_precision, highest_precision, steps))
 
-    def trade(points: Sequence[Point], read: Callable[[Point], float]) -> tuple[Point, ...]:
-        return keep_trade(points, lambda point: (point.mean_recall, read(point)))
+    def trade(points: Sequence[Point], measure: Callable[[Point], float]) -> tuple[Point, ...]:
+        return keep_trade(points, lambda point: (point.mean_recall, measure(point)))
 
     trades = {
         "lowest recall": trade(recall_points, lambda point: point.min_recall),
@@ -174,10 +174,10 @@ def describe_range(points: Sequence[Point]) -> str:
 def fit_point(
     evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
 ) -> Point:
-    """The pooled rule for an objective that is bound to the classes, and what it is expected to do.
+    """Return the pooled rule for an objective that is bound to the classes, and what it is expected to do.
 
     Args:
-        evidence: what it is fitted on.
+        evidence: scores that the rule is fitted on.
         prior: the deployment prior, (K,).
         objective: bound to the classes.
         undo: see `DecisionRule`.
@@ -188,8 +188,27 @@ def fit_point(
     return replace(make_point(estimate, candidate.as_rule(evidence.train_prior, undo)), sentence=str(objective))
 
 
+def fit_again(
+    evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
+) -> tuple[Rule, tuple[str, ...]]:
+    """Return the rule of another sentence on scores that are there already, and what to be wary of.
+
+    Args:
+        evidence: scores that the rule is fitted on.
+        prior: the deployment prior, (K,).
+        objective: bound to the classes; bounds that no classifier can meet are refused.
+        undo: see `DecisionRule`.
+    """
+    refuse_impossible(objective, prior)
+    if objective.abstains:
+        fitted = fit_evidence(evidence, objective, prior, undo)
+        return fitted.rule, fitted.notes
+    point = fit_point(evidence, prior, objective, undo)
+    return point.rule, note_missed(SoftObjective(objective, prior, sharpness(evidence)), point.estimate)
+
+
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
-    """The numbers of an estimate, and the rule it is of."""
+    """Return the point of a rule with an estimate of its rates."""
     c = estimate.confusion
     return Point(
         float(c.recall.mean()), float(c.recall.min()), float(c.coverage.min()), float(c.accuracy), rule, estimate
@@ -197,7 +216,7 @@ def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:
 
 
 def keep_undominated(points: list[Point]) -> tuple[Point, ...]:
-    """The points that no other is at least as good as in all three numbers; one of equals."""
+    """Return the points that no other is at least as good as in all three numbers; one of equals."""
     values = np.round([(p.mean_recall, p.min_recall, p.min_coverage) for p in points], 9)
     frontier: list[int] = []
     # Sorted from the best down, a point can only be beaten by one before it.

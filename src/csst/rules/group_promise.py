@@ -1,4 +1,4 @@
-"""A rule for groups of rows whose bounds are promised, as `csst.rules.promise` promises those of classes.
+"""A rule for groups of rows whose bounds are promised, as `csst.rules.promise` promises bounds on classes.
 
 A bound "by region" is a bound on each group, and all of them must be proved, each by the fresh labels of its group:
 within a group they are a random sample of its rows (for recall, of its rows of the class), so that the tests for
@@ -15,10 +15,9 @@ import torch
 
 from csst.estimation.class_rates import RateEstimate, count_labels
 from csst.maths.confusion import Confusion
-from csst.rules.cells import Cells, make_cells
+from csst.rules.cells import CellScores, make_cells
 from csst.rules.claims import Claim
 from csst.rules.fit import FittedRule, find_doubts
-from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import GroupEstimate, make_rule, merge_groups
 from csst.rules.path import PathRule, make_path
 from csst.rules.promise import Proof, estimate_freshly
@@ -38,7 +37,7 @@ class GroupProof(Proof):
     places: np.ndarray
 
     @cached_property
-    def cells(self) -> Cells:
+    def cells(self) -> CellScores:
         """The rows of the fit as rows of cells."""
         prior = self.fitted.estimate.confusion.prior.numpy()
         return make_cells(self.fitted.evidence, self.groups.groups, prior, not self.groups.is_per_group)
@@ -46,7 +45,7 @@ class GroupProof(Proof):
     @property
     def shares(self) -> np.ndarray:
         """How frequent the rows of each cell are, (A, K)."""
-        return self.cells.prior
+        return self.cells.cell_prior
 
     @property
     def fresh_cells(self) -> np.ndarray:
@@ -59,13 +58,11 @@ class GroupProof(Proof):
         return np.bincount(self.fresh_cells, minlength=self.shares.size).reshape(self.shares.shape)
 
     def make_rules(self) -> list[PathRule]:
-        return make_path(self.cells.scores, self.groups.objective, self.shares.ravel())
+        return make_path(self.cells, self.groups.objective, self.cells.labeled_prior)
 
     def make_trial(self, place: PathRule) -> Rule:
-        rule = place.candidate.as_rule(self.cells.scores.train_prior)
-        prior = self.fitted.estimate.confusion.prior.numpy()
-        undo = self.fitted.rule.undo
-        return make_rule(self.cells, rule, place.candidate.name, self.fitted.evidence, self.groups.groups, prior, undo)
+        rule = place.candidate.as_rule(self.cells.train_prior)
+        return make_rule(self.cells, rule, place.candidate.name, self.fitted.rule.undo)
 
     def count(self, rule: Rule) -> np.ndarray:
         """Return the counts of fresh labels under a rule, (A K, A K)."""
@@ -74,7 +71,7 @@ class GroupProof(Proof):
         return count_labels(self.fresh_cells, predicted_cells, self.shares.size)
 
     def take_counts(self, bound: Claim, table: np.ndarray) -> np.ndarray:
-        """Return the counts of the group that a bound is about, or of all rows, (K, K), from those of cells."""
+        """Return the counts of the group that a bound is about, or of all rows, (K, K), from counts of cells."""
         number, classes = self.shares.shape
         blocks = table.reshape(number, classes, number, classes)
         by_group = np.stack([blocks[a, :, a] for a in range(number)])
@@ -94,27 +91,13 @@ class GroupProof(Proof):
 
     def adopt(self, place: PathRule) -> FittedRule:
         rule = self.make_trial(place)
-        prior = self.shares
-        before = self.groups.estimate
-        estimate = estimate_freshly(self.cells.scores, place, self.count(rule), before, prior.ravel())
+        prior = self.cells.labeled_prior
+        estimate = estimate_freshly(self.cells, place, self.count(rule), self.groups.estimate, prior)
         return replace(
             self.fitted,
             rule=rule,
             chosen=place.candidate.name,
-            estimate=merge_groups(estimate, prior, self.fitted.evidence),
+            estimate=merge_groups(estimate, self.cells),
             notes=find_doubts(self.fitted.evidence),
             groups=replace(self.groups, estimate=estimate),
         )
-
-
-def begin_group_proof(fitted: FittedRule, fresh: FreshLabels, bounds: tuple[Claim, ...]) -> GroupProof:
-    """Return what fresh labels of groups are asked; unlabeled rows prove nothing about groups.
-
-    Args:
-        fitted: the rule for groups by the labels of the fit.
-        fresh: checked labels, with the groups of their rows.
-        bounds: of the sentence.
-    """
-    assert fitted.groups is not None
-    assert fresh.groups is not None
-    return GroupProof(fitted, replace(fresh, unlabeled_probs=None), bounds, None, fitted.groups, fresh.groups)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
 from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate
 from csst.estimation.expectation import estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
@@ -20,9 +21,9 @@ from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.rules.candidates import MARGIN
 from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import Cells, RowGroups, count_cells, make_cells
+from csst.rules.cells import CellScores, RowGroups, count_cells, make_cells
 from csst.rules.possible import refuse_impossible
-from csst.rules.rule import DecisionRule, GroupedRule
+from csst.rules.rule import DecisionRule, GroupedRule, build_rule
 
 #: labels of a class in a group below which its numbers are said to lean on what the model expects
 FEW_LABELS = 5
@@ -57,7 +58,7 @@ class GroupEstimate:
         return estimate_intervals(self.objective, self.estimate)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: recall and coverage of every group and class with the labels behind them."""
+        """Return plain values for JSON: recall and coverage of every group and class with the labels behind them."""
         shape = (len(self.groups.names), len(self.class_names))
         recall = np.array([(row["estimate"], row["low"], row["high"]) for row in self.intervals["recall"]])
         coverage = self.estimate.confusion.coverage.numpy().reshape(shape)
@@ -94,15 +95,6 @@ def bind_groups(sentence: Any, groups: RowGroups | None) -> Sentence:
     return sentence.bind_row_groups(groups.names)
 
 
-def refuse_impossible_groups(sentence: Sentence, cell_prior: np.ndarray) -> None:
-    """Raise an error if no classifier can meet what the sentence asks of single groups (`csst.rules.possible`)."""
-    for name, fractions in zip(sentence.binding.row_groups, cell_prior, strict=True):
-        try:
-            refuse_impossible(sentence.of_one_group, fractions / fractions.sum())
-        except InputError as error:
-            raise InputError(f"in {sentence.column} {name!r}, {error}") from None
-
-
 def name_few_labels(counts: np.ndarray, groups: RowGroups, class_names: tuple[str, ...]) -> tuple[str, ...]:
     """Return a sentence about groups with few labels of a class, counts (A, K); or none."""
     cells = np.argwhere(counts < FEW_LABELS)
@@ -116,46 +108,35 @@ def name_few_labels(counts: np.ndarray, groups: RowGroups, class_names: tuple[st
     )
 
 
-def read_weights(cells: Cells, rule: DecisionRule, chosen: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scale and the offset of a rule of cells, (A, K) each, on the posterior of a row in its group."""
-    shape = cells.prior.shape
-    if chosen == "argmax":
-        return (cells.scores.train_prior / cells.prior.ravel()).reshape(shape), np.zeros(shape)
-    return rule.scale.numpy().reshape(shape), rule.offset.numpy().reshape(shape)
-
-
 def make_rule(
-    cells: Cells,
-    rule: DecisionRule,
-    chosen: str,
-    evidence: HeldOutScores,
-    groups: RowGroups,
-    prior: np.ndarray,
-    undo: torch.Tensor | None,
+    cells: CellScores, rule: DecisionRule, chosen: str, undo: torch.Tensor | None
 ) -> DecisionRule | GroupedRule:
     """Return a rule of cells as one on the model's probabilities: one for all groups, or one for each."""
-    scale, offset = read_weights(cells, rule, chosen)
+    shape = cells.shift.shape
+    scale = rule.scale.numpy().reshape(shape)
+    offset = rule.offset.numpy().reshape(shape)
+    if chosen == "argmax":
+        scale = (cells.train_prior / cells.labeled_prior).reshape(shape)
+        offset = np.zeros(shape)
     rules = []
-    for a in range(len(groups.names)):
-        balance = cells.prior[a] / cells.prior[a].sum()
+    for a, fractions in enumerate(cells.cell_prior):
+        balance = fractions / fractions.sum()
         weights = scale[a]
-        if cells.scores.layout.are_tied:
-            weights = weights * cells.prior[a] / prior
-            balance = prior
+        if cells.layout.are_tied:
+            weights = weights * fractions / cells.class_prior
+            balance = cells.class_prior
         unit = np.abs(weights).max()
-        temperature = float(cells.temperature[a])
-        shift = cells.shift[a] + np.log(balance) - temperature * np.log(evidence.train_prior)
-        tensors = [
-            torch.from_numpy(np.ascontiguousarray(x)) for x in (weights / unit, offset[a] / unit, shift - shift.mean())
-        ]
-        rules.append(DecisionRule(tensors[0], tensors[1], temperature, tensors[2], undo))
-        if cells.scores.layout.are_tied:
+        calibration = Calibration(float(cells.temperature[a]), cells.shift[a])
+        train_prior = cells.plain.train_prior
+        rules.append(build_rule(weights / unit, offset[a] / unit, calibration, balance, train_prior, undo))
+        if cells.layout.are_tied:
             return rules[0]
-    return GroupedRule(groups.column, groups.names, tuple(rules))
+    return GroupedRule(cells.groups.column, cells.groups.names, tuple(rules))
 
 
-def merge_groups(estimate: RateEstimate, cell_prior: np.ndarray, evidence: HeldOutScores) -> RateEstimate:
-    """Return the rates of classes over all groups, (K, K), from those of cells."""
+def merge_groups(estimate: RateEstimate, cells: CellScores) -> RateEstimate:
+    """Return the rates of classes over all groups, (K, K), from the rates of cells."""
+    cell_prior = cells.cell_prior
     number, classes = cell_prior.shape
     counts = estimate.n.reshape(cell_prior.shape)
 
@@ -171,8 +152,8 @@ def merge_groups(estimate: RateEstimate, cell_prior: np.ndarray, evidence: HeldO
         merge(estimate.unlabeled_rates, cell_prior),
         counts.sum(0),
         np.minimum(UNLABELED_WORTH, estimate.worth.reshape(number, classes).sum(0)),
-        len(evidence.unlabeled_scores),
-        evidence.unlabeled_prior,
+        len(cells.plain.unlabeled_scores),
+        cells.plain.unlabeled_prior,
         estimate.is_cross_fitted,
     )
 
@@ -192,7 +173,7 @@ def fit_groups(
     Args:
         evidence: scores of classes of labeled and unlabeled rows.
         sentence: bound to its classes.
-        groups: of the rows of the evidence.
+        groups: groups of the rows of the evidence.
         prior: the deployment prior, (K,).
         undo: see `DecisionRule`.
         seed: seed of the folds that judge rules.
@@ -206,17 +187,21 @@ def fit_groups(
     groups.require_rows(evidence)
     names = bound.binding.class_names or tuple(map(str, range(evidence.classes)))
     cells = make_cells(evidence, groups, prior, not per_group)
-    refuse_impossible_groups(bound, cells.prior)
-    objective = CellObjective(bound, torch.from_numpy(cells.prior))
-    fitted = fit_evidence(cells.scores, objective, cells.prior.ravel(), None, seed, margin)
+    for name, fractions in zip(groups.names, cells.cell_prior, strict=True):
+        try:
+            refuse_impossible(bound.of_one_group, fractions / fractions.sum())
+        except InputError as error:
+            raise InputError(f"in {bound.column} {name!r}, {error}") from None
+    objective = CellObjective(bound, torch.from_numpy(cells.cell_prior))
+    fitted = fit_evidence(cells, objective, cells.labeled_prior, None, seed, margin)
     assert isinstance(fitted.rule, DecisionRule)
     notes = name_few_labels(count_cells(evidence, groups), groups, names)
     return replace(
         fitted,
-        rule=make_rule(cells, fitted.rule, fitted.chosen, evidence, groups, prior, undo),
+        rule=make_rule(cells, fitted.rule, fitted.chosen, undo),
         objective=bound.ungrouped,
-        estimate=merge_groups(fitted.estimate, cells.prior, evidence),
-        unadjusted=merge_groups(fitted.unadjusted, cells.prior, evidence),
+        estimate=merge_groups(fitted.estimate, cells),
+        unadjusted=merge_groups(fitted.unadjusted, cells),
         evidence=evidence,
         notes=(*fitted.notes, *notes),
         groups=GroupEstimate(groups, objective, fitted.estimate, names, per_group),

@@ -31,96 +31,26 @@ Slopes = tuple[np.ndarray, np.ndarray]
 MetricSlopes = tuple[np.ndarray | float, np.ndarray | float]
 
 
-def _recall(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return r
-
-
-def _coverage(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return q
-
-
-def _precision(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return prior * r / q
-
-
-def _f1(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return 2 * prior * r / (prior + q)
-
-
-def _jaccard(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return prior * r / (prior + q - prior * r)
-
-
-def _specificity(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    return 1 - (q - prior * r) / (1 - prior)
-
-
-def _recall_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    return 1.0, 0.0
-
-
-def _coverage_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    return 0.0, 1.0
-
-
-def _precision_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    return prior / q, -prior * r / q**2
-
-
-def _f1_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    bottom = prior + q
-    return 2 * prior / bottom, -2 * prior * r / bottom**2
-
-
-def _jaccard_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    bottom = prior + q - prior * r
-    return prior * (prior + q) / bottom**2, -prior * r / bottom**2
-
-
-def _specificity_slopes(r: np.ndarray, q: np.ndarray, prior: np.ndarray) -> MetricSlopes:
-    return prior / (1 - prior), -1 / (1 - prior)
-
-
-#: every metric as a function of recall, coverage and prior, (..., K), and its derivatives by recall and coverage
+#: every metric as a function of recall r, coverage q and prior p, (..., K), and its derivatives by r and by q
 METRICS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., MetricSlopes]]] = {
-    "recall": (_recall, _recall_slopes),
-    "coverage": (_coverage, _coverage_slopes),
-    "precision": (_precision, _precision_slopes),
-    "f1": (_f1, _f1_slopes),
-    "jaccard": (_jaccard, _jaccard_slopes),
-    "specificity": (_specificity, _specificity_slopes),
+    "recall": (lambda r, q, p: r, lambda r, q, p: (1.0, 0.0)),
+    "coverage": (lambda r, q, p: q, lambda r, q, p: (0.0, 1.0)),
+    "precision": (lambda r, q, p: p * r / q, lambda r, q, p: (p / q, -p * r / q**2)),
+    "f1": (lambda r, q, p: 2 * p * r / (p + q), lambda r, q, p: (2 * p / (p + q), -2 * p * r / (p + q) ** 2)),
+    "jaccard": (
+        lambda r, q, p: p * r / (p + q - p * r),
+        lambda r, q, p: (p * (p + q) / (p + q - p * r) ** 2, -p * r / (p + q - p * r) ** 2),
+    ),
+    "specificity": (lambda r, q, p: 1 - (q - p * r) / (1 - p), lambda r, q, p: (p / (1 - p), -1 / (1 - p))),
 }
-
-
-def _gmean(v: np.ndarray) -> np.ndarray:
-    return np.exp(np.log(v).mean(-1))
-
-
-def _hmean(v: np.ndarray) -> np.ndarray:
-    return 1 / (1 / v).mean(-1)
-
-
-def _qmean(v: np.ndarray) -> np.ndarray:
-    return 1 - ((1 - v) ** 2).mean(-1) ** 0.5
-
-
-def _gmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
-    return mean / (len(v) * v)
-
-
-def _hmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
-    return mean**2 / (len(v) * v**2)
-
-
-def _qmean_slopes(v: np.ndarray, mean: float) -> np.ndarray:
-    return (1 - v) / (len(v) * max(1 - mean, 1e-300))
-
-
-#: every mean that is not linear as a function of entries (..., n), and its derivatives at one point, (n,)
+#: every mean M that is not linear as a function of entries v, (..., n), and its derivatives at one point, (n,)
 CURVED_MEANS: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] = {
-    "gmean": (_gmean, _gmean_slopes),
-    "hmean": (_hmean, _hmean_slopes),
-    "qmean": (_qmean, _qmean_slopes),
+    "gmean": (lambda v: np.exp(np.log(v).mean(-1)), lambda v, mean: mean / (len(v) * v)),
+    "hmean": (lambda v: 1 / (1 / v).mean(-1), lambda v, mean: mean**2 / (len(v) * v**2)),
+    "qmean": (
+        lambda v: 1 - ((1 - v) ** 2).mean(-1) ** 0.5,
+        lambda v, mean: (1 - v) / (len(v) * max(1 - mean, 1e-300)),
+    ),
 }
 
 
@@ -130,7 +60,7 @@ class CurvedMean:
 
     Args:
         function: "gmean", "hmean" or "qmean".
-        factor: of the mean.
+        factor: factor of the mean.
         entries: y, (n,).
     """
 
@@ -147,7 +77,7 @@ class MetricForm:
         matrices: A_m by the metric's name, (1 + payoffs, K); metrics that do not occur are left out.
         constant: (1 + payoffs,).
         prior: pi, (K,).
-        means: that the utility adds.
+        means: curved means that the utility adds.
     """
 
     matrices: dict[str, np.ndarray]
@@ -287,7 +217,7 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
     Args:
         evaluate: the values (n,) for anything that has the metrics as attributes.
         prior: pi, (K,).
-        names: of the metrics, each (K,).
+        names: names of the metrics, each (K,).
     """
     classes = len(prior)
     rng = np.random.default_rng(0)
@@ -299,7 +229,7 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
             setattr(probe, name, torch.from_numpy(values))
         probe.accuracy = probe.recall @ torch.from_numpy(prior)
         probe.mcc = probe.accuracy.square()  # not linear, as mcc is not
-        probe.fbeta = lambda beta: probe.f1.square()
+        probe.fbeta = lambda beta: getattr(probe, f"fbeta {beta}", probe.f1.square())
         return evaluate(probe).numpy()
 
     def draw() -> dict[str, np.ndarray]:
@@ -307,11 +237,9 @@ def read_linear(evaluate: Callable[[Any], Tensor], prior: np.ndarray, names: Seq
 
     first_point = draw()
     second_point = draw()
-    middle_point = {name: (first_point[name] + second_point[name]) / 2 for name in names}
+    midpoint = {name: (first_point[name] + second_point[name]) / 2 for name in names}
     # Of an affine function, the middle of two points is worth the middle of their values.
-    if not np.allclose(
-        measure(middle_point), (measure(first_point) + measure(second_point)) / 2, rtol=1e-9, atol=1e-12
-    ):
+    if not np.allclose(measure(midpoint), (measure(first_point) + measure(second_point)) / 2, rtol=1e-9, atol=1e-12):
         return None
     zero = {name: np.zeros(classes) for name in names}
     constant = measure(zero)

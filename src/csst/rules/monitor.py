@@ -27,19 +27,21 @@ from csst.estimation.new_balance import NewBalance, estimate_new_balance
 from csst.estimation.shift import estimate_prior
 from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
 from csst.maths.objectives import Objective
-from csst.rules.bounds import Bound, describe_bounds, measure_bounds
 from csst.rules.candidates import MARGIN
+from csst.rules.feasibility import Bound, describe_bounds, measure_bounds
 from csst.rules.fit import FittedRule, fit_evidence
-from csst.rules.rule import DecisionRule, undo_gain
+from csst.rules.rule import DecisionRule, read_probs
 from csst.rules.soft_objective import SoftObjective
 
 #: draws of the balance behind an interval
 BALANCE_DRAWS = 200
-#: all classes but one have less than this together, and fewer rows than this: rows of one class
-ONE_CLASS, FEWEST_OTHERS = 0.02, 5.0
+#: rows are of one class if all others have less than this share together
+ONE_CLASS = 0.02
+#: and fewer rows than this
+FEWEST_OTHERS = 5.0
 #: doubt about the balance makes the margin of a bound larger by this factor at most
 MOST_GROWTH = 4.0
-#: the new rows of which most are unlike those of the fit, as a share of all
+#: the share of new rows that counts as most unlike the rows of the fit
 STRANGEST = 0.05
 #: classes that a text lists one by one
 FEW_CLASSES = 12
@@ -56,7 +58,7 @@ class Deployed:
         evidence: scores of labeled and unlabeled rows of the fit.
         counts: decisions on labeled rows, by rules that were not fitted on them, (K, K).
         prior: the class balance it was made for, (K,).
-        value: of the objective, as expected after the fit.
+        value: value of the objective, as expected after the fit.
         undo: see `DecisionRule`; None for a model without a gain.
         class_names: K names.
     """
@@ -72,9 +74,7 @@ class Deployed:
 
     def score(self, probs: Any) -> np.ndarray:
         """Return z = log p - log pi_train of the model's probabilities (N, K)."""
-        values = torch.from_numpy(check_probs(probs, self.evidence.classes))
-        plain = undo_gain(values, self.undo)
-        return take_out((plain / plain.sum(1, keepdim=True)).numpy(), self.evidence.train_prior)
+        return take_out(read_probs(probs, self.undo, self.evidence.classes).numpy(), self.evidence.train_prior)
 
     def estimate_prior(self, probs: Any) -> np.ndarray:
         """Return the class balance of new rows by EM, (K,), from probabilities (N, K)."""
@@ -90,9 +90,9 @@ class Monitoring:
         prior: the class balance that the rule was made for, (K,).
         estimate: the rates to expect on the new rows.
         objective: bound to the classes.
-        former_value: of the objective, as it was expected after the fit.
+        former_value: value of the objective, as expected after the fit.
         shift: whether the labeled classes explain the rows; None if that was not tested.
-        region: the class that new rows unlike those of the fit are mostly predicted as; None if there is none.
+        region: the class that new rows unlike the rows of the fit are mostly predicted as; None if there is none.
         class_names: K names.
     """
 
@@ -117,7 +117,7 @@ class Monitoring:
 
     @cached_property
     def intervals(self) -> dict[str, Any]:
-        """95 % intervals as after a fit; that of the value counts the doubt about the balance, too."""
+        """95 % intervals as after a fit; the interval of the value counts the doubt about the balance, too."""
         intervals = estimate_intervals(self.objective, self.estimate)
         reach = norm.ppf(0.975) * self._balance_spread[0]
         row = intervals["value"]
@@ -165,11 +165,11 @@ class Monitoring:
             f"{self.class_names[k]!r} {self.balance.prior[k]:.3f} ({low[k]:.3f}–{high[k]:.3f}, was {self.prior[k]:.3f})"
             for k in sorted(rows)
         ]
-        others = len(low) - len(rows)
-        listed = ", ".join(classes) + (f", and {others} more" if others else "")
+        rest_count = len(low) - len(rows)
+        class_list = ", ".join(classes) + (f", and {rest_count} more" if rest_count else "")
         value = self.intervals["value"]
         sentences = [
-            f"class balance of {self.balance.rows:,} new rows (95 % intervals): {listed}",
+            f"class balance of {self.balance.rows:,} new rows (95 % intervals): {class_list}",
             f"{self.objective}: expected {self.value:.3f} ({value['low']:.3f}–{value['high']:.3f}) on the new rows; "
             f"{self.former_value:.3f} was expected before.{describe_bounds(self.bounds)}",
         ]
@@ -188,7 +188,7 @@ class Monitoring:
         return "\n".join(self.sentences)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "rows": self.balance.rows,
             "class_names": list(self.class_names),
@@ -205,11 +205,11 @@ class Monitoring:
 
 
 def watch(deployed: Deployed, probs: Any, shift: ShiftTest | None = None) -> Monitoring:
-    """Say what new rows mean for a rule in use.
+    """Return what new rows say about a rule in use.
 
     Args:
         deployed: the rule.
-        probs: of the new rows, by its model, (N, K).
+        probs: probabilities of the new rows by its model, (N, K).
         shift: whether the labeled classes explain the rows; None if that was not tested.
     """
     values = check_probs(probs, deployed.evidence.classes)
@@ -218,11 +218,11 @@ def watch(deployed: Deployed, probs: Any, shift: ShiftTest | None = None) -> Mon
     decisions = deployed.rule.predict(values).numpy()
     sample = sample_rows(len(values))
     evidence = renew_evidence(deployed, values)
-    soft = decide_rates(evidence.posterior, decisions[sample], evidence.classes)
+    soft_counts = decide_rates(evidence.posterior, decisions[sample], evidence.classes)
     return Monitoring(
         balance,
         deployed.prior,
-        combine_rates(evidence, deployed.counts, soft, balance.prior),
+        combine_rates(evidence, deployed.counts, soft_counts, balance.prior),
         deployed.objective,
         deployed.value,
         shift,
@@ -244,13 +244,13 @@ def renew_evidence(deployed: Deployed, probs: np.ndarray) -> HeldOutScores:
 
 
 def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int = 0) -> FittedRule:
-    """Solve the rule again for the class balance of new rows.
+    """Return the rule solved again for the class balance of new rows.
 
     Args:
         deployed: the rule in use.
         monitoring: what the new rows say; a shift that the classes do not explain is refused.
-        probs: of the new rows, (N, K).
-        seed: of the folds on which rules are judged.
+        probs: probabilities of the new rows, (N, K).
+        seed: seed of the folds on which rules are judged.
     """
     refuse_unexplained(monitoring)
     objective = deployed.objective.unpromised  # no fresh labels certify a rule that is new
@@ -263,9 +263,9 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
 def refuse_few(rows: int) -> None:
     """Raise for fewer new rows than say anything about a balance."""
     if rows < FEWEST_ROWS:
-        found = "1 row" if rows == 1 else f"{rows} rows"
+        count = "1 row" if rows == 1 else f"{rows} rows"
         raise InputError(
-            f"the class balance of new rows needs at least {FEWEST_ROWS} of them; found {found}: collect more"
+            f"the class balance of new rows needs at least {FEWEST_ROWS} of them; found {count}: collect more"
         )
 
 
@@ -286,7 +286,7 @@ def refuse_unexplained(monitoring: Monitoring) -> None:
 
 
 def find_region(shift: ShiftTest, decisions: np.ndarray, class_names: Sequence[str]) -> str | None:
-    """Return the class that rows unlike those of the fit are predicted as, more often than others are; None if none."""
+    """Return the class that rows unlike the fit are predicted as more often than other rows are; None if none is."""
     is_compared = np.isfinite(shift.strangeness)
     edge = np.quantile(shift.strangeness[is_compared], 1 - STRANGEST)
     is_strange = is_compared & (shift.strangeness >= edge)

@@ -17,14 +17,17 @@ from math import ceil, floor, log10
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from scipy import sparse
 from scipy.optimize import linprog
+from torch import Tensor
 
 from csst.errors import InputError
 from csst.maths.language import Sentence
-from csst.maths.language.meaning import NUMBERS, at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import By, Call, Constraint, Metric, Negative, Node, Number, Sum, Term, render, walk
+from csst.maths.language.meaning import evaluate, is_constant
+from csst.maths.language.tree import By, Constraint, Metric, Node, Number, render, walk
 from csst.maths.objectives import Objective
+from csst.rules.metric_form import read_linear
 
 #: what rounding may cost: a sum of bounds that is 1 by intention
 TOLERANCE = 1e-7
@@ -33,171 +36,86 @@ SMALL_STEP = 1e-5
 FARTHEST = 1e6
 #: the status of `linprog` for a program without a solution
 INFEASIBLE = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Fraction:
-    """(top . x) / (bottom . x) of x = (d, q, 1), with bottom . x >= 0.
-
-    Args:
-        top: (2 K + 1,).
-        bottom: (2 K + 1,); None for 1.
-    """
-
-    top: np.ndarray
-    bottom: np.ndarray | None = None
-
-    def times(self, factor: float) -> Fraction:
-        return replace(self, top=factor * self.top)
-
-    def plus(self, other: Fraction) -> Fraction | None:
-        """The sum, where it is such a fraction again: of linear terms, or of one ratio and a number."""
-        if self.bottom is None and other.bottom is None:
-            return Fraction(self.top + other.top)
-        ratio, number = (self, other) if self.bottom is not None else (other, self)
-        if number.bottom is not None or number.top[:-1].any():
-            return None
-        assert ratio.bottom is not None
-        return Fraction(ratio.top + number.top[-1] * ratio.bottom, ratio.bottom)
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """Reads the parts of a bound sentence as fractions under a class prior pi, (K,)."""
-
-    sentence: Sentence
-    prior: np.ndarray
-
-    def read(self, node: Node) -> Fraction | None:
-        """A scalar part as a fraction; None where it is not one."""
-        if is_constant(node):
-            return self.number(self.value(node))
-        if isinstance(node, Metric):
-            return self._metric(node)
-        if isinstance(node, Negative):
-            fraction = self.read(node.of)
-            return None if fraction is None else fraction.times(-1)
-        if isinstance(node, Sum):
-            return self._add([Negative(part) if sign == "-" else part for sign, part in node.terms])
-        if isinstance(node, Term):
-            return self._product(node)
-        if isinstance(node, Call) and node.function == "mean":
-            parts = [at_class(arg, k, self.sentence.binding) for arg in node.args for k in range(self.size(arg))]
-            total = self._add(parts)
-            return None if total is None else total.times(1 / len(parts))
-        return None
-
-    def number(self, value: float) -> Fraction:
-        top = np.zeros(2 * len(self.prior) + 1)
-        top[-1] = value
-        return Fraction(top)
-
-    def value(self, node: Node) -> float:
-        return float(evaluate(node, None, self.sentence.binding, self.sentence.text))
-
-    def size(self, node: Node) -> int:
-        return entries(node, self.sentence.binding, self.sentence.text)
-
-    def _metric(self, node: Metric) -> Fraction | None:
-        if node.name == "accuracy":
-            return Fraction(self._vector(hits=np.arange(len(self.prior))))
-        if node.name in NUMBERS:
-            return None
-        assert node.index is not None
-        classes = np.array(members(node.index, node, self.sentence.binding, self.sentence.text))
-        if node.name == "recall":
-            return Fraction(self._vector(hits=classes, weight=1 / (len(classes) * self.prior[classes])))
-        if node.name == "coverage":
-            return Fraction(self._vector(coverage=classes, weight=1 / len(classes)))
-        if len(classes) > 1:  # a mean of ratios
-            return None
-        hits = self._vector(hits=classes)
-        coverage = self._vector(coverage=classes)
-        share = float(self.prior[classes[0]])
-        if node.name == "specificity":
-            return Fraction(self.number(1.0).top - (coverage - hits) / (1 - share))
-        if node.beta is not None:
-            weight = node.beta**2
-            return Fraction((1 + weight) * hits, coverage + self.number(weight * share).top)
-        union = coverage + self.number(share).top
-        tops = {"precision": hits, "f1": 2 * hits, "jaccard": hits}
-        bottoms = {"precision": coverage, "f1": union, "jaccard": union - hits}
-        return Fraction(tops[node.name], bottoms[node.name])
-
-    def _vector(self, hits: Any = (), coverage: Any = (), weight: Any = 1.0) -> np.ndarray:
-        """The coefficients of the hits or the coverage of these classes, (2 K + 1,)."""
-        top = self.number(0.0).top
-        classes = len(self.prior)
-        top[[*hits, *(classes + k for k in coverage)]] = weight
-        return top
-
-    def _add(self, nodes: list[Node]) -> Fraction | None:
-        total: Fraction | None = self.number(0.0)
-        for node in nodes:
-            part = self.read(node)
-            total = None if total is None or part is None else total.plus(part)
-        return total
-
-    def _product(self, node: Term) -> Fraction | None:
-        metrics = [(sign, part) for sign, part in node.factors if not is_constant(part)]
-        if len(metrics) != 1 or metrics[0][0] == "/":
-            return None
-        factor = 1.0
-        for sign, part in node.factors:
-            if is_constant(part):
-                factor = factor * self.value(part) if sign == "*" else factor / self.value(part)
-        fraction = self.read(metrics[0][1])
-        return None if fraction is None else fraction.times(factor)
+#: metrics that hits and coverage do not give
+UNREAD = ("mcc", "abstain", "cost")
+#: ratios of one class, (h d) / (a d + q + b pi): h, a and b
+RATIOS = {"precision": (1.0, 0.0, 0.0), "f1": (2.0, 0.0, 1.0), "jaccard": (1.0, -1.0, 1.0)}
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """A constraint as fractions that are to be >= 0, one for each of its entries.
+    """A constraint as fractions (top . x) / (bottom . x) >= 0 of x = (d, q, 1), one for each of its E entries.
 
-    bound: the side that is a number, if one is, and its value.
+    Args:
+        constraint: as it is stated.
+        tops: (E, 2 K + 1).
+        bottoms: (E, 2 K + 1), with bottom . x >= 0.
+        bound: the side that is a number, if one is, and its value.
     """
 
     constraint: Constraint
-    payoffs: tuple[Fraction, ...]
+    tops: np.ndarray
+    bottoms: np.ndarray
     bound: tuple[Literal["left", "right"], float] | None
 
     @classmethod
-    def read(cls, constraint: Constraint, reader: Reader) -> Condition | None:
-        """None for a constraint that no linear program can hold, or that is about groups of rows."""
-        if any(isinstance(node, By) for node in walk(constraint)):
+    def read(cls, constraint: Constraint, sentence: Sentence, prior: np.ndarray) -> Condition | None:
+        """Return a constraint of a bound sentence under a class prior (K,); None if no linear program can hold it.
+
+        An entry is a linear form of recall, coverage and specificity, or a number and one ratio of a single class.
+        """
+        nodes = list(walk(constraint))
+        if any(isinstance(node, By) or getattr(node, "name", "") in UNREAD for node in nodes):
             return None
-        payoffs = []
-        for k in range(reader.size(constraint)):
-            entry = at_class(constraint, k, reader.sentence.binding)
-            assert isinstance(entry, Constraint)
-            high, low = (entry.left, entry.right) if entry.sign == ">=" else (entry.right, entry.left)
-            high_side = reader.read(high)
-            low_side = reader.read(low)
-            payoff = None if high_side is None or low_side is None else high_side.plus(low_side.times(-1))
-            if payoff is None:
-                return None
-            payoffs.append(payoff)
+        betas = {node.beta for node in nodes if isinstance(node, Metric) and node.beta is not None}
+        ratios = RATIOS | {f"fbeta {beta}": (1 + beta**2, 0.0, beta**2) for beta in betas}
+
+        def value(side: Node, probe: Any = None) -> Tensor:
+            return evaluate(side, probe, sentence.binding, sentence.text)
+
+        def measure(probe: Any) -> Tensor:
+            distance = value(constraint.left, probe) - value(constraint.right, probe)
+            return torch.atleast_1d(distance if constraint.sign == ">=" else -distance)
+
+        form = read_linear(measure, prior, ("recall", "coverage", "specificity", *ratios))
+        if form is None:
+            return None
+        zero = np.zeros((len(form.constant), len(prior)))
+        recall, coverage, specificity = (
+            form.matrices.get(name, zero) for name in ("recall", "coverage", "specificity")
+        )
+        mistakes = specificity / (1 - prior)  # specificity = 1 - (q - d) / (1 - pi)
+        tops = np.column_stack([recall / prior + mistakes, coverage - mistakes, form.constant + specificity.sum(1)])
+        bottoms = np.zeros_like(tops)
+        bottoms[:, -1] = 1
+        for name, (hits, hits_below, rows_below) in ratios.items():
+            matrix = form.matrices.get(name, zero)
+            for entry, k in np.argwhere(matrix):
+                if tops[entry, :-1].any():
+                    return None
+                bottoms[entry, [k, len(prior) + k, -1]] = hits_below, 1.0, rows_below * prior[k]
+                tops[entry] = tops[entry, -1] * bottoms[entry]
+                tops[entry, k] += matrix[entry, k] * hits
+        bound: tuple[Literal["left", "right"], float] | None = None
         if is_constant(constraint.right):
-            return cls(constraint, tuple(payoffs), ("right", reader.value(constraint.right)))
-        if is_constant(constraint.left):
-            return cls(constraint, tuple(payoffs), ("left", reader.value(constraint.left)))
-        return cls(constraint, tuple(payoffs), None)
+            bound = "right", float(value(constraint.right))
+        elif is_constant(constraint.left):
+            bound = "left", float(value(constraint.left))
+        return cls(constraint, tops, bottoms, bound)
 
     def rows(self, loosened: float = 0.0) -> np.ndarray:
-        """a with a . x >= 0 for each entry, (entries, 2 K + 1): payoff + loosened >= 0, multiplied out."""
-        unit = np.zeros(len(self.payoffs[0].top))
-        unit[-1] = 1
-        return np.stack([p.top + loosened * (unit if p.bottom is None else p.bottom) for p in self.payoffs])
+        """Return a with a . x >= 0 for each entry, (E, 2 K + 1): fraction + loosened >= 0, multiplied out."""
+        return self.tops + loosened * self.bottoms
 
     def describe(self, loosened: float = 0.0) -> str:
-        """Its text, with the bound loosened by so much."""
+        """Return its text, with the bound loosened by so much."""
         constraint = self.constraint
         if loosened and self.bound is not None:
             side, value = self.bound
             is_least = (constraint.sign == ">=") == (side == "right")
             bound = Number(round_bound(value - loosened if is_least else value + loosened, is_least))
             constraint = replace(constraint, right=bound) if side == "right" else replace(constraint, left=bound)
-        return render(constraint) + (" for every class" if len(self.payoffs) > 1 else "")
+        return render(constraint) + (" for every class" if len(self.tops) > 1 else "")
 
 
 def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
@@ -207,20 +125,20 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
     """
     if not isinstance(objective, Sentence) or not objective.constraints or np.min(prior) <= 0:
         return
-    reader = Reader(objective, np.asarray(prior, dtype=np.float64))
-    all_conditions = [Condition.read(constraint, reader) for constraint in objective.constraints]
+    prior = np.asarray(prior, dtype=np.float64)
+    all_conditions = [Condition.read(constraint, objective, prior) for constraint in objective.constraints]
     conditions = [condition for condition in all_conditions if condition is not None]
-    if not conditions or is_possible([condition.rows() for condition in conditions], reader.prior):
+    if not conditions or is_possible([condition.rows() for condition in conditions], prior):
         return
     conflict = conditions
     for condition in conditions:
-        remainder = [kept_condition for kept_condition in conflict if kept_condition is not condition]
-        if not is_possible([kept_condition.rows() for kept_condition in remainder], reader.prior):
+        remainder = [member for member in conflict if member is not condition]
+        if not is_possible([member.rows() for member in remainder], prior):
             conflict = remainder
-    bounds = [text for text in (find_nearest(condition, conflict, reader.prior) for condition in conflict) if text]
+    bounds = [text for text in (find_nearest(condition, conflict, prior) for condition in conflict) if text]
     remark = {1: "", 2: " with the other as it is"}.get(len(conflict), " with the others as they are")
-    low = f"{reader.prior.min():.3g}"
-    high = f"{reader.prior.max():.3g}"
+    low = f"{prior.min():.3g}"
+    high = f"{prior.max():.3g}"
     raise InputError(
         f"no classifier can meet {' together with '.join(condition.describe() for condition in conflict)}, whatever it "
         f"predicts, where classes have a fraction of {low if low == high else f'{low} to {high}'}: "
@@ -230,7 +148,7 @@ def refuse_impossible(objective: Objective, prior: np.ndarray) -> None:
 
 
 def is_possible(rows: list[np.ndarray], prior: np.ndarray) -> bool:
-    """Whether some confusion under a prior (K,) has a . x >= 0 for all these rows a; True where it is not certain."""
+    """Return whether a confusion under a prior (K,) has a . x >= 0 for all rows a; True if that is uncertain."""
     classes = len(prior)
     unit = sparse.identity(classes)
     column = sparse.csr_matrix(np.ones((classes, 1)))
@@ -256,10 +174,10 @@ def is_possible(rows: list[np.ndarray], prior: np.ndarray) -> bool:
 
 
 def find_nearest(condition: Condition, conflict: list[Condition], prior: np.ndarray) -> str:
-    """The constraint with the bound that is nearest and can be met beside the others; "" where there is none."""
+    """Return the constraint with the nearest bound that can be met beside the others; "" if there is none."""
     if condition.bound is None:
         return ""
-    other_rows = [kept_condition.rows() for kept_condition in conflict if kept_condition is not condition]
+    other_rows = [member.rows() for member in conflict if member is not condition]
 
     def helps(loosened: float) -> bool:
         return is_possible([*other_rows, condition.rows(loosened)], prior)
@@ -272,13 +190,13 @@ def find_nearest(condition: Condition, conflict: list[Condition], prior: np.ndar
         if high > FARTHEST:
             return ""
     while high - low > SMALL_STEP * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if helps(middle) else (middle, high)
+        midpoint = (low + high) / 2
+        low, high = (low, midpoint) if helps(midpoint) else (midpoint, high)
     return condition.describe(high)
 
 
 def round_bound(bound: float, is_least: bool) -> float:
-    """To three digits, so that it can still be met: down for a least value, up for a greatest."""
+    """Round to three digits, so that the bound can still be met: down for a least value, up for a greatest."""
     if abs(bound) < SMALL_STEP:
         return 0.0
     unit = 10.0 ** (floor(log10(abs(bound))) - 2)

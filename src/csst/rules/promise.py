@@ -13,39 +13,33 @@ import numpy as np
 import torch
 
 from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
-from csst.estimation.folds import CERTIFYING, deal_certification
+from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_probs
 from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
-from csst.rules.cells import RowGroups
-from csst.rules.certificates import draw_unluckily, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate, measure_bound, price_in_labels
-from csst.rules.claims import RATIOS, Claim, read_claims
-from csst.rules.fit import FittedRule, find_doubts, fit_rule
-from csst.rules.fresh_labels import (
-    FreshLabels,
-    check_certifiable,
-    find_strata,
-    keep_apart,
-    keeps_unlabeled,
-    needs_random_sample,
-    state_prior,
-)
+from csst.rules.certificates import draw_unluckily, multiply_labels, p_value, read_range
+from csst.rules.certified import BoundResult, Certificate, measure_bound
+from csst.rules.claims import Claim, read_claims
+from csst.rules.fit import FittedRule, RuleRequest, find_doubts, fit_request
+from csst.rules.fresh_labels import FreshLabels, deal_labels, keep_apart, state_prior
 from csst.rules.groups import bind_groups
-from csst.rules.path import PathRule, count_passing, make_path
+from csst.rules.path import PathRule, make_path
 from csst.rules.rule import Rule
 from csst.rules.threads import use_one_thread
+
+#: a price is at least this multiple of the labels that were not enough
+LEAST_MULTIPLE = 1.25
 
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """Fresh labels and the rules that they may certify; `csst.rules.group_promise` has that of groups of rows.
+    """Fresh labels and the rules that they may certify; for groups of rows see `csst.rules.group_promise`.
 
     Args:
         fitted: the rule by the labels of the fit, whose objective states a confidence.
         fresh: labels that nothing was fitted to, checked.
-        bounds: of the sentence.
+        bounds: bounds of the sentence.
         prior: the stated class balance, (K,); None where the labels are a random sample.
     """
 
@@ -82,12 +76,6 @@ class Proof:
         decisions = rule.predict(self.fresh.probs).numpy()
         return count_labels(self.fresh.labels, decisions, self.fitted.evidence.classes)
 
-    def count_predictions(self, rule: Rule) -> np.ndarray | None:
-        """Return how many of the unlabeled rows kept apart get each class, (K,); None if there are none."""
-        if self.fresh.unlabeled_probs is None:
-            return None
-        return np.bincount(rule.predict(self.fresh.unlabeled_probs).numpy(), minlength=rule.classes).astype(float)
-
     def take_counts(self, bound: Claim, table: np.ndarray) -> np.ndarray:
         """Return the counts that bear on a bound, (K, K)."""
         return table
@@ -107,10 +95,58 @@ class Proof:
         rates = torch.from_numpy(counts / counts.sum(1, keepdims=True))
         return replace(place.estimate, confusion=Confusion(rates, confusion.prior))
 
+    def price(self, rules: Sequence[PathRule], delta: float, class_names: Sequence[str]) -> str:
+        """Return what a certificate would take: the bound that needs most labels, for the rule that needs fewest.
+
+        Args:
+            rules: rules of the path.
+            delta: 1 - confidence.
+            class_names: K names.
+        """
+        estimates = [self.pool_fresh(rule) for rule in rules]
+        rows = [self.take_rows(bound, self.rows) for bound in self.bounds]
+        # Classes without a fresh label are priced as if they had one.
+        table = [
+            [
+                multiply_labels(
+                    bound, self.expect(bound, estimate).rates.numpy(), np.maximum(labels, 1), self.prior, delta
+                )
+                for bound, labels in zip(self.bounds, rows, strict=True)
+            ]
+            for estimate in estimates
+        ]
+        cheapest = int(np.max(table, axis=1).argmin())
+        hardest = int(np.argmax(table[cheapest]))
+        bound = self.bounds[hardest]
+        # These labels were not enough, whatever is expected.
+        multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
+        expectation = measure_bound(bound, self.expect(bound, estimates[cheapest]))
+        is_single = len(bound.classes) == 1
+        is_of_classes = is_single or bound.metric == "recall"
+        counts = rows[hardest]
+        number = int(counts[list(bound.classes)].sum()) if is_of_classes else int(counts.sum())
+        labels_text = f"{number} label{'s' if number != 1 else ''}"
+        if is_single:
+            labels_text += f" of {class_names[bound.classes[0]]!r}"
+        if np.isinf(multiple):
+            return (
+                f"{labels_text} cannot promise {bound.text}, and more would not: {expectation:.2f} is expected of it; "
+                "loosen the bound, or improve the model"
+            )
+        extra_labels = max(1, round(multiple * max(number, 1)) - number)
+        remark = "" if bound.metric == "recall" else ", with other classes in proportion"
+        metric = f"its {bound.metric}" if is_single else f"the {bound.metric}"
+        return (
+            f"{labels_text} cannot promise {bound.text}; about {extra_labels:,} more would{remark}, "
+            f"if {metric} is {expectation:.2f}"
+        )
+
     def measure_p(self, rule: Rule) -> list[float]:
         """Return the p-value of every bound."""
         table = self.count(rule)
-        predictions = self.count_predictions(rule)
+        predictions = None
+        if self.fresh.unlabeled_probs is not None:
+            predictions = np.bincount(rule.predict(self.fresh.unlabeled_probs).numpy(), minlength=rule.classes)
         return [float(p_value(bound, self.take_counts(bound, table), self.prior, predictions)) for bound in self.bounds]
 
     def imagine_p(self, place: PathRule, rows: np.ndarray, is_perfect: bool) -> float:
@@ -151,20 +187,20 @@ class Proof:
 
 
 def estimate_freshly(
-    evidence: HeldOutScores, place: PathRule, counts: np.ndarray, before: RateEstimate, prior: np.ndarray
+    evidence: HeldOutScores, place: PathRule, counts: np.ndarray, earlier_estimate: RateEstimate, prior: np.ndarray
 ) -> RateEstimate:
     """Return the rates to expect of a rule by fresh labels and by the unlabeled rows of the fit.
 
     Args:
-        evidence: of the fit.
+        evidence: scores of the fit.
         place: the rule.
-        counts: of fresh labels under the rule, (K, K).
-        before: the rates by the labels of the fit, which a class without a fresh label keeps.
+        counts: confusion counts of fresh labels under the rule, (K, K).
+        earlier_estimate: the rates by the labels of the fit, which a class without a fresh label keeps.
         prior: the class balance where the rule is used, (K,).
     """
     soft_decisions = place.candidate.decide(evidence.soft_scores)
     soft_counts = decide_rates(evidence.soft_posterior, soft_decisions, evidence.classes)
-    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, before.counts)
+    known_counts = np.where(counts.sum(1, keepdims=True) > 0, counts, earlier_estimate.counts)
     return combine_rates(evidence, known_counts, soft_counts, prior)
 
 
@@ -195,15 +231,16 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
     is_sample = proof.prior is None and any(bound.reads_balance for bound in bounds)
     planned_rows = len(labels) * deployment if is_sample else rows
     path = choose_start(drop_hopeless(rules, proof, planned_rows, delta), proof, planned_rows)
-    passes = count_passing(path, lambda place: max(proof.measure_p(proof.make_trial(place))), delta)
+
+    def fails(place: PathRule) -> bool:
+        return max(proof.measure_p(proof.make_trial(place))) > delta
+
+    passes = next((number for number, place in enumerate(path) if fails(place)), len(path))
     price = ""
     if passes:
         result = proof.adopt(path[passes - 1])
     else:
-        estimates = [proof.pool_fresh(rule) for rule in path or rules]
-        expectations = [[proof.expect(bound, estimate) for bound in bounds] for estimate in estimates]
-        rows_of_bounds = [proof.take_rows(bound, rows) for bound in bounds]
-        price = price_in_labels(bounds, expectations, rows_of_bounds, proof.prior, delta, class_names)
+        price = proof.price(path or rules, delta, class_names)
         result = replace(fitted, notes=(*fitted.notes, price))
     counts = proof.count(result.rule)
     results = tuple(
@@ -212,7 +249,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
             bound.value,
             measure_bound(bound, proof.expect(bound, result.judged)),
             p,
-            find_balance(bound, proof.take_counts(bound, counts), proof.prior, delta),
+            read_range(bound, proof.take_counts(bound, counts), proof.prior, delta),
         )
         for bound, p in zip(bounds, proof.measure_p(result.rule), strict=True)
     )
@@ -240,80 +277,51 @@ def begin_proof(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any) -
     if fitted.groups is None:
         return Proof(fitted, fresh, bounds, prior)
     # It builds on this module.
-    from csst.rules.group_promise import begin_group_proof
+    from csst.rules.group_promise import GroupProof
 
-    return begin_group_proof(fitted, fresh, bounds)
+    assert fresh.groups is not None
+    # Unlabeled rows prove nothing about groups.
+    return GroupProof(fitted, replace(fresh, unlabeled_probs=None), bounds, None, fitted.groups, fresh.groups)
 
 
-def fit_promised(
-    probs: Any,
-    labels: Any,
-    objective: Objective,
-    unlabeled_probs: Any = None,
-    *,
-    train_prior: Any,
-    deployment_prior: Any,
-    class_names: Sequence[str] | None,
-    seed: int,
-    groups: RowGroups | None = None,
-    **options: Any,
-) -> FittedRule:
-    """`csst.rules.fit_rule` with a confidence: labels are dealt into those that fit and those that certify.
+def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
+    """Return the rule of `csst.rules.fit_rule` with a certificate, after labels were dealt into two parts.
 
     Args:
-        probs: of labeled rows, by the model that is used, (n, K).
-        labels: class indices, (n,).
+        request: probabilities by the model that is used, labels and options.
         objective: a sentence with a confidence.
-        unlabeled_probs: of rows without a label, (m, K).
-        train_prior: see `fit_rule`.
-        deployment_prior: see `fit_rule`.
-        class_names: see `fit_rule`.
-        seed: see `fit_rule`.
-        groups: see `fit_rule`.
-        **options: see `fit_rule`.
-
-    Returns:
-        The rule with its certificate.
     """
-    values = check_probs(probs)
-    classes = values.shape[1]
-    truth = check_labels(labels, len(values), classes)
-    names = [str(k) for k in range(classes)] if class_names is None else list(class_names)
-    counts = np.bincount(truth, minlength=classes)
-    refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
-    bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    probs = check_probs(request.probs)
+    classes = probs.shape[1]
+    labels = check_labels(request.labels, len(probs), classes)
+    names = tuple(map(str, range(classes))) if request.class_names is None else tuple(request.class_names)
+    counts = np.bincount(labels, minlength=classes)
+    refuse_empty_classes(as_float64(counts, "labels"), request.class_names, "a decision rule", "the labeled rows")
+    bound = objective.bind(classes, request.class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    groups = request.groups
+    places = None
     if groups is not None:
         bound = bind_groups(bound, groups)
-    places = None if groups is None else groups.labeled
-    check_certifiable(bound, truth, deployment_prior, names, groups=places)
-    strata = find_strata(bound, truth, places, classes)
-    certifying = deal_certification(strata, CERTIFYING, seed, needs_random_sample(bound, deployment_prior))
-    fitting_labels = np.setdiff1d(np.arange(len(truth)), certifying)
-    if isinstance(train_prior, str) and train_prior == "labels":
-        train_prior = counts / counts.sum()
+        places = groups.labeled
+    prior = request.deployment_prior
+    fitting_rows, certifying_rows = deal_labels(bound, labels, prior, names, places, CERTIFYING, request.seed)
+    part = replace(request, probs=probs[fitting_rows], labels=labels[fitting_rows], is_cross_fitted=False)
+    if groups is not None:
+        part = replace(part, groups=replace(groups, labeled=groups.labeled[fitting_rows]))
+    if isinstance(request.train_prior, str) and request.train_prior == "labels":
+        part = replace(part, train_prior=counts / counts.sum())
     unlabeled_proofs = None
-    if unlabeled_probs is not None and keeps_unlabeled(bound, deployment_prior):
-        learning_rows, certifying_rows = keep_apart(len(unlabeled_probs), seed)
-        unlabeled = check_probs(unlabeled_probs, classes)
-        unlabeled_probs = unlabeled[learning_rows]
-        unlabeled_proofs = unlabeled[certifying_rows]
-    fit = fit_rule(
-        values[fitting_labels],
-        truth[fitting_labels],
-        bound.unpromised,
-        unlabeled_probs,
-        train_prior=train_prior,
-        deployment_prior=deployment_prior,
-        class_names=class_names,
-        seed=seed,
-        groups=None if groups is None else replace(groups, labeled=groups.labeled[fitting_labels]),
-        **options,
-    )
+    if request.unlabeled_probs is not None:
+        unlabeled_parts = keep_apart(bound, prior, len(request.unlabeled_probs), request.seed)
+        if unlabeled_parts is not None:
+            unlabeled = check_probs(request.unlabeled_probs, classes)
+            part = replace(part, unlabeled_probs=unlabeled[unlabeled_parts[0]])
+            unlabeled_proofs = unlabeled[unlabeled_parts[1]]
     assert isinstance(bound, Sentence)  # only sentences have a confidence
-    stated_fit = state_confidence(fit, bound)
-    fresh_groups = None if groups is None else groups.labeled[certifying]
-    fresh_labels = FreshLabels(values[certifying], truth[certifying], unlabeled_proofs, fresh_groups)
-    return promise(stated_fit, fresh_labels, deployment_prior, names)
+    stated_fit = state_confidence(fit_request(part, bound.unpromised), bound)
+    fresh_groups = None if places is None else places[certifying_rows]
+    fresh_labels = FreshLabels(probs[certifying_rows], labels[certifying_rows], unlabeled_proofs, fresh_groups)
+    return promise(stated_fit, fresh_labels, prior, names)
 
 
 def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
@@ -325,7 +333,7 @@ def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:
 
 
 def drop_hopeless(path: list[PathRule], proof: Proof, rows: np.ndarray, delta: float) -> list[PathRule]:
-    """The path without the rules at its cautious end that could not pass even if they made no mistake.
+    """Return the path without the rules at its cautious end that could not pass even if they made no mistake.
 
     A rule of which few predictions are expected cannot prove a precision, however right they are; nor can any rule a
     recall of a class with few labels.
@@ -344,7 +352,7 @@ def drop_hopeless(path: list[PathRule], proof: Proof, rows: np.ndarray, delta: f
 
 
 def choose_start(path: list[PathRule], proof: Proof, rows: np.ndarray) -> list[PathRule]:
-    """The path from the rule on that is most likely to pass, by what is expected of it.
+    """Return the path from the rule on that is most likely to pass, by what is expected of it.
 
     The most cautious rule is not: with few predictions, one mistake ends the path at its first rule.
 
@@ -361,7 +369,7 @@ def choose_start(path: list[PathRule], proof: Proof, rows: np.ndarray) -> list[P
 
 
 def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
-    """The expected counts as they would be if no label spoke against the bound, (K, K)."""
+    """Return expected counts (K, K) as they would be if no label spoke against the bound."""
     if bound.metric in ("recall", "accuracy"):
         return np.diag(expected.sum(1)) if bound.is_lower else expected * (1 - np.eye(len(expected)))
     if bound.metric == "coverage" or not bound.is_lower:
@@ -375,20 +383,10 @@ def without_mistakes(bound: Claim, expected: np.ndarray) -> np.ndarray:
     return perfect
 
 
-def find_balance(
-    bound: Claim, counts: np.ndarray, prior: np.ndarray | None, delta: float
-) -> tuple[float, float] | None:
-    """Return the class balances under which a bound on a ratio is proved; None for other bounds or if there is none."""
-    if prior is None or bound.metric not in RATIOS:
-        return None
-    low, high = read_range(bound, counts, prior, delta)
-    return None if np.isnan(low) else (low, high)
-
-
-def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], kept: int) -> str:
+def describe_basis(rows: np.ndarray, prior: np.ndarray | None, bounds: Sequence[Claim], unlabeled_rows: int) -> str:
     draw = "each a random row of its class" + (" and group" if any(bound.group is not None for bound in bounds) else "")
     if any(bound.reads_balance for bound in bounds):
         draw = "a random sample of the rows where it is used" if prior is None else f"{draw}, at the stated balance"
-    if kept:
-        return f"by {int(rows.sum()):,} labels and {kept:,} unlabeled rows that nothing was fitted to, {draw}"
+    if unlabeled_rows:
+        return f"by {int(rows.sum()):,} labels and {unlabeled_rows:,} unlabeled rows that nothing was fitted to, {draw}"
     return f"by {int(rows.sum()):,} labels that nothing was fitted to, {draw}"

@@ -10,7 +10,7 @@ import numpy as np
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
-from csst.rules.abstention import estimate_abstaining, fit_abstaining, fit_answering
+from csst.rules.abstention import estimate_abstaining, fit_answering, search_rule
 from csst.rules.candidates import sharpness
 from csst.rules.feasibility import find_missed
 from csst.rules.soft_objective import SoftObjective
@@ -24,10 +24,10 @@ class Review:
     """What is expected if a share of the rows gets no answer.
 
     Args:
-        share: of all rows.
-        value: of the sentence's goal, on what is answered.
+        share: share of all rows.
+        value: value of the sentence's goal, on what is answered.
         min_recall: the lowest recall of what is answered.
-        misses: of the sentence's other bounds; () where all are met.
+        misses: other bounds of the sentence that are missed.
     """
 
     share: float
@@ -47,17 +47,17 @@ def trace_reviews(
         evidence: scores of labeled and unlabeled rows.
         prior: the deployment prior, (K,).
         sentence: bound to the classes; its own bounds on the abstention of all rows do not count.
-        shares: of rows without an answer.
+        shares: shares of rows without an answer.
     """
     points = []
     answering = sentence.answering
     for share in shares:
-        goal = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
-        smooth = SoftObjective(goal, prior, sharpness(evidence))
-        rule, _ = fit_abstaining(smooth, evidence, fit_answering(smooth, evidence), margin=0.0)
+        limited_sentence = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
+        goal = SoftObjective(limited_sentence, prior, sharpness(evidence))
+        rule, _ = search_rule(goal, evidence, fit_answering(goal, evidence))
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
-        misses = tuple(bound for _, bound, _ in find_missed(goal, estimate) if "abstain" not in bound)
-        value = float(goal.value(estimate.confusion))
+        misses = tuple(bound for _, bound, _ in find_missed(limited_sentence, estimate) if "abstain" not in bound)
+        value = float(limited_sentence.value(estimate.confusion))
         points.append(Review(share, value, float(estimate.confusion.recall.min()), misses))
     return tuple(points)
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
+from csst.estimation.calibration import Calibration
 from csst.estimation.held_out_scores import SMALLEST_PROBABILITY, check_probs
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
 
@@ -26,7 +27,9 @@ SMALLEST_POSTERIOR = 1e-6
 
 
 def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
-    """The class probabilities behind the softmax of a network trained under a gain G: norm(G^-T p), at least 1e-6.
+    """Return the class probabilities behind the softmax of a network trained under a gain G: norm(G^-T p).
+
+    None of them is less than 1e-6.
 
     inverse: the inverse of G, (K, K), or of its diagonal, (K,); None where there is nothing to undo.
     """
@@ -37,13 +40,19 @@ def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
     return (positive_probs / positive_probs.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
 
 
+def read_probs(probs: Any, inverse: Tensor | None, classes: int | None = None) -> Tensor:
+    """Return checked probabilities (N, K) with the gain of a network undone, each row of sum 1; see `undo_gain`."""
+    posterior = undo_gain(torch.from_numpy(check_probs(probs, classes)), inverse)
+    return posterior / posterior.sum(1, keepdim=True)
+
+
 def rule_probs(probs: Tensor, temperature: Tensor, shift: Tensor, undo: Tensor | None) -> Tensor:
-    """q = softmax(T log p + d), (N, K)."""
+    """Return q = softmax(T log p + d), (N, K)."""
     return torch.softmax(temperature * undo_gain(probs, undo).clamp(min=SMALLEST_PROBABILITY).log() + shift, 1)
 
 
 def rule_scores(posterior: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
-    """m q + c, (N, K); with a matrix m (K, K), m^T q + c."""
+    """Return m q + c, (N, K); with a matrix m (K, K), m^T q + c."""
     return (posterior * scale if scale.ndim == 1 else posterior @ scale) + offset
 
 
@@ -75,10 +84,10 @@ class Rule(ABC):
 
     @abstractmethod
     def posterior(self, probs: Any, groups: Any = None) -> Tensor:
-        """The calibrated probabilities under the deployment prior, softmax(T log p + d).
+        """Return the calibrated probabilities under the deployment prior, softmax(T log p + d).
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -87,10 +96,10 @@ class Rule(ABC):
 
     @abstractmethod
     def scores(self, probs: Any, groups: Any = None) -> Tensor:
-        """What is maximized, for every row.
+        """Return what is maximized, for every row.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -98,10 +107,10 @@ class Rule(ABC):
         """
 
     def predict(self, probs: Any, groups: Any = None) -> Tensor:
-        """The class of every row.
+        """Return the class of every row.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             groups: the value of the column for every row, (N,).
 
         Returns:
@@ -110,10 +119,10 @@ class Rule(ABC):
         return self.scores(probs, groups).argmax(1)
 
     def counts(self, probs: Any, labels: Any, groups: Any = None) -> Tensor:
-        """Confusion counts of the predictions.
+        """Return the confusion counts of the predictions.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             labels: true class indices, (N,).
             groups: the value of the column for every row, (N,).
 
@@ -123,10 +132,10 @@ class Rule(ABC):
         return confusion_counts(labels, self.predict(probs, groups), self.classes, self.abstains)
 
     def confusion(self, probs: Any, labels: Any, groups: Any = None) -> Confusion:
-        """The confusion of the predictions.
+        """Return the confusion of the predictions.
 
         Args:
-            probs: of the model, (N, K).
+            probs: probabilities by the model, (N, K).
             labels: true class indices, (N,); every class at least once.
             groups: the value of the column for every row, (N,).
 
@@ -137,7 +146,7 @@ class Rule(ABC):
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `rule_from_dict` reads it back."""
+        """Return plain values for JSON, which `rule_from_dict` reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +194,7 @@ class DecisionRule(Rule):
 
     @classmethod
     def identity(cls, classes: int) -> DecisionRule:
-        """The plain argmax.
+        """Return the plain argmax.
 
         Args:
             classes: K.
@@ -214,13 +223,37 @@ class DecisionRule(Rule):
         return rule_scores(self.posterior(probs), self.scale, self.offset)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `rule_from_dict` reads it back."""
+        """Return plain values for JSON, which `rule_from_dict` reads."""
         tensors = {name: getattr(self, name).tolist() for name in ("scale", "offset", "shift")}
         return {
             **tensors,
             "temperature": self.temperature,
             **({} if self.undo is None else {"undo": self.undo.tolist()}),
         }
+
+
+def build_rule(
+    scale: np.ndarray,
+    offset: np.ndarray,
+    calibration: Calibration,
+    prior: np.ndarray,
+    train_prior: np.ndarray,
+    undo: Tensor | None = None,
+) -> DecisionRule:
+    """Return the rule argmax_j m_j q_j + c_j, q = softmax(T z + a + log pi), for scores z = log p - log pi_train.
+
+    Args:
+        scale: m, (K,), (K, K) or (K, K + 1).
+        offset: c, (K,) or (K + 1,).
+        calibration: T and a.
+        prior: pi, the deployment prior, (K,).
+        train_prior: pi_train, which the probabilities p have in them, (K,).
+        undo: see `DecisionRule`.
+    """
+    shift = calibration.bias + np.log(prior) - calibration.temperature * np.log(train_prior)
+    arrays = (scale, offset, shift - shift.mean())
+    tensors = [torch.from_numpy(np.ascontiguousarray(values)) for values in arrays]
+    return DecisionRule(tensors[0], tensors[1], calibration.temperature, tensors[2], undo)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +314,7 @@ class GroupedRule(Rule):
         return results
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `rule_from_dict` reads it back."""
+        """Return plain values for JSON, which `rule_from_dict` reads."""
         return {"column": self.column, "groups": list(self.names), "rules": [rule.as_dict() for rule in self.rules]}
 
 
@@ -305,7 +338,7 @@ def read_group_values(groups: Any, names: Sequence[str], column: str, rows: int)
 
 
 def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
-    """A rule from what `as_dict` gave."""
+    """Return the rule that `as_dict` has written."""
     if "rules" in stored:
         rules = [rule_from_dict(part) for part in stored["rules"]]
         return GroupedRule(

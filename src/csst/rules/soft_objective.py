@@ -7,10 +7,9 @@ payoff psi >= 0       ->   -(1/2 rho) (max(0, mu - rho psi)^2 - mu^2)      augme
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from csst.maths.confusion import Confusion, confusion_from_margins, make_uncheck
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
 from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
-from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, Payoffs, measure_standard_errors
+from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, measure_standard_errors
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
@@ -36,12 +35,16 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """The smooth value, and its derivatives by recall (K,) and coverage (K,), or by all rates (K, K)."""
+    """The smooth value with the slack of constraints.
+
+    Args:
+        value: the value.
+        slopes: its derivatives by recall and coverage, (K,) each, or by all rates, (K, K).
+        slack: slack of every constraint beyond its margin.
+    """
 
     value: float
-    by_recall: np.ndarray
-    by_coverage: np.ndarray
-    by_rates: np.ndarray | None
+    slopes: Sequence[np.ndarray]
     slack: np.ndarray
 
 
@@ -69,7 +72,7 @@ class WorstCase:
     """The soft minimum of some of the payoffs.
 
     Args:
-        place: of these payoffs.
+        place: where these payoffs are among all.
         beta: how closely it follows the minimum.
     """
 
@@ -103,7 +106,7 @@ class SoftObjective:
         #: the objective as it was stated, and with its costs divided by their units
         self.stated = objective
         self.objective = objective = objective.divide_by_units(self.prior)
-        #: the unit of the value, and those of the constraints; () if all are 1
+        #: the unit of the value, and the units of the constraints; () if all are 1
         self.value_unit, self.units = self.stated.measure_units(self.prior)
         payoff = objective.payoff(Confusion.uniform(self.prior))
         perfect = objective.payoff(Confusion(torch.eye(self.classes, dtype=torch.float64), self.prior))
@@ -208,9 +211,9 @@ class SoftObjective:
         leaf = ((1 - epsilon) * rates + epsilon / self.classes).detach().requires_grad_()
         with torch.enable_grad():
             utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
-        slope = _differentiate(utility, payoff, multipliers, leaf)[0]
-        if slope is None:
+        if not (utility.requires_grad or payoff.requires_grad):
             raise InputError(f"{self.objective} does not depend on the predictions, so there is nothing to adjust")
+        (slope,) = _differentiate(utility, payoff, multipliers, leaf)
         if not np.isfinite(slope).all():
             raise InputError(f"{self.objective} has a non-finite gradient: raise epsilon or rewrite the metric")
         return slope
@@ -219,8 +222,10 @@ class SoftObjective:
         """Return utility and payoffs (m,) of a confusion."""
         return self.objective.utility(c), self.objective.payoff(c)
 
-    def _evaluate_margins(self, recall: Tensor, coverage: Tensor) -> tuple[Tensor, Tensor]:
-        return self.evaluate(confusion_from_margins(recall, coverage, self.prior))
+    def _evaluate_margins(
+        self, recall: Tensor, coverage: Tensor, abstentions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return self.evaluate(confusion_from_margins(recall, coverage, self.prior, abstentions))
 
     def from_margins(self, recall: np.ndarray, coverage: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for a recall (K,) and a coverage (K,); prices: None for none."""
@@ -228,26 +233,22 @@ class SoftObjective:
             values = self.form.evaluate(recall, coverage, self.least_coverage)
             value, weights, slack = self._augment(values[0], values[1:], prices)
             slopes = self.form.pull_back(np.append(1.0, weights), recall, coverage, self.least_coverage)
-            return Value(value, slopes[0], slopes[1], None, slack)
-        leaves = [torch.from_numpy(values).requires_grad_() for values in (recall, coverage)]
-        with torch.enable_grad():
-            utility, payoff = self._evaluate_margins(*leaves)
-        value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        by_recall, by_coverage = _differentiate(utility, payoff, weights, *leaves)
-        zero = np.zeros(self.classes)
-        return Value(
-            value, zero if by_recall is None else by_recall, zero if by_coverage is None else by_coverage, None, slack
-        )
+            return Value(value, slopes, slack)
+        return self._measure_by_autograd(confusion_from_margins, (recall, coverage), prices)
 
     def from_rates(self, rates: np.ndarray, prices: Prices | None = None) -> Value:
         """Return the value for all rates (K, K); prices: None for none."""
-        leaf = torch.from_numpy(rates).requires_grad_()
+        return self._measure_by_autograd(make_unchecked, (rates,), prices)
+
+    def _measure_by_autograd(
+        self, make_confusion: Callable[..., Confusion], arrays: Sequence[np.ndarray], prices: Prices | None
+    ) -> Value:
+        """Return the value for the confusion of some arrays and the prior, with slopes by these arrays."""
+        leaves = [torch.from_numpy(array).requires_grad_() for array in arrays]
         with torch.enable_grad():
-            utility, payoff = self.evaluate(make_unchecked(leaf, self.prior))
+            utility, payoff = self.evaluate(make_confusion(*leaves, self.prior))
         value, weights, slack = self._augment(float(utility.detach()), payoff.detach().numpy(), prices)
-        (slope,) = _differentiate(utility, payoff, weights, leaf)
-        assert slope is not None
-        return Value(value, np.diag(slope), np.zeros(self.classes), slope, slack)
+        return Value(value, _differentiate(utility, payoff, weights, *leaves), slack)
 
     def _augment(
         self, utility: float, payoff: np.ndarray, prices: Prices | None
@@ -255,10 +256,9 @@ class SoftObjective:
         """Return the augmented Lagrangian, its derivatives by the payoffs (m,), and the constraints' slack."""
         state = self.first_prices if prices is None else prices
         value = utility
-        weights = np.zeros(len(payoff))
         for worst_case in self.worst_cases:
             value += float(worst_case.soften(payoff))
-            weights[worst_case.place] = worst_case.weigh(payoff)
+        weights = self._weigh_worst_cases(payoff)
         slack = (payoff - self.margins)[self.constraints]
         if self.has_constraints:
             values = state.values[self.constraints]
@@ -272,20 +272,24 @@ class SoftObjective:
         """Prices of 0, from which a search begins."""
         return Prices(np.zeros(len(self.margins)))
 
-    def measure_margins(self, recall: np.ndarray, coverage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def measure_margins(
+        self, recall: np.ndarray, coverage: np.ndarray, abstentions: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the value and the largest miss of a constraint beyond its margin, for many classifiers at once.
 
         Args:
-            recall: of every classifier, (B, K).
-            coverage: likewise, (B, K).
+            recall: of every classifier, (B, K); the rates R_kk of one that may give no answer.
+            coverage: of every classifier, (B, K).
+            abstentions: how often each class gets no answer, (B, K); None for classifiers that always answer.
 
         Returns:
             The values (B,), with soft minima, and the misses (B,), 0 if all constraints are met.
         """
-        if self.form is not None:
+        if self.form is not None and abstentions is None:
             values = self.form.evaluate(recall, coverage, self.least_coverage)
             return self.judge_payoffs(values[:, 0], values[:, 1:])
-        points = [torch.from_numpy(np.ascontiguousarray(part)) for part in (recall, coverage)]
+        arrays = [recall, coverage] if abstentions is None else [recall, coverage, abstentions]
+        points = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
         utility, payoff = torch.func.vmap(self._evaluate_margins)(*points)
         return self.judge_payoffs(utility.numpy(), payoff.numpy())
 
@@ -316,8 +320,7 @@ class SoftObjective:
         if self.has_constraints:
             nearest_weights[self.constraints[int((values - self.margins)[self.constraints].argmin())]] = 1.0
         (by_slack,) = _differentiate(0 * utility, payoff, nearest_weights, leaf)
-        zero = np.zeros(tuple(leaf.shape))
-        return zero if by_value is None else by_value, zero if by_slack is None else by_slack
+        return by_value, by_slack
 
     def _weigh_worst_cases(self, payoff: np.ndarray) -> np.ndarray:
         weights = np.zeros(len(payoff))
@@ -332,35 +335,33 @@ class SoftObjective:
         return weights if prices is None else weights + prices.values
 
     def can_reach(self, margins: np.ndarray) -> bool:
-        """Whether coverages leave room for these margins (m,): bounds on single classes that sum to 1 at most."""
+        """Return whether coverages leave room for margins (m,): bounds on single classes that sum to 1 at most."""
         if self.form is None or "coverage" not in self.form.matrices:
             return True
         lower_bounds, upper_bounds = self.form.bound_coverage(self.constraints, margins)
         return bool(lower_bounds.sum() <= 1 + ROUNDING and upper_bounds.sum() >= 1 - ROUNDING)
 
-    def measure_errors(self, rates: np.ndarray, worth: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return standard errors of the payoffs at these places (`csst.rules.standard_errors`); 0 elsewhere, (m,).
+    def measure_errors(self, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
+        """Return standard errors of the constraints (`csst.rules.standard_errors`); 0 for other payoffs, (m,).
 
         Args:
             rates: R, (K, K).
             worth: n, how many labels each row of R is worth, (K,).
-            places: of constraints among the payoffs.
         """
         errors = np.zeros(len(self.margins))
-        if not len(places):
-            return errors
-        payoffs: Payoffs = AutogradPayoffs(self.objective, self.prior, places)
-        if self.form is not None:
-            payoffs = FormPayoffs(self.form, places)
-        errors[places] = measure_standard_errors(payoffs, rates, worth, len(places))
+        if self.has_constraints and self.form is not None:
+            errors[self.constraints] = measure_standard_errors(FormPayoffs(self.form, self.constraints), rates, worth)
+        elif self.has_constraints:
+            payoffs = AutogradPayoffs(self.objective, self.prior, self.constraints)
+            errors[self.constraints] = measure_standard_errors(payoffs, rates, worth)
         return errors
 
 
-def _differentiate(utility: Tensor, payoff: Tensor, weights: np.ndarray, *leaves: Tensor) -> list[Any]:
-    """Return the derivatives of u + weights . phi by every leaf; None for a leaf that it does not depend on."""
+def _differentiate(utility: Tensor, payoff: Tensor, weights: np.ndarray, *leaves: Tensor) -> list[np.ndarray]:
+    """Return the derivatives of u + weights . phi by every leaf."""
     with torch.enable_grad():
         total = utility + torch.from_numpy(weights) @ payoff
     if not total.requires_grad:
-        return [None] * len(leaves)
-    slopes = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-    return [None if slope is None else slope.numpy() for slope in slopes]
+        return [np.zeros(tuple(leaf.shape)) for leaf in leaves]
+    slopes = torch.autograd.grad(total, leaves, retain_graph=True, materialize_grads=True)
+    return [slope.numpy() for slope in slopes]

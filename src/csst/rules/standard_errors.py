@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,19 +26,7 @@ Places = Sequence[int] | np.ndarray
 Moments = tuple[np.ndarray, np.ndarray]
 
 
-class Payoffs(Protocol):
-    """P payoffs as functions of the rates R, (K, K), mixed with chance: part p of chance, (P,), one for each payoff."""
-
-    def evaluate(self, rates: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        """Return every payoff at its own mixture, (P,)."""
-        ...
-
-    def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
-        """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
-        ...
-
-
-def measure_standard_errors(payoffs: Payoffs, rates: np.ndarray, worth: np.ndarray, count: int) -> np.ndarray:
+def measure_standard_errors(payoffs: FormPayoffs | AutogradPayoffs, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
     """Return the standard errors of payoffs, (P,).
 
     One row more of every class is spread over all predictions: what was never seen is not impossible.
@@ -48,40 +35,42 @@ def measure_standard_errors(payoffs: Payoffs, rates: np.ndarray, worth: np.ndarr
         payoffs: P of them.
         rates: R, (K, K).
         worth: n, how many labels each row of R is worth, (K,).
-        count: P.
     """
     rows = np.asarray(worth, dtype=np.float64)[:, None]
     rates = (rows * rates + 1 / len(rates)) / (rows + 1)
-    means, squares = payoffs.measure_moments(rates, find_bounds(payoffs, rates, count))
+    means, squares = payoffs.measure_moments(rates, find_bounds(payoffs, rates))
     return (np.maximum(squares - means**2, 0) / worth).sum(1) ** 0.5
 
 
-def find_bounds(payoffs: Payoffs, rates: np.ndarray, count: int) -> np.ndarray:
+def find_bounds(payoffs: FormPayoffs | AutogradPayoffs, rates: np.ndarray) -> np.ndarray:
     """Return the part of chance p at which each payoff is 0, (P,), by bisection.
 
     0 where a payoff is negative already or is higher at chance; 1 where it is positive even there.
     """
-    low = np.zeros(count)
-    high = np.ones(count)
+    low = np.zeros(len(payoffs.places))
+    high = np.ones(len(payoffs.places))
     start = payoffs.evaluate(rates, low)
     moves = (start > 0) & (payoffs.evaluate(rates, high) < start)
     for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        is_positive = payoffs.evaluate(rates, middle) > 0
-        low = np.where(is_positive, middle, low)
-        high = np.where(is_positive, high, middle)
+        midpoint = (low + high) / 2
+        is_positive = payoffs.evaluate(rates, midpoint) > 0
+        low = np.where(is_positive, midpoint, low)
+        high = np.where(is_positive, high, midpoint)
     return np.where(moves, high, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class FormPayoffs:
-    """Payoffs that are linear forms of class metrics: g_kj = delta_kj a_k + pi_k c_j.
+    """Payoffs that are linear forms of class metrics, a function of rates that are mixed with chance.
 
+        g_kj = delta_kj a_k + pi_k c_j
+
+    Every payoff has its own part p of chance, (P,): its rates are (1 - p) R + p / K.
     No slope is written out: with 1,000 classes and a bound on each, they would be 1,000 matrices (K, K).
 
     Args:
         form: the sentence.
-        places: of the P payoffs.
+        places: places of the P payoffs.
     """
 
     form: MetricForm
@@ -98,21 +87,19 @@ class FormPayoffs:
         """Return every payoff at its own mixture, (P,)."""
         return self.form.evaluate_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
 
-    def measure_slopes(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
-        """Return a and c, the derivatives by recall and by coverage at mixtures with chance, both (P, K)."""
-        return self.form.slopes_of_payoffs(np.asarray(self.places), *self.mix_margins(rates, parts))
-
     def measure_moments(self, rates: np.ndarray, parts: np.ndarray) -> Moments:
         """Return sum_j B_kj g_kj and sum_j B_kj g_kj^2, both (P, K)."""
-        ends = [self.measure_slopes(rates, point) for point in (np.zeros(len(parts)), parts)]
-        by_recall = (ends[0][0] + ends[1][0]) / 2
-        by_coverage = (ends[0][1] + ends[1][1]) / 2
+        places = np.asarray(self.places)
+        recall, coverage = self.mix_margins(rates, parts)
+        slopes = self.form.slopes_of_payoffs(places, *self.mix_margins(rates, np.zeros(len(parts))))
+        slopes_at_bound = self.form.slopes_of_payoffs(places, recall, coverage)
+        by_recall = (slopes[0] + slopes_at_bound[0]) / 2
+        by_coverage = (slopes[1] + slopes_at_bound[1]) / 2
         prior = self.form.prior
-        recall, _ = self.mix_margins(rates, parts)
         share = parts[:, None]
 
         def expect(values: np.ndarray) -> np.ndarray:
-            """sum_j B_kj v_j for every payoff, (P, K)."""
+            """Return sum_j B_kj v_j for every payoff, (P, K)."""
             return (1 - share) * (values @ rates.T) + share * values.mean(1, keepdims=True)
 
         means = recall * by_recall + prior * expect(by_coverage)
@@ -122,12 +109,12 @@ class FormPayoffs:
 
 @dataclass(frozen=True, eq=False)
 class AutogradPayoffs:
-    """Any payoffs of an objective, by autograd.
+    """Any payoffs of an objective, as `FormPayoffs`, by autograd.
 
     Args:
         objective: bound to the classes.
         prior: pi, (K,).
-        places: of the P payoffs.
+        places: places of the P payoffs.
     """
 
     objective: Objective

@@ -50,8 +50,8 @@ class Sweep:
         won: W_ij of the row for the class itself, (N,).
         lost: W_il of the row for its rival l, (N,).
         pulls: how much the row counts for coverage, (N,).
-        recall: of all classes while the class is never predicted, (K,).
-        coverage: likewise, (K,).
+        recall: recall of all classes while the class is never predicted, (K,).
+        coverage: coverage of all classes while the class is never predicted, (K,).
         class_index: j.
         cells: the column that wins each row, (N,), if classes are cells of groups that share a bias; else None.
     """
@@ -68,13 +68,13 @@ class Sweep:
 
     @classmethod
     def of_class(
-        cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
+        cls, rows: WeightedRows, biased_scores: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
     ) -> Sweep:
-        """Sort the rows (N,) by the bias at which a class wins them.
+        """Return the sweep of a class, with rows (N,) sorted by the bias at which the class wins them.
 
         Args:
             rows: scores and fractions.
-            shifted: z + b, (N, K).
+            biased_scores: z + b, (N, K).
             decisions: argmax_j z_j + b_j, (N,).
             pulls: sum_k pi_k W_ik, (N,).
             class_index: j.
@@ -82,17 +82,17 @@ class Sweep:
         Returns:
             The sweep.
         """
-        classes = shifted.shape[1]
+        classes = biased_scores.shape[1]
         if rows.blocks.number > 1:
-            return cls.of_cells(rows, shifted, decisions, pulls, class_index)
+            return cls.of_cells(rows, biased_scores, decisions, pulls, class_index)
         # Only rows of the class itself have another rival than the class that is decided for.
         rivals = decisions.copy()
         own_rows = np.flatnonzero(decisions == class_index)
-        rival_scores = shifted[own_rows]
+        rival_scores = biased_scores[own_rows]
         rival_scores[:, class_index] = -np.inf
         rivals[own_rows] = rival_scores.argmax(1)
-        cells = np.arange(0, shifted.size, classes) + rivals
-        thresholds = shifted.take(cells) - rows.scores[:, class_index]
+        cells = np.arange(0, biased_scores.size, classes) + rivals
+        thresholds = biased_scores.take(cells) - rows.scores[:, class_index]
         losses = rows.fractions.take(cells)
         recall = np.bincount(rivals, losses, minlength=classes)
         coverage = np.bincount(rivals, pulls, minlength=classes)
@@ -104,20 +104,20 @@ class Sweep:
 
     @classmethod
     def of_cells(
-        cls, rows: WeightedRows, shifted: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
+        cls, rows: WeightedRows, biased_scores: np.ndarray, decisions: np.ndarray, pulls: np.ndarray, class_index: int
     ) -> Sweep:
-        """Sort the rows by the bias at which a class wins them, where a row has scores in one block only.
+        """Return the sweep of a cell, where a row has scores in one block only.
 
         Biases are tied, and the class wins a row for the cell of the row's group; or each cell has its own, and wins
         rows of its group alone. Arguments: see `of_class`.
         """
-        columns = shifted.shape[1]
+        columns = biased_scores.shape[1]
         size = columns // rows.blocks.number
-        index = np.arange(len(shifted))
+        index = np.arange(len(biased_scores))
         groups = decisions // size
         cells = groups * size + class_index % size
-        is_open = np.ones(len(shifted), dtype=bool) if rows.blocks.are_tied else groups == class_index // size
-        rival_scores = shifted.copy()
+        is_open = np.ones(len(biased_scores), dtype=bool) if rows.blocks.are_tied else groups == class_index // size
+        rival_scores = biased_scores.copy()
         rival_scores[index[is_open], cells[is_open]] = -np.inf
         rivals = rival_scores.argmax(1)
         thresholds = rival_scores[index, rivals] - rows.scores[index, cells]
@@ -126,8 +126,8 @@ class Sweep:
         order = np.flatnonzero(is_open)
         order = order[np.argsort(thresholds[order], kind="stable")]
         won = rows.fractions[order, cells[order]]
-        lost = rows.fractions[order, rivals[order]]
-        sorted_rows = (thresholds[order], rivals[order], won, lost, pulls[order])
+        losses = rows.fractions[order, rivals[order]]
+        sorted_rows = (thresholds[order], rivals[order], won, losses, pulls[order])
         return cls(*sorted_rows, recall, coverage, class_index, cells[order])
 
     def margins_after(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +198,7 @@ def sweep_biases(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray)
         bias: where to begin, (K,).
 
     Returns:
-        A bias (K,) whose score is at least that of the beginning.
+        A bias (K,) that scores no less than the beginning.
     """
     swept = bias
     for cost in MISS_COSTS:
@@ -253,8 +253,8 @@ def find_rank(objective: SoftObjective, sweep: Sweep, cost: float) -> tuple[int,
     level = scores >= scores[top] - PLATEAU
     end = top + int(np.argmin(np.append(level[top:], False)))
     begin = top - int(np.argmin(np.append(level[top::-1], False)))
-    middle = (begin + end) // 2
-    return int(ranks[middle]), float(scores[middle])
+    place = (begin + end) // 2
+    return int(ranks[place]), float(scores[place])
 
 
 def score_margins(

@@ -155,9 +155,9 @@ class GroupSolver:
         if reason:
             return Solution(NO_NUMBERS, NO_NUMBERS, hold=reason, by_group=tuple(self.start))
         cells = make_cells(evidence, groups, self.prior, are_tied=False)
-        scores = cells.scores.thin(ROWS)
-        objective = CellObjective(self.sentence, torch.from_numpy(cells.prior))
-        prior = cells.prior.ravel()
+        scores = cells.thin(ROWS)
+        objective = CellObjective(self.sentence, torch.from_numpy(cells.cell_prior))
+        prior = cells.labeled_prior
         judged_rule = fit_and_judge(scores, objective, prior)
         first_decisions = [decide_in_groups(self.start, z) for z in (scores.scores, scores.soft_scores)]
         if judged_rule.rank <= judge(scores, objective, prior, *first_decisions):

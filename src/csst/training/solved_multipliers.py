@@ -264,7 +264,7 @@ def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, 
     if not soft_objective.has_constraints or rule.bias is None:
         return soft_objective.first_prices.values
     rows = WeightedRows.pool(evidence)
-    return search_bias(soft_objective, rows, rule.bias, rule.bias, softness(soft_objective, evidence)).prices.values
+    return search_bias(soft_objective, rows, rule.bias, softness(soft_objective, evidence)).prices.values
 
 
 def find_reason_to_hold(evidence: HeldOutScores) -> str:

@@ -7,9 +7,9 @@ import pytest
 
 import csst
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.rules import class_trades
-from csst.rules.class_trades import ClassPoint, keep_trade, trace_classes, write_sentence
+from csst.rules import trades
 from csst.rules.frontier import fit_point
+from csst.rules.trades import ClassPoint, keep_trade, trace_classes, write_sentence
 from tests.helpers import toys
 
 EVEN = np.full(3, 1 / 3)
@@ -36,7 +36,7 @@ def test_every_class_gives_up_recall_for_precision(traced):
         assert recall == sorted(recall, reverse=True)
         assert precision == sorted(precision)
         assert all(point.precision > point.asked for point in points)
-        assert min(recall) >= class_trades.LEAST_RECALL
+        assert min(recall) >= trades.LEAST_RECALL
         for point in points:
             assert point.coverage == pytest.approx(point.recall / 3 / point.precision)
 
@@ -60,7 +60,7 @@ def test_the_sentence_attains_the_point_or_more_on_these_rows(evidence, traced):
 
 
 def test_many_classes_are_not_traced(evidence, monkeypatch):
-    monkeypatch.setattr(class_trades, "MOST_CLASSES", 2)
+    monkeypatch.setattr(trades, "MOST_CLASSES", 2)
     assert trace_classes(evidence, EVEN) == {}
 
 

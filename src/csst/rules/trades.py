@@ -1,15 +1,21 @@
-"""What one class can trade: its recall against its precision, by a sweep of its own bias."""
+"""What rules can trade beside the frontier of all classes.
+
+trace_classes    the recall of one class against its precision, by a sweep of its own bias
+trace_groups     mean recall against the lowest recall of a class in a group of rows
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import torch
 
-from csst.estimation.class_rates import UNLABELED_WORTH, estimate_rates
+from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
 from csst.rules.bias_search import WeightedRows
@@ -20,15 +26,21 @@ from csst.rules.candidates import (
     SWEPT_ROWS,
     Candidate,
     count_worth,
+    estimate_candidate,
+    fit_pooled,
     halve_margin,
     hard_rates,
     sharpness,
     weigh_argmax,
 )
+from csst.rules.cell_objective import CellObjective
+from csst.rules.cells import CellScores, RowGroups, make_cells
+from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.metric_form import MetricForm
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.standard_errors import FormPayoffs, measure_standard_errors
 from csst.rules.sweeps import Sweep
+from csst.rules.threads import use_one_thread
 
 P = TypeVar("P")
 #: precisions that are asked for
@@ -37,6 +49,8 @@ ASKED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 MOST_CLASSES = 20
 #: a recall below this is no trade but a class given up
 LEAST_RECALL = 0.05
+#: sentences from the highest mean recall to the highest recall of the worst class in the worst group
+GROUP_STEPS = 6
 
 
 class ClassPoint(NamedTuple):
@@ -49,13 +63,13 @@ class ClassPoint(NamedTuple):
 
 
 def write_sentence(asked: float, class_reference: int | str) -> str:
-    """The sentence of a point, about a class by its index or its name."""
+    """Return the sentence of a point, about a class by its index or its name."""
     recall, precision = (render(Metric(name, class_reference)) for name in ("recall", "precision"))
     return f"max {recall} s.t. {precision} >= {asked:g}"
 
 
 def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple[ClassPoint, ...]]:
-    """The trade of every class that has one, under a deployment prior (K,); of none where classes are many.
+    """Return the trade of every class that has one, under a deployment prior (K,); of none where classes are many.
 
     Only the class's own bias moves, from the argmax of calibrated probabilities, and it keeps the distance from its
     bound that rules keep. This forecasts the rule of the sentence, which moves all biases and mostly attains this
@@ -76,9 +90,9 @@ def trace_classes(evidence: HeldOutScores, prior: np.ndarray) -> dict[int, tuple
 
 
 def trace_class(
-    evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int, asked: Sequence[float] = ASKED
+    evidence: HeldOutScores, prior: np.ndarray, rows: WeightedRows, class_index: int
 ) -> tuple[ClassPoint, ...]:
-    """The trade of one class; rows: the evidence pooled, prior: (K,)."""
+    """Return the trade of one class from the pooled rows of the evidence, under a prior (K,)."""
     start = weigh_argmax(prior, evidence.calibration)
     start_scores = rows.scores + start
     sweep = Sweep.of_class(rows, start_scores, start_scores.argmax(1), rows.fractions @ prior, class_index)
@@ -88,9 +102,9 @@ def trace_class(
     worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
     form, bound_places = read_bound(evidence, prior, class_index)
 
-    def find_bias(least: float) -> np.ndarray | None:
-        """The bias with the highest recall at this precision."""
-        places = np.flatnonzero(precision >= least)
+    def find_bias(least_precision: float) -> np.ndarray | None:
+        """Return the bias with the highest recall at this precision."""
+        places = np.flatnonzero(precision >= least_precision)
         if not len(places):
             return None
         bias = start.copy()
@@ -98,14 +112,14 @@ def trace_class(
         return bias
 
     def find_safer(bound: float, bias: np.ndarray) -> np.ndarray | None:
-        """The bias that keeps the largest part of a margin that there is room for, as the search for a rule does."""
+        """Return the bias with the largest part of a margin that there is room for, as the search for a rule does."""
         form_at_bound = replace(form, constant=form.constant - bound)
 
         def measure(bias: np.ndarray) -> tuple[float, float]:
             """Return the slack of the bound and its standard error."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth, 1)[0]
+            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)[0]
             return float(precision - bound), float(error)
 
         _, error = measure(bias)
@@ -124,14 +138,13 @@ def trace_class(
         return None
 
     points: list[ClassPoint] = []
-    for bound in asked:
+    for bound in ASKED:
         bias = find_bias(bound)
         safer = None if bias is None else find_safer(bound, bias)
         if safer is None:
             break
         candidate = Candidate("pooled", evidence.calibration, prior, bias=safer)
-        decisions = candidate.decide(evidence.scores), candidate.decide(evidence.soft_scores)
-        confusion = estimate_rates(evidence, *decisions, prior).confusion
+        confusion = estimate_candidate(evidence, candidate, prior).confusion
         numbers = (float(values[class_index]) for values in (confusion.recall, confusion.precision, confusion.coverage))
         point = ClassPoint(bound, *numbers)
         if point.recall < LEAST_RECALL:
@@ -152,7 +165,7 @@ def keep_trade(points: Sequence[P], measure: Callable[[P], tuple[float, float]])
     """Return the points that are worth moving along: each has more of a second number for less of the first.
 
     Args:
-        points: in any order.
+        points: points in any order.
         measure: both numbers of a point.
 
     Returns:
@@ -163,3 +176,86 @@ def keep_trade(points: Sequence[P], measure: Callable[[P], tuple[float, float]])
         if not trade or measure(point)[1] > measure(trade[-1])[1] + 1e-9:
             trade.append(point)
     return tuple(trade)
+
+
+@dataclass(frozen=True)
+class GroupPoint:
+    """What the rule of one sentence is expected to do.
+
+    Args:
+        sentence: the sentence, which gives the rule again by `decide`.
+        mean_recall: mean over the classes of all rows.
+        lowest_recall: lowest recall of a class in a group.
+    """
+
+    sentence: str
+    mean_recall: float
+    lowest_recall: float
+
+
+@use_one_thread
+def trace_groups(
+    evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, per_group: bool, class_names: tuple[str, ...]
+) -> tuple[GroupPoint, ...]:
+    """Return the trade from the highest mean recall down, each point with a higher lowest recall than those before.
+
+    Estimated from the rows that the rules are fitted on, as the other points of a frontier are.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        groups: groups of its rows.
+        prior: the deployment prior, (K,).
+        per_group: whether each group has a rule of its own.
+        class_names: K names.
+
+    Returns:
+        The points.
+    """
+    cells = make_cells(evidence, groups, prior, not per_group)
+    points = []
+    for text in list_sentences(groups.column):
+        sentence = read_objective(text, class_names=class_names)
+        assert isinstance(sentence, Sentence)
+        objective = CellObjective(sentence.bind_row_groups(groups.names), torch.from_numpy(cells.cell_prior))
+        confusion = fit_cells(cells, objective).confusion
+        mean = float(objective.view(confusion).recall.mean())
+        points.append(GroupPoint(text, mean, float(confusion.recall.min())))
+    return keep_trade(points, lambda point: (point.mean_recall, point.lowest_recall))
+
+
+@use_one_thread
+def check_groups(
+    evidence: HeldOutScores, groups: RowGroups, prior: np.ndarray, per_group: bool, sentence: Sentence
+) -> tuple[bool, str]:
+    """Return whether the bounds of a sentence about groups can be met, and what comes nearest, in words.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        groups: groups of its rows.
+        prior: the deployment prior, (K,).
+        per_group: whether each group has a rule of its own.
+        sentence: bound to its classes and groups.
+
+    Returns:
+        Whether they can, and the sentence.
+    """
+    cells = make_cells(evidence, groups, prior, not per_group)
+    objective = CellObjective(sentence, torch.from_numpy(cells.cell_prior))
+    estimate = fit_cells(cells, objective)
+    misses = list(find_missed(objective, estimate))
+    return not misses, describe_feasibility(objective, estimate, misses, lambda goal: estimate)
+
+
+def fit_cells(cells: CellScores, objective: CellObjective) -> RateEstimate:
+    """Return the rates of cells that the rule of an objective is expected to have."""
+    rule = fit_pooled(SoftObjective(objective, cells.labeled_prior, sharpness(cells)), cells)
+    return estimate_candidate(cells, rule, cells.labeled_prior)
+
+
+def list_sentences(column: str) -> list[str]:
+    """Return sentences from the highest mean recall to the best worst class in the worst group of a column."""
+    shares = np.linspace(0, 1, GROUP_STEPS)
+    # A share of the minimum stays in the first, so that it is about groups, too.
+    shares[0] = 0.01
+    mixtures = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall by {column})" for share in shares[:-1]]
+    return [*mixtures, f"max min(recall by {column})"]
