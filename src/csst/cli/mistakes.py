@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from csst.data.embeddings import Embedder, embed_parts
-from csst.data.examples import as_rows
-from csst.data.row_order import Reordered, order_by_content
+from csst.data.examples import Selection, as_rows
+from csst.data.row_hashes import order_by_content
 from csst.data.task import Labeled
 from csst.fitting.metrics import read_outputs
 from csst.models.encoders import encoder
@@ -71,4 +71,4 @@ def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
     seen_part = encoded_task.labeled if encoded_task.validation is None else encoded_task.validation
     labels = judged_part.labels.numpy()
     order = np.asarray(order_by_content(as_rows(seen_part.inputs), labels))
-    return Reordered(judged_part.inputs, torch.from_numpy(order)), labels[order]
+    return Selection(judged_part.inputs, torch.from_numpy(order)), labels[order]

@@ -1,8 +1,11 @@
-"""Hashes of examples, by which a model recognizes the rows it was fitted to; equal examples have equal hashes.
+"""Hashes of rows: by their content, by which a model recognizes the rows of its fit, and by rank, which orders rows.
 
-    h(x) = sum_j w_j bits(x_j)  mod 2^64,    w_j random odd numbers
+    h(x) = sum_j w_j bits(x_j)  mod 2^64                                                w_j random odd numbers
+    r(x) = sum_j w_j rank_j(x)  mod 2^64,    rank_j(x) = how many distinct smaller values column j has
 
-Sparse and dense rows of the same numbers have the same hash, as zeros add nothing.
+Sparse and dense rows of the same numbers have the same hashes, and equal examples have equal ones. Rows are sorted by r
+before any sampling, so that held-out rows, folds, forests, landmarks and batches are the same for any order of the rows
+and any unit of a column. Equal rows are sorted by their labels, which makes them interchangeable.
 """
 
 from __future__ import annotations
@@ -14,17 +17,42 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import binom
+from scipy.stats import binom, rankdata
 from torch import Tensor
 
-from csst.data.row_order import draw_weights, sum_rows
 from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
 
+#: size up to which values are ranked; for larger tables sorting is slow, h is used, and units matter
+MOST_RANKED = 4_000_000
 #: cells hashed at a time
 CELLS = 4_000_000
 #: probability below which equal rows are not explained by chance
 UNLIKELY = 1e-3
+
+
+def order_by_content(rows: Any, labels: np.ndarray | None = None) -> np.ndarray:
+    """Return the order of rows by their content.
+
+    Args:
+        rows: N rows of numbers: an array, a tensor on the CPU or a sparse matrix.
+        labels: classes of the rows, (N,), by which equal rows are sorted; None for unlabeled rows.
+
+    Returns:
+        Indices, (N,).
+    """
+    table = rows.tocsr() if is_sparse(rows) else np.asarray(rows)
+    keys = [hash_rows(table) if np.prod(table.shape) > MOST_RANKED else hash_ranks(table)]
+    if labels is not None:
+        keys.insert(0, labels)
+    return np.lexsort(keys)  # the last key counts first
+
+
+def hash_ranks(rows: Any) -> np.ndarray:
+    """Return the hash of each row's ranks within the columns, (N,), uint64."""
+    table = rows.toarray() if is_sparse(rows) else rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+    ranks = rankdata(table.astype(np.float32), "dense", axis=0) - 1
+    return ranks.astype(np.uint64) @ draw_weights(table.shape[1])
 
 
 def hash_rows(rows: Any) -> np.ndarray:
@@ -37,12 +65,18 @@ def hash_rows(rows: Any) -> np.ndarray:
         (N,), uint64.
     """
     if is_sparse(rows):
-        matrix = rows.tocsr().astype(np.float32)
-        return sum_rows(matrix, _bits(matrix.data) * draw_weights(matrix.shape[1])[matrix.indices])
+        return _hash_sparse(rows.tocsr().astype(np.float32))
     if isinstance(rows, (np.ndarray, Tensor)):
         return _hash_array(np.asarray(rows))
     hashes = [_hash_batch(rows[torch.arange(k, min(k + 256, len(rows)))]) for k in range(0, len(rows), 256)]
     return np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])
+
+
+def _hash_sparse(matrix: Any) -> np.ndarray:
+    """Return the hashes of a CSR matrix; zeros add nothing."""
+    parts = _bits(matrix.data) * draw_weights(matrix.shape[1])[matrix.indices]
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(parts, dtype=np.uint64)])
+    return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
 
 def _hash_batch(batch: Any) -> np.ndarray:
@@ -68,6 +102,12 @@ def _bits(values: np.ndarray) -> np.ndarray:
     # Adding 0 makes -0 a 0, whose bits are 0.
     numbers = np.ascontiguousarray(values, dtype=np.float32) + np.float32(0)
     return numbers.view(np.uint32).astype(np.uint64)
+
+
+def draw_weights(columns: int) -> np.ndarray:
+    """Return random odd weights of columns, (D,), uint64, always the same."""
+    integers = np.random.default_rng(0).integers(0, 2**63, size=columns, dtype=np.uint64)
+    return 2 * integers + np.uint64(1)
 
 
 def count_seen(hashes: np.ndarray, seen: np.ndarray) -> int:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import Examples, as_examples, as_rows, choose, join_examples
-from csst.data.row_hashes import hash_rows
-from csst.data.row_order import order_by_content
+from csst.data.row_hashes import hash_rows, order_by_content
 from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.table_views import make_table_views

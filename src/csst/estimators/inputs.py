@@ -14,7 +14,7 @@ from torch import Tensor
 
 from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, as_examples
-from csst.data.row_order import order_by_content
+from csst.data.row_hashes import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.column_words import describe_encoding
 from csst.data.tabular.columns import Columns
