@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csst
-from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
+from csst.data.tabular.table_views import NeighborMix, Noise, ScarfCorruption
 from csst.data.tabular.tables import statistics
 from csst.data.task import make_task
 from csst.estimation.bootstrap import slack_intervals
@@ -313,8 +313,8 @@ def test_images_with_a_function():
 def test_views_are_chosen_and_can_be_given():
     X, y = blobs(60)
     task = make_task("blobs", (X[:30], y[:30]), X[30:])
-    assert [type(v) for v in task.with_views("table").views] == [NumberNoise, ScarfCorruption]
-    assert [type(v) for v in task.with_views("embedding").views] == [NumberNoise, NeighborMix]
+    assert [type(v) for v in task.with_views("table").views] == [Noise, ScarfCorruption]
+    assert [type(v) for v in task.with_views("embedding").views] == [Noise, NeighborMix]
     seen = []
 
     def view(batch, generator):

@@ -165,12 +165,9 @@ class ContentStore:
         try:
             yield
         except (OSError, sqlite3.OperationalError) as error:
-            raise self._unusable(error) from None
+            raise InputError(f"{self.path} cannot be written ({error}): {self.elsewhere}") from None
         except sqlite3.DatabaseError as error:
             raise self._unreadable(str(error)) from None
-
-    def _unusable(self, error: Exception) -> InputError:
-        return InputError(f"{self.path} cannot be written ({error}): {self.elsewhere}")
 
     def _unreadable(self, reason: str) -> InputError:
         return InputError(f"{self.path} cannot be read as a file of {self.kind}: {reason}; {self.again}")

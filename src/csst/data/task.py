@@ -275,12 +275,11 @@ class Task:
         Returns:
             The sorted task.
         """
-
-        def sort(rows: Examples) -> Examples:
-            return choose(rows, order_by_content(rows))
-
         order = order_by_content(self.unlabeled)
         groups = self.unlabeled_groups
+        kept_apart = self.kept_apart
+        if kept_apart is not None:
+            kept_apart = choose(kept_apart, order_by_content(kept_apart))
         return replace(
             self,
             labeled=self.labeled.in_content_order(),
@@ -288,7 +287,7 @@ class Task:
             unlabeled_groups=None if groups is None else groups[torch.from_numpy(order)],
             validation=None if self.validation is None else self.validation.in_content_order(),
             certifying=None if self.certifying is None else self.certifying.in_content_order(),
-            kept_apart=None if self.kept_apart is None else sort(self.kept_apart),
+            kept_apart=kept_apart,
         )
 
     def hash_rows(self) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from csst.data.tabular.arrays import number_words
 from csst.errors import InputError
 from csst.estimators.inputs import GivenGroups, numbers_of, read_labels
 from csst.fitting.evaluation import align
@@ -47,8 +48,7 @@ def number_groups(column: str, group: Any, rows: int, extra_group: Any, extra_ro
     """
     parts = [read_groups(group, rows, "X"), read_groups(extra_group, extra_rows, "X_unlabeled")]
     names = tuple(sorted({value for values in parts for value in values if value is not None}))
-    places = {name: index for index, name in enumerate(names)} | {None: -1}
-    numbers = [np.array([places[value] for value in values], dtype=np.int64) for values in parts]
+    numbers = [number_words(values, names).numpy() for values in parts]
     return GivenGroups(column, names, *numbers)
 
 

@@ -56,9 +56,10 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
         if folders and (not classes or f"-{classes}-" in name):
             places[name] = folders[0]
     if len(places) != 1:
+        restriction = f" with {classes} classes" if classes else ""
         raise InputError(
             f"{path!r} must be or hold one of the folders {' and '.join(CIFAR)} of CIFAR's python version; "
-            + ("found both: set classes = 10 or classes = 100" if places else f"found none{_with(classes)}")
+            + ("found both: set classes = 10 or classes = 100" if places else f"found none{restriction}")
         )
     ((name, folder),) = places.items()
     train, test, meta, key = CIFAR[name]
@@ -106,10 +107,6 @@ def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(labels, list) or len(labels) != len(data) or not all(type(label) is int for label in labels):
         raise InputError(f"{path} must hold '{key}', one integer for each of its {len(data)} images")
     return data.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
-
-
-def _with(classes: int) -> str:
-    return f" with {classes} classes" if classes else ""
 
 
 # ── Hugging Face ──

@@ -101,6 +101,10 @@ class ImageFolder:
             return Labeled(choose(inputs, index), torch.from_numpy(labels[index]))
 
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
+        preprocessing = (
+            f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
+            "scaling is part of the graph"
+        )
         truth = torch.from_numpy(labels[split.unlabeled])
         return Task(
             Path(self.table).stem if self.table else Path(self.path).resolve().name,
@@ -114,18 +118,7 @@ class ImageFolder:
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # Of the files themselves: an image that was replaced under its name is another split.
             split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
-            facts={
-                "preprocessing": self._preprocessing,
-                **({"bad images skipped": skipped_count} if self.skip_bad else {}),
-            },
-        )
-
-    @property
-    def _preprocessing(self) -> str:
-        """How image files become inputs, for the card of an exported model."""
-        return (
-            f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
-            "scaling is part of the graph"
+            facts={"preprocessing": preprocessing} | ({"bad images skipped": skipped_count} if self.skip_bad else {}),
         )
 
     def _refuse_wrong_options(self) -> None:

@@ -153,17 +153,8 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
     notes = tuple(note for note in column.notes if "ID" not in note and "counted from" not in note)
     if style == "month/day/year" and all(moment.day <= 12 for moment in known_moments):
         notes = (*notes, "read as month/day/year; day/month/year is possible, too")
-    return Column(
-        name,
-        "date",
-        median=column.median,
-        has_gaps=column.has_gaps,
-        style=style,
-        has_times=any(moment.hour or moment.minute or moment.second for moment in known_moments),
-        gaps=column.gaps,
-        notes=notes,
-        offset=column.offset,
-    )
+    has_times = any(moment.hour or moment.minute or moment.second for moment in known_moments)
+    return replace(column, kind="date", style=style, has_times=has_times, notes=notes)
 
 
 def learn_categories(name: str, values: np.ndarray, distinct: list[Any]) -> Column:

@@ -70,12 +70,16 @@ class Column:
     offset: float = 0.0
 
     @property
+    def date_parts(self) -> tuple[str, ...]:
+        """Parts of a date that become further columns."""
+        return ("month", "weekday", "hour") if self.has_times else ("month", "weekday")
+
+    @property
     def further_sizes(self) -> dict[str, int]:
         """Number of categories of each further column that is made of this one, by its name; 0 for numbers."""
         sizes = {f"{self.name} is missing": 0} if self.has_gaps else {}
         if self.kind == "date":
-            parts = PARTS if self.has_times else {part: PARTS[part] for part in ("month", "weekday")}
-            sizes |= {f"{part} of {self.name}": size for part, size in parts.items()}
+            sizes |= {f"{part} of {self.name}": PARTS[part] for part in self.date_parts}
         return sizes
 
     @property
@@ -135,8 +139,7 @@ class Column:
                 )
             dates.append(moment)
         parts = encode_dates(dates)
-        names = ["month", "weekday", "hour"] if self.has_times else ["month", "weekday"]
-        return [*self._fill(parts["days"]), *(parts[name] for name in names)]
+        return [*self._fill(parts["days"]), *(parts[name] for name in self.date_parts)]
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class ColumnPieces:
             chunk[name] = [None] * count
         for name, values in chunk.items():
             if name not in self.pieces:
-                self.pieces[name] = [_make_gaps(self.rows)] if self.rows else []
+                self.pieces[name] = [np.full(self.rows, np.nan)] if self.rows else []
             if name not in self.mistaken:
                 self._add_column(name, values)
         self.rows += count
@@ -237,10 +237,6 @@ class ColumnPieces:
     def join(self) -> dict[str, np.ndarray]:
         """Return the whole columns."""
         return {name: np.concatenate(pieces) for name, pieces in self.pieces.items()}
-
-
-def _make_gaps(count: int) -> np.ndarray:
-    return np.full(count, np.nan)
 
 
 def read_numbers(values: Any) -> np.ndarray | None:
