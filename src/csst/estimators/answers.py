@@ -1,4 +1,4 @@
-"""What classifiers answer: the names of classes, the value that stands for no answer, and log-probabilities."""
+"""What classifiers answer: the names of classes, and the value that stands for no answer."""
 
 from __future__ import annotations
 
@@ -42,19 +42,3 @@ def name_answers(decisions: np.ndarray, classes: np.ndarray, abstain_value: Any)
     fits = isinstance(abstain_value, int | np.integer) and classes.dtype.kind in "iu"
     names = np.append(classes, abstain_value) if fits else np.array([*classes.tolist(), abstain_value], dtype=object)
     return names[decisions]
-
-
-class LogProbaMixin:
-    """Adds `predict_log_proba` to a classifier with `predict_proba`."""
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """The logarithms of `predict_proba`; minus infinity for a probability of 0.
-
-        Args:
-            X: N rows, as in `fit`.
-
-        Returns:
-            Log-probabilities, (N, K).
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))  # type: ignore[attr-defined]

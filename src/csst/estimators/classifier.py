@@ -17,13 +17,12 @@ from csst.data.input_spec import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
+from csst.estimators.answers import choose_abstain_value
 from csst.estimators.deploying import DeployingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import number_groups, require_group
 from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
-from csst.estimators.measuring import MeasuringMixin
 from csst.estimators.networks import plan_network
 from csst.estimators.parameters import (
     SETTINGS,
@@ -34,7 +33,6 @@ from csst.estimators.parameters import (
     read_validation,
     refuse_network_settings,
 )
-from csst.estimators.reading import ReadingMixin
 from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
 from csst.estimators.suggesting import suggest_rows
 from csst.estimators.summary import show_progress
@@ -51,12 +49,9 @@ from csst.settings import Settings
 
 
 class CSSTClassifier(
-    ReadingMixin,
     DeployingMixin,
-    MeasuringMixin,
     ExploringMixin,
     ClassifierMixin,  # type: ignore[misc]
-    LogProbaMixin,
     BaseEstimator,  # type: ignore[misc]
 ):
     """A classifier for an objective, from few labeled and many unlabeled rows.
@@ -96,9 +91,7 @@ class CSSTClassifier(
         verbose: 1 shows progress.
     """
 
-    fit_: FittedModel
     history_: list[dict[str, Any]]
-    seed_: int
 
     def __init__(
         self,
@@ -285,48 +278,6 @@ class CSSTClassifier(
         self.gain_ = details.gain.matrix.numpy()
         self.history_ = [*([] if before is None else self.history_), *details.history]
 
-    def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
-        """The scores whose largest is predicted: the rule's, or logits without one.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
-            column for it, (N, K + 1).
-        """
-        scores = self._scores(X, group)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: Any, group: Any = None) -> np.ndarray:
-        """The class of every row, by the decision rule.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Classes, (N,), and `abstain_value` for no answer.
-        """
-        decisions = self._scores(X, group).argmax(1)
-        return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
-
-    def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
-        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
-
-        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Probabilities, (N, K).
-        """
-        check_is_fitted(self)
-        return self.fit_.predict_proba(self._rows(X, reset=False), group).numpy()
-
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
         """Rows of the pool to label next, the first first: those of the classes that may be the worst.
 
@@ -372,13 +323,6 @@ class CSSTClassifier(
         tags.input_tags.sparse = True
         tags.input_tags.string = self.encoder is not None
         return tags
-
-    def _scores(self, X: Any, group: Any = None) -> np.ndarray:
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        if self.fit_.rule is None:
-            return self.fit_.logits(rows).numpy()
-        return self.fit_.rule.scores(self.fit_.probs(rows), group).numpy()
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

@@ -14,8 +14,8 @@ from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.measuring import MeasuringMixin
 from csst.fitting import monitoring
-from csst.fitting.fitted_model import FittedModel
 from csst.rules.certification import (
     Certification,
     Expectation,
@@ -24,36 +24,18 @@ from csst.rules.certification import (
     read_certified,
     refuse_seen,
 )
-from csst.rules.certified import Certificate
 from csst.rules.monitor import Monitoring
 from csst.rules.rule import read_group_values
 
 Self = TypeVar("Self", bound="DeployingMixin")
 
 
-class DeployingMixin:
-    """Certificates and monitoring of an estimator that has `fit_`, `classes_` and `_rows`."""
-
-    fit_: FittedModel
-    classes_: np.ndarray
-    suggested_: np.ndarray
-    intervals_: dict[str, Any]
-    notes_: list[str]
-    deployment_prior: Any
-    seed_: int
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        raise NotImplementedError
+class DeployingMixin(MeasuringMixin):
+    """Certificates and monitoring of a fitted estimator."""
 
     def _remember_suggested(self, rows: Any) -> None:
         """Keep in mind rows that were chosen and are no random sample, so that they cannot certify."""
         self.suggested_ = np.concatenate([self.suggested_, hash_rows(rows)])
-
-    @property
-    def certificate_(self) -> Certificate | None:
-        """Whether the bounds of the sentence are promised; None where no confidence was stated."""
-        check_is_fitted(self)
-        return self.fit_.certificate
 
     def certify(
         self,

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from csst.data.row_hashes import hash_rows
 from csst.data.tabular.column_words import tabulate_columns
-from csst.data.tabular.columns import Columns
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
+from csst.estimators.measuring import MeasuringMixin
 from csst.fitting.deciding import decide, explore, read_evidence
-from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
 from csst.learners.portfolio import compute_losses
 from csst.maths.language import objective as read_objective
@@ -73,25 +72,8 @@ class Suspect(NamedTuple):
     likelier: Any
 
 
-class ExploringMixin:
-    """Questions to an estimator that has `fit_`, `classes_`, `columns_` and `seed_`."""
-
-    fit_: FittedModel
-    classes_: np.ndarray
-    columns_: Columns
-    seed_: int
-    labeled_counts_: list[int]
-    intervals_: dict[str, Any]
-    notes_: list[str]
-    judged_rows_: np.ndarray | None
-    judged_examples_: Labeled | None
-    per_group: bool
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        raise NotImplementedError
-
-    def _find_intervals(self) -> dict[str, Any]:
-        raise NotImplementedError
+class ExploringMixin(MeasuringMixin):
+    """Questions to a fitted estimator."""
 
     def decide(self, objective: Any, per_group: bool | None = None) -> Any:
         """Return a classifier that decides for another sentence, without fitting the model again.

@@ -39,6 +39,16 @@ def refuse_other_shape(shape: tuple[int, int, int] | None, fitted_shape: tuple[i
         raise InputError(f"X holds {words[0]}; the model was fitted on {words[1]}")
 
 
+def stack_images(values: Any) -> np.ndarray:
+    """Return images as one array; raise an error if their sizes differ."""
+    if isinstance(values, np.ndarray | Tensor) and values.ndim > 1:
+        return np.asarray(values)
+    try:
+        return np.stack([np.asarray(image) for image in values])
+    except ValueError:
+        raise InputError("all images of X must have one size; found several: resize them first") from None
+
+
 def read_image_rows(values: Any, learner: Any) -> tuple[np.ndarray, tuple[int, int, int]]:
     """Return images as rows of pixels, uint8 (N, C H W), and their shape (C, H, W); only a network takes them.
 
@@ -49,11 +59,7 @@ def read_image_rows(values: Any, learner: Any) -> tuple[np.ndarray, tuple[int, i
             f"X holds images, shape {np.shape(values)}, and learner {learner!r} takes rows of numbers: set "
             'learner="network", name an encoder, or flatten them with X.reshape(len(X), -1)'
         )
-    try:
-        array = np.stack([np.asarray(image) for image in values]) if isinstance(values, (list, tuple)) else values
-    except ValueError:
-        raise InputError("all images of X must have one size; found several: resize them first") from None
-    array = np.asarray(array)
+    array = stack_images(values)
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
             raise InputError("Input X contains NaN or infinity; pixels are uint8, or floats in 0...1")

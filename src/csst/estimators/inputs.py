@@ -22,7 +22,7 @@ from csst.data.tabular.tables import is_missing, stack
 from csst.data.task import Labeled, Task
 from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.estimators.images import PREPROCESSING
+from csst.estimators.images import PREPROCESSING, stack_images
 from csst.models.encoders import Function, encoder
 from csst.settings import Embedding
 
@@ -60,10 +60,7 @@ def _are_texts(values: Any) -> bool:
 
 
 def _images(values: Any) -> Tensor:
-    try:
-        array = np.stack([np.asarray(value) for value in values])
-    except ValueError:
-        raise InputError("all images of X must have one size; found several: resize them first") from None
+    array = stack_images(values)
     if array.ndim == 3:
         array = array[:, None]
     if array.ndim != 4 or array.dtype != np.uint8:
@@ -172,6 +169,11 @@ def split_rows(
     place = place[order]
     labels = labels[order]
     is_held_out = np.zeros(len(labels), dtype=bool)
+
+    def part(mask: np.ndarray) -> Labeled:
+        index = place[mask]
+        return make_part(rows[index], labels[mask], None if groups is None else groups.rows[index])
+
     if validation is None:
         pass  # every labeled row is learned from and judged out of fold
     elif isinstance(validation, str):
@@ -183,7 +185,7 @@ def split_rows(
     else:
         is_held_out = np.isin(place, _indices(validation, place, rows.shape[0]))
     if is_held_out.any():
-        judge = make_part(rows[place[is_held_out]], labels[is_held_out], _take(groups, place[is_held_out]))
+        judge = part(is_held_out)
         for counts, what in ((labels[~is_held_out], "learned from"), (labels[is_held_out], "held out for validation")):
             missing_names = [
                 name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n
@@ -193,8 +195,7 @@ def split_rows(
     unlabeled = rows[np.flatnonzero(~known)]
     if extra is not None:
         unlabeled = stack(unlabeled, extra)
-    labeled = make_part(rows[place[~is_held_out]], labels[~is_held_out], _take(groups, place[~is_held_out]))
-    task = Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns)
+    task = Task("arrays", names, part(~is_held_out), as_examples(unlabeled), judge, columns=columns)
     if groups is not None:
         if isinstance(validation, tuple):
             raise InputError("validation rows need groups, too: pass a fraction or indices of rows instead of (X, y)")
@@ -223,11 +224,6 @@ class GivenGroups:
     names: tuple[str, ...]
     rows: np.ndarray
     extra: np.ndarray
-
-
-def _take(groups: GivenGroups | None, index: np.ndarray) -> np.ndarray | None:
-    """Return the groups of some rows of X; None if there are none."""
-    return None if groups is None else groups.rows[index]
 
 
 def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:

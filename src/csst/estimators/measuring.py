@@ -1,4 +1,4 @@
-"""What a fitted estimator is worth: its summary, its score, and its evaluation on labeled rows."""
+"""What a fitted estimator predicts, and what that is worth: its summary, its score, its evaluation on labeled rows."""
 
 from __future__ import annotations
 
@@ -9,35 +9,67 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimation.expectation import estimate_intervals
-from csst.estimators.grouping import require_group, score_groups, summarize_groups
+from csst.estimators.answers import choose_abstain_value, name_answers
+from csst.estimators.grouping import require_group, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
-from csst.estimators.scoring import score_predictions
+from csst.estimators.reading import ReadingMixin
+from csst.estimators.scoring import ScoringMixin
 from csst.estimators.summary import summary
 from csst.fitting.evaluation import Evaluation
-from csst.fitting.fitted_model import FittedModel
-from csst.maths.language import Sentence
+from csst.maths.objectives import Objective
 from csst.rules.certified import Certificate
 
 
-class MeasuringMixin:
-    """Measures an estimator that has `fit_` and `classes_`."""
+class MeasuringMixin(ReadingMixin, ScoringMixin):
+    """Predictions of a fitted estimator, and what they are worth."""
 
-    fit_: FittedModel
-    classes_: np.ndarray
-    labeled_counts_: list[int]
-    intervals_: dict[str, Any]
-    notes_: list[str]
-    abstain_value: Any
+    def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
+        """The scores whose largest is predicted: the rule's, or logits without one.
+
+        Args:
+            X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
+
+        Returns:
+            Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
+            column for it, (N, K + 1).
+        """
+        scores = self._scores(X, group)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: Any, group: Any = None) -> np.ndarray:
+        """The class of every row, by the decision rule.
+
+        Args:
+            X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
+
+        Returns:
+            Classes, (N,), and `abstain_value` for no answer.
+        """
+        decisions = self._scores(X, group).argmax(1)
+        return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
+
+    def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
+        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
+
+        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
+
+        Args:
+            X: N rows, as in `fit`.
+            group: the group of every row, (N,), if each group has a rule of its own.
+
+        Returns:
+            Probabilities, (N, K).
+        """
+        check_is_fitted(self)
+        return self.fit_.predict_proba(self._rows(X, reset=False), group).numpy()
 
     @property
     def certificate_(self) -> Certificate | None:
-        raise NotImplementedError
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        raise NotImplementedError
-
-    def predict(self, X: Any, group: Any = None) -> np.ndarray:
-        raise NotImplementedError
+        """Whether the bounds of the sentence are promised; None where no confidence was stated."""
+        check_is_fitted(self)
+        return self.fit_.certificate
 
     def evaluate(self, X: Any, y: Any, group: Any = None) -> Evaluation:
         """Measure the classifier on labeled rows.
@@ -63,25 +95,9 @@ class MeasuringMixin:
         groups = None if group is None else np.asarray(group, dtype=object)[indices]
         return self.fit_.evaluate(self.fit_.count(rows[indices], truth, groups))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
-        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
-
-        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
-
-        Args:
-            X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: how many rows each row stands for, (N,); None for one.
-            group: the group of every row, (N,), for a sentence about groups.
-
-        Returns:
-            The objective's value, less 10 times the largest miss of its constraints.
-        """
-        predictions = self.predict(X, group)  # first: it says so if nothing was fitted
-        goal = self.fit_.stated
-        if isinstance(goal, Sentence) and goal.column is not None:
-            return score_groups(goal, y, predictions, self.classes_, group, sample_weight)
-        return score_predictions(self.fit_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight)
+    @property
+    def _goal(self) -> Objective:
+        return self.fit_.stated
 
     def summary(self) -> str:
         """What it reached on validation, how sure that is, and what to be wary of."""
@@ -99,3 +115,10 @@ class MeasuringMixin:
         if rule is not None and rule.groups is not None:
             return rule.intervals
         return estimate_intervals(self.fit_.objective, self.fit_.expected)
+
+    def _scores(self, X: Any, group: Any = None) -> np.ndarray:
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        if self.fit_.rule is None:
+            return self.fit_.logits(rows).numpy()
+        return self.fit_.rule.scores(self.fit_.probs(rows), group).numpy()

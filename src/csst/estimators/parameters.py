@@ -74,20 +74,14 @@ def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> Esti
 
 def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
     """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
-    default_settings, current = (
-        [list_settings(default) for default in (ROWS, EstimatorSettings())],
-        list_settings(settings),
-    )
-    names = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
-    changed_names = [
-        name
-        for name, value in current.items()
-        if name.startswith(names) and all(value != d[name] for d in default_settings)
-    ]
-    if settings.rounds:
-        changed_names = [name for name in changed_names if name != TAU]
-    paths = [name[len(SETTINGS) :].replace("__", ".") for name in changed_names]
-    if changed_names:
+    defaults = [list_settings(default) for default in (ROWS, EstimatorSettings())]
+    prefixes = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
+    paths = []
+    for name, value in list_settings(settings).items():
+        is_changed = name.startswith(prefixes) and all(value != default[name] for default in defaults)
+        if is_changed and not (settings.rounds and name == TAU):
+            paths.append(name[len(SETTINGS) :].replace("__", "."))
+    if paths:
         raise InputError(
             f"learner {learner!r} trains no network, which these settings are for ({', '.join(paths[:5])}): set "
             'learner="network", or leave them out'
@@ -96,14 +90,12 @@ def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
 
 def read_views(views: Any, is_embedded: bool) -> Literal["table", "embedding"] | tuple[View, View]:
     """The weak and the strong view of a network's rows, or the name of a pair."""
-    if isinstance(views, str):
-        if views not in ("auto", "table", "embedding"):
-            raise InputError(f"views are auto, table, embedding or a pair of functions; found {views!r}")
-        if views == "auto":
-            return "embedding" if is_embedded else "table"
-        return "embedding" if views == "embedding" else "table"
-    weak, strong = views
-    return weak, strong
+    if not isinstance(views, str):
+        weak, strong = views
+        return weak, strong
+    if views not in ("auto", "table", "embedding"):
+        raise InputError(f"views are auto, table, embedding or a pair of functions; found {views!r}")
+    return "embedding" if views == "embedding" or (views == "auto" and is_embedded) else "table"
 
 
 def read_seed(random_state: Any) -> int:

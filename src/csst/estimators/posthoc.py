@@ -13,10 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
-from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
-from csst.estimators.grouping import number_groups, require_group, score_groups, summarize_groups
+from csst.estimators.answers import choose_abstain_value, name_answers
+from csst.estimators.grouping import number_groups, require_group, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
-from csst.estimators.scoring import score_predictions
+from csst.estimators.scoring import ScoringMixin
 from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
@@ -24,7 +24,7 @@ from csst.rules.cells import RowGroups
 from csst.rules.fit import fit_rule
 
 
-class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Predicts by a decision rule for an objective on the probabilities of any classifier.
 
         clf = PostHocClassifier(LogisticRegression(), "max min(recall)").fit(X, y)     # y == -1: unlabeled
@@ -197,26 +197,10 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         scores = self.rule_.scores(probs, group).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
-        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
-
-        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
-
-        Args:
-            X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: how many rows each row stands for, (N,); None for one.
-            group: the group of every row, (N,), for a sentence about groups.
-
-        Returns:
-            The objective's value, less 10 times the largest miss of its constraints.
-        """
-        predictions = self.predict(X, group)  # first: it says so if nothing was fitted
-        if self.summary_.groups is not None:
-            return score_groups(self.summary_.groups.sentence, y, predictions, self.classes_, group, sample_weight)
-        return score_predictions(
-            self.summary_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight
-        )
+    @property
+    def _goal(self) -> Objective:
+        groups = self.summary_.groups
+        return self.summary_.objective if groups is None else groups.sentence
 
     def summary(self) -> str:
         """Return what to expect of the rule, how sure that is, and what to be wary of, in a few lines."""

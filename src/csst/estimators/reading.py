@@ -11,21 +11,35 @@ from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.offsets import warn_about_coarse_columns
 from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame
+from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
 from csst.estimators.inputs import embed, warn_about_columns
 from csst.estimators.parameters import read_settings
+from csst.fitting.fitted_model import FittedModel
 
 
 class ReadingMixin:
-    """Rows of numbers for an estimator that has `encoder`, `learner` and `settings`."""
+    """Rows of numbers for an estimator, whose parameters and fitted attributes are declared here."""
 
     encoder: Any
     learner: Any
     settings: Any
+    deployment_prior: Any
+    abstain_value: Any
+    per_group: bool
+    fit_: FittedModel
+    classes_: np.ndarray
     columns_: Columns
     image_shape_: tuple[int, int, int] | None
     n_features_in_: int
+    labeled_counts_: list[int]
+    seed_: int
+    intervals_: dict[str, Any]
+    notes_: list[str]
+    suggested_: np.ndarray
+    judged_rows_: np.ndarray | None
+    judged_examples_: Labeled | None
 
     def _rows(self, X: Any, reset: bool) -> Any:
         """Return X as rows of numbers; with `reset`, learn its columns first."""

@@ -17,6 +17,7 @@ from sklearn.utils import _safe_indexing
 
 from csst.errors import InputError
 from csst.estimators.answers import choose_abstain_value
+from csst.estimators.grouping import score_groups
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.language import Sentence
@@ -25,6 +26,51 @@ from csst.maths.language.binding import Binding
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.feasibility import TOLERANCE
+
+
+class ScoringMixin:
+    """Adds `score` and `predict_log_proba` to a classifier with `predict` and `predict_proba`."""
+
+    classes_: np.ndarray
+    abstain_value: Any
+
+    @property
+    def _goal(self) -> Objective:
+        """The objective of the fit as it was stated, bound to its classes and groups."""
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
+        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
+
+        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
+
+        Args:
+            X: N rows, as in `fit`.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
+            sample_weight: how many rows each row stands for, (N,); None for one.
+            group: the group of every row, (N,), for a sentence about groups.
+
+        Returns:
+            The objective's value, less 10 times the largest miss of its constraints.
+        """
+        # The predictions come first: they raise the error if nothing was fitted.
+        predictions = self.predict(X, group)  # type: ignore[attr-defined]
+        goal = self._goal
+        if isinstance(goal, Sentence) and goal.column is not None:
+            return score_groups(goal, y, predictions, self.classes_, group, sample_weight)
+        return score_predictions(goal, y, predictions, self.classes_, self.abstain_value, sample_weight)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms of `predict_proba`; minus infinity for a probability of 0.
+
+        Args:
+            X: N rows, as in `fit`.
+
+        Returns:
+            Log-probabilities, (N, K).
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
 
 def score_predictions(
