@@ -254,12 +254,12 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "fitted",
         "fitting/fitted_model.py",
         "evidence.evidence, evidence.prior, goal",
-        "evidence.evidence, evidence.train_prior.numpy(), goal",
+        "evidence.evidence, evidence.evidence.train_prior, goal",
     ),
     (
         "fitted",
         "fitting/model_file.py",
-        "objective.bind_prior(counts / counts.sum())",
+        "objective.bind_prior(read_label_prior(self.metrics))",
         "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
     ),
     ("fitted", "fitting/fitted_model.py", '"selected" if rule is None else "last"', '"selected"'),
@@ -283,7 +283,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         'metrics["validation"]["estimate"]',
     ),
     ("runs", "fitting/metrics.py", ".abs().sum() / 2)", ".abs().sum())"),
-    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse, train_prior", "None, train_prior"),
+    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse)", "None)"),
 )
 
 #: why a survivor may live, by the beginning of its key

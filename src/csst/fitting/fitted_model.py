@@ -29,9 +29,8 @@ from csst.fitting.evaluation import Evaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
-from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
+from csst.fitting.metrics import FitDetails, KeptEvidence, bind_sentence, describe_fit, pack_outputs, read_label_prior
 from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
-from csst.fitting.sentences import bind_sentence
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.grouped_confusion import count_groups
@@ -209,10 +208,15 @@ class FittedModel:
         names = name_row_groups(self.groups, groups)
         goal = read_certified(objective, confidence, self.objective, self.class_names, names)
         refuse_seen(hash_rows(inputs), self.row_hashes)
-        prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
+        prior = self._about.get("deployment_prior")
         predictions = self.predict(inputs, groups).cpu().numpy()
         places = None if not names else read_group_values(groups, names, str(goal.column), len(predictions))
         return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names, groups=places)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """Entries about the learner and its labels, as in metrics.json."""
+        return self.metrics if self.details is None else self.details.about
 
     @property
     def groups(self) -> dict[str, Any] | None:
@@ -228,11 +232,9 @@ class FittedModel:
         groups = self.groups
         if groups is None:
             return self.objective
-        counts = self.metrics["labeled_counts"] if self.details is None else self.details.about["labeled_counts"]
-        totals = torch.tensor(counts).double()
-        sentence = read_objective(groups["sentence"], class_names=self.class_names).bind_prior(totals / totals.sum())
+        sentence = read_objective(groups["sentence"], class_names=self.class_names)
         assert isinstance(sentence, Sentence)
-        return sentence.bind_row_groups(groups["names"])
+        return sentence.bind_prior(read_label_prior(self._about)).bind_row_groups(groups["names"])
 
     @property
     def expected(self) -> RateEstimate:
@@ -347,7 +349,7 @@ class FittedModel:
             The model with the other rule and objective.
         """
         evidence = KeptEvidence.read(folder)
-        goal = bind_sentence(folder, objective, self.class_names, self.metrics)
+        goal = bind_sentence(folder, objective, self.metrics)
         rule, notes = fit_again(evidence.evidence, evidence.prior, goal, evidence.undo)
         for note in notes:
             warnings.warn(note, stacklevel=2)

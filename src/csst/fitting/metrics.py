@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,12 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
 from csst.fitting.folder import Folder
 from csst.fitting.group_evaluation import GroupEvaluation
+from csst.fitting.plan import read_plan
 from csst.maths.confusion import confusion_counts
+from csst.maths.costs import cost_table_from_dict
 from csst.maths.gain import Gain
 from csst.maths.grouped_confusion import count_groups
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
 from csst.rules.class_trades import ClassPoint
@@ -292,28 +296,41 @@ class KeptEvidence:
         evidence: the scores of its model.
         prior: the deployment prior, (K,).
         undo: see `DecisionRule`.
-        train_prior: the class fractions of the labels, (K,).
     """
 
     evidence: HeldOutScores
     prior: np.ndarray
     undo: Tensor | None
-    train_prior: Tensor
 
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
         """Read the scores of a run."""
         metrics = Folder.open(folder).metrics()
         outputs = read_outputs(folder)
-        counts = torch.tensor(metrics["labeled_counts"]).double()
-        train_prior = counts / counts.sum()
-        evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
+        evidence = outputs.evidence(read_label_prior(metrics), tuple(metrics["class_names"]))
         estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
-        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse, train_prior)
+        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse)
 
-    def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
-        """Return the objective for these classes and the class prior of the labels."""
-        return objective.bind(len(class_names), class_names).bind_prior(self.train_prior)
+
+def bind_sentence(folder: str | Path, text: str, metrics: Mapping[str, Any]) -> Objective:
+    """Return another sentence for the classes, the groups and the costs of a run.
+
+    Args:
+        folder: the run's folder.
+        text: a sentence or a short name, without a confidence.
+        metrics: content of metrics.json.
+    """
+    if read_objective(text).confidence is not None:
+        raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
+    costs = cost_table_from_dict(metrics.get("costs"))
+    objective = read_plan(folder).bind_objective(metrics["class_names"], text, costs)
+    return objective.bind_prior(read_label_prior(metrics))
+
+
+def read_label_prior(metrics: Mapping[str, Any]) -> Tensor:
+    """Return the class fractions of the labels in a run's metrics, (K,)."""
+    counts = torch.tensor(metrics["labeled_counts"]).double()
+    return counts / counts.sum()
 
 
 def read_outputs(folder: str | Path) -> Outputs:

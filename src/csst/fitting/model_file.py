@@ -24,6 +24,7 @@ from csst.errors import InputError
 from csst.estimation.reference import Reference
 from csst.estimation.row_features import Projection
 from csst.fitting.folder import Folder
+from csst.fitting.metrics import read_label_prior
 from csst.fitting.plan import Plan, read_plan
 from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
@@ -89,9 +90,8 @@ class ModelFile:
             objective = read_objective(self.metrics["objective"], costs=costs).bind(len(names), names)
         else:
             objective = self.plan.bind_objective(names, costs=costs)
-        counts = torch.tensor(self.metrics["labeled_counts"]).double()
         # Numbers of classes are of all rows; groups are in the details of the rule.
-        return objective.bind_prior(counts / counts.sum()).ungrouped
+        return objective.bind_prior(read_label_prior(self.metrics)).ungrouped
 
     def read_rule(self) -> Rule | None:
         """Return the decision rule; None if the run fitted none."""
