@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from csst.cli.examples import ExampleReader, index_labels
-from csst.cli.report import write_page
 from csst.cli.terminal import make_table, metrics_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.recipes import Recipe
 from csst.report.page import evaluation_page
+from csst.report.render import write_page
 from csst.rules.fresh_labels import deal_certifying
 from csst.runs.folder import read_recipe
 
@@ -88,7 +88,7 @@ def measure_again(folder: str) -> int:
         rule_metrics = FittedModel.load(folder).measure(examples["test"])
         metrics["adjusted"] = {**former_metrics["adjusted"], "test": rule_metrics}
         pairs.append((rule_metrics, former_metrics["adjusted"]["test"]))
-    show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
+    show(metrics_table(metrics))
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from csst.cli.report import write_page
 from csst.cli.terminal import make_table, show
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import KeptEvidence, bind_sentence, describe_trades
 from csst.report.page import frontier_page
+from csst.report.render import write_page
 from csst.rules import trace_frontier
 from csst.rules.reviews import Review
 from csst.runs.folder import Run

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from csst.errors import InputError
 from csst.report import report_page
+from csst.report.render import write_page
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,14 +32,3 @@ def default_place(runs: Sequence[str]) -> Path:
     except ValueError:  # on different drives
         return Path("report.html")
     return Path("report.html") if folder == Path(folder.anchor) else folder / "report.html"
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write a page completely or not at all."""
-    draft = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, encoding="utf-8")
-        os.replace(draft, path)
-    except OSError as error:
-        raise InputError(f"the page {path} cannot be written: {error.strerror or error}") from None

@@ -11,12 +11,12 @@ from typing import Literal
 
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.mistakes import write_mistakes
-from csst.cli.report import write_page
 from csst.cli.terminal import columns_table, metrics_table, show
 from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
 from csst.report import report_page
+from csst.report.render import write_page
 from csst.rules.certified import certificate_from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import Run
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     write_mistakes(out)
     page = Path(out) / "report.html"
     write_page(report_page([out]), page)
-    show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
+    show(metrics_table(metrics))
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:

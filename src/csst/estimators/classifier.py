@@ -13,17 +13,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.answers import choose_abstain_value
 from csst.estimators.deploying import DeployingMixin
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import number_groups, require_group
-from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
-from csst.estimators.networks import plan_network
+from csst.estimators.networks import is_image_array, plan_network
 from csst.estimators.parameters import (
     SETTINGS,
     change_settings,
@@ -33,6 +31,7 @@ from csst.estimators.parameters import (
     read_validation,
     refuse_network_settings,
 )
+from csst.estimators.scoring import choose_abstain_value
 from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
 from csst.estimators.suggesting import suggest_rows
 from csst.estimators.summary import show_progress

@@ -195,6 +195,7 @@ class ExploringMixin(MeasuringMixin):
             The path.
         """
         from csst.report.page import fitted_page
+        from csst.report.render import write_page
 
         check_is_fitted(self)
         with warnings.catch_warnings():
@@ -203,11 +204,7 @@ class ExploringMixin(MeasuringMixin):
         columns = tabulate_columns(self.columns_) if self.columns_.parts else []
         page = fitted_page(metrics, self.fit_.history, columns, self._find_mistakes(), title)
         target = Path(path)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the page {target} cannot be written: {error.strerror or error}") from None
+        write_page(page, target)
         return target
 
     def _find_mistakes(self) -> list[Any]:

@@ -22,7 +22,7 @@ from csst.data.tabular.tables import is_missing, stack
 from csst.data.task import Labeled, Task
 from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.estimators.images import PREPROCESSING, stack_images
+from csst.estimators.networks import PREPROCESSING, stack_images
 from csst.models.encoders import Function, encoder
 from csst.settings import Embedding
 

@@ -9,11 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimation.expectation import estimate_intervals
-from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.grouping import require_group, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.estimators.reading import ReadingMixin
-from csst.estimators.scoring import ScoringMixin
+from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
 from csst.estimators.summary import summary
 from csst.fitting.evaluation import Evaluation
 from csst.maths.objectives import Objective

@@ -13,10 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
-from csst.estimators.answers import choose_abstain_value, name_answers
 from csst.estimators.grouping import number_groups, require_group, summarize_groups
 from csst.estimators.inputs import numbers_of, read_labels
-from csst.estimators.scoring import ScoringMixin
+from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
 from csst.estimators.summary import summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective

@@ -9,12 +9,11 @@ from sklearn.utils.validation import validate_data
 
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
-from csst.data.tabular.offsets import warn_about_coarse_columns
-from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame
+from csst.data.tabular.tables import find_categorical, is_frame, is_sparse, read_frame, warn_about_coarse_columns
 from csst.data.task import Labeled
 from csst.errors import InputError
-from csst.estimators.images import is_image_array, read_image_rows, refuse_other_shape
 from csst.estimators.inputs import embed, warn_about_columns
+from csst.estimators.networks import is_image_array, read_image_rows, refuse_other_shape
 from csst.estimators.parameters import read_settings
 from csst.fitting.fitted_model import FittedModel
 

@@ -1,4 +1,4 @@
-"""The score of a classifier for an objective: one number for `score`, cross_val_score and GridSearchCV.
+"""Answers of a classifier by name, and its score for an objective: one number for `score` and GridSearchCV.
 
     score = value - 10 · largest miss of a constraint
 
@@ -16,7 +16,6 @@ import torch
 from sklearn.utils import _safe_indexing
 
 from csst.errors import InputError
-from csst.estimators.answers import choose_abstain_value
 from csst.estimators.grouping import score_groups
 from csst.estimators.inputs import numbers_of, read_labels
 from csst.maths.confusion import Confusion, confusion_counts
@@ -26,6 +25,41 @@ from csst.maths.language.binding import Binding
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.feasibility import TOLERANCE
+
+
+def choose_abstain_value(value: Any, classes: np.ndarray) -> Any:
+    """Return the value that stands for no answer: what means unlabeled, unless another one is given.
+
+    Args:
+        value: a value that is no class; "auto" is -1 for integer classes and None otherwise.
+        classes: the classes in order, (K,).
+
+    Returns:
+        The value.
+    """
+    if isinstance(value, str) and value == "auto":
+        return -1 if classes.dtype.kind in "iu" else None
+    if any(value == name for name in classes.tolist()):
+        raise InputError(f"abstain_value stands for no answer and cannot be a class; found the class {value!r}")
+    return value
+
+
+def name_answers(decisions: np.ndarray, classes: np.ndarray, abstain_value: Any) -> np.ndarray:
+    """Return the classes of decisions, and the value for no answer where a decision is K.
+
+    Args:
+        decisions: indices in 0 .. K, (N,).
+        classes: the classes in order, (K,).
+        abstain_value: see `choose_abstain_value`.
+
+    Returns:
+        (N,), of the kind of the classes if the value for no answer is of that kind, else of objects.
+    """
+    if not (decisions == len(classes)).any():
+        return classes[decisions]
+    fits = isinstance(abstain_value, int | np.integer) and classes.dtype.kind in "iu"
+    names = np.append(classes, abstain_value) if fits else np.array([*classes.tolist(), abstain_value], dtype=object)
+    return names[decisions]
 
 
 class ScoringMixin:
@@ -88,7 +122,7 @@ def score_predictions(
         y: the true classes, (N,), each class of training at least once; -1, NaN or None where it is not known.
         predictions: the predicted classes, (N,), and, if the objective may abstain, a value for no answer.
         classes: those of training, in order, (K,).
-        abstain_value: the value for no answer, see `csst.estimators.answers`.
+        abstain_value: the value for no answer, see `csst.estimators.scoring`.
         sample_weight: how many rows each row stands for, (N,); None for one.
     """
     values, is_known = read_labels(y)

@@ -33,7 +33,10 @@ Format = Literal["onnx", "torch-export", "safetensors"]
 
 
 class Decision(nn.Module):
-    """A model with its decision rule: inputs → probabilities and labels."""
+    """A model with its decision rule: inputs → probabilities and labels.
+
+    With one rule for each group, the indices of the groups are a second input, (N,).
+    """
 
     scale: Tensor
     offset: Tensor
@@ -41,52 +44,30 @@ class Decision(nn.Module):
     shift: Tensor
     undo: Tensor | None
 
-    def __init__(self, model: nn.Module, rule: DecisionRule | None, classes: int) -> None:
+    def __init__(self, model: nn.Module, rule: Rule | None, classes: int) -> None:
         super().__init__()
         self.model = model
         rule = rule or DecisionRule.identity(classes)
-        self.register_buffer("scale", rule.scale.float())
-        self.register_buffer("offset", rule.offset.float())
-        self.register_buffer("temperature", torch.tensor(rule.temperature).float())
-        self.register_buffer("shift", rule.shift.float())
+        for name, values in list_numbers(rule).items():
+            self.register_buffer(name, values.float())
         self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, group: Tensor | None = None) -> tuple[Tensor, Tensor]:
         probs = torch.softmax(self.model(x), 1).float()  # learners compute in double precision
-        posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
-        return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
-
-
-class GroupDecision(nn.Module):
-    """A model with one rule for each group: inputs and the indices of their groups → probabilities and labels."""
-
-    scale: Tensor
-    offset: Tensor
-    temperature: Tensor
-    shift: Tensor
-    undo: Tensor | None
-
-    def __init__(self, model: nn.Module, rule: GroupedRule) -> None:
-        super().__init__()
-        self.model = model
-        for name in ("scale", "offset", "shift"):
-            self.register_buffer(name, torch.stack([getattr(part, name) for part in rule.rules]).float())
-        self.register_buffer("temperature", torch.tensor([[part.temperature] for part in rule.rules]).float())
-        self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
-
-    def forward(self, x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-        probs = torch.softmax(self.model(x), 1).float()
+        if group is None:
+            posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
+            return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
         posterior = rule_probs(probs, self.temperature[group], self.shift[group], self.undo)
         return posterior, (posterior * self.scale[group] + self.offset[group]).argmax(1)
 
 
-def make_decision(what: Exportable) -> nn.Module:
-    """Return the graph of a model with its decision rule."""
-    model = what.model.cpu().eval()
-    if isinstance(what.rule, GroupedRule):
-        return GroupDecision(model, what.rule).eval()
-    assert what.rule is None or isinstance(what.rule, DecisionRule)
-    return Decision(model, what.rule, len(what.class_names)).eval()
+def list_numbers(rule: Rule) -> dict[str, Tensor]:
+    """Return the numbers of a rule by name; of one rule for each group, a row for each."""
+    names = ("scale", "offset", "shift", "temperature")
+    if isinstance(rule, GroupedRule):
+        numbers = {name: torch.stack([torch.as_tensor(getattr(part, name)) for part in rule.rules]) for name in names}
+        return {**numbers, "temperature": numbers["temperature"][:, None]}
+    return {name: torch.as_tensor(getattr(rule, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -187,7 +168,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     path = Path(path)
     if path.suffix != FORMATS[to]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
-    decision = make_decision(what)
+    decision = Decision(what.model.cpu().eval(), what.rule, len(what.class_names)).eval()
     card = path.with_suffix(".card.md")
     card_text = model_card(what, path.name, to)
     try:

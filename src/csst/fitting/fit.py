@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.data.examples import as_rows
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec, as_rows
 from csst.data.task import Task
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores

@@ -17,8 +17,7 @@ import torch
 from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
-from csst.data.examples import as_examples, as_rows
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec, as_examples, as_rows
 from csst.data.row_hashes import hash_rows, pack_hashes
 from csst.data.tabular.tables import is_sparse
 from csst.data.task import Labeled

@@ -16,8 +16,7 @@ from safetensors.torch import load as load_tensors
 from torch import nn
 
 from csst.data.embeddings import Embedder
-from csst.data.examples import Examples
-from csst.data.input_spec import InputSpec
+from csst.data.examples import Examples, InputSpec
 from csst.data.row_hashes import read_hashes
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError

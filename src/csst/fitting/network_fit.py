@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec
 from csst.data.sampling import stream
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate

@@ -7,7 +7,7 @@ from functools import partial
 
 from csst.data import Arrays
 from csst.data.embeddings import Embedder, embed_parts, embedded
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting.begun import Fit

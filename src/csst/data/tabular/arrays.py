@@ -13,8 +13,8 @@ from torch import Tensor
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
-from csst.data.tabular.offsets import warn_about_coarse_columns
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
+from csst.data.tabular.tables import warn_about_coarse_columns
 from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts
 from csst.errors import InputError, nearest
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from csst.data.tabular.columns import NUMBER_GAPS, Column, Columns, as_moments, as_text, parse_number
 from csst.data.tabular.dates import encode_dates, find_style, parse_date
-from csst.data.tabular.offsets import find_offset
-from csst.data.tabular.tables import is_missing
+from csst.data.tabular.tables import find_offset, is_missing
 from csst.errors import InputError
 
 #: a column with more categories is left out

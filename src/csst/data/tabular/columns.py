@@ -1,7 +1,7 @@
 """The columns of a table, from a file or a data frame, as rows of numbers.
 
 A number stays a number; a missing one becomes the median, and where training had missing ones, a further column says
-where. Numbers far from 0 that differ by little are counted from their median (`csst.data.tabular.offsets`). A category
+where. Numbers far from 0 that differ by little are counted from their median (`csst.data.tabular.tables`). A category
 becomes its index in the sorted list of categories of the training data, where missing is a category of its own; a new
 category becomes -1, which a model treats as none of them. A date becomes the number of its days since 1970, with its
 month, its weekday and, if there are times, its hour as categories.
