@@ -119,7 +119,7 @@ def split_words(text: str, separator: str) -> list[str]:
 
 
 def describe_winner(table: Sequence[ComparisonRow]) -> str:
-    """Return the best row for each objective: the highest value of those that miss the constraints least."""
+    """Return the best row for each objective: the highest value among rows that miss the constraints least."""
     sentences = [f"For '{objective}', {_describe_best(rows)}." for objective, rows in split_objectives(table).items()]
     return " ".join(sentences) + f" Measured on the {describe_part(table)}."
 

@@ -34,7 +34,7 @@ def write_mistakes(folder: str) -> None:
 def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
     """Return the mistakes of the deployed model on test rows or, without any, on labels that it was judged by.
 
-    None if outputs were not stored, or their rows are not those of the data (some labels certify, or it has changed).
+    None if outputs were not stored, or their rows differ from the data (some labels certify, or it has changed).
     """
     if not run.path("outputs.npz").is_file():
         return None

@@ -66,7 +66,7 @@ def hash_model(run: str) -> str:
 def list_parts(folder: str, output: str) -> list[Part]:
     """Return the tables of a folder and of its sub-folders, sorted, with the files of their predictions.
 
-    Predictions of a .csv or .parquet file have its name; those of any other table are a CSV file.
+    Predictions of a .csv or .parquet file have its name; predictions of any other table are a CSV file.
     """
     if not output:
         raise InputError(f"{folder} is a folder, which is predicted file by file: name a folder for predictions by -o")

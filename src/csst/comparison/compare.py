@@ -142,7 +142,7 @@ def _carry_out(runs: list[PlannedRun], jobs: int | None) -> Iterator[tuple[str, 
     if jobs is None:
         from sklearn.utils.parallel import Parallel, delayed
 
-        # joblib kills its processes when it is interrupted; those of the pool below save their runs before.
+        # joblib kills its processes when it is interrupted; the processes of the pool below save their runs before.
         errors = Parallel(return_as="generator")(delayed(_run)(run) for run in runs)
         yield from zip((run.folder.name for run in runs), errors, strict=True)
         return

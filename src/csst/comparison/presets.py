@@ -9,13 +9,13 @@ from csst.comparison.rows import Row, Setting, make_rows
 from csst.errors import InputError, nearest
 from csst.recipes.recipe import Recipe
 
-#: KL thresholds of Fig. 5b, and labels beside those of the recipe of Fig. 5a
+#: KL thresholds of Fig. 5b, and labels of Fig. 5a as fractions of the recipe's
 TAUS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 FRACTIONS = (0.25, 0.5, 1.0, 2.0)
 VISION = ("cifar10-lt", "cifar100-lt", "imagenet100-lt")
 SCRATCH = ("mnist-lt", "fashion-lt", "traffic-signs")
 UPDATES = ("gradient", "solve", "fixed")
-#: methods of the tables of the main text, and of those of the appendix
+#: methods of the tables in the main text, and of the tables in the appendix
 MAIN = ("erm", "la", "csl", "fixmatch", "csst-fixmatch")
 SSL = ("crest", "darp", "flexmatch", "fixmatch", "csst-fixmatch")
 TEXTS = ("imdb-lt-10", "imdb-lt-100", "dbpedia14-lt")
@@ -26,9 +26,9 @@ class Preset:
     """The rows of a table or figure.
 
     Args:
-        paper: where it is in the printed paper.
-        recipes: those it is for.
-        make: the rows for one of them.
+        paper: place in the printed paper.
+        recipes: names of the recipes that it is for.
+        make: function from a recipe to the rows.
     """
 
     paper: str
@@ -37,10 +37,10 @@ class Preset:
 
 
 def read_preset(name: str, base: Recipe) -> list[Row]:
-    """The rows of one of the paper's tables or figures (Tables 2 to 4 and 9 to 11, Figs. 1, 4 and 5).
+    """Return the rows of one of the paper's tables or figures (Tables 2 to 4 and 9 to 11, Figs. 1, 4 and 5).
 
     Args:
-        name: of the preset, such as "table-min-recall".
+        name: name of the preset, such as "table-min-recall".
         base: the recipe that the rows change.
 
     Returns:
@@ -60,7 +60,7 @@ def _coverage(base: Recipe) -> str:
 
 
 def _table(methods: Sequence[str], *goals: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
-    """Every method for every goal."""
+    """Return a function that makes a row for every method and goal."""
     return lambda base: make_rows(methods, [goal(base) for goal in goals])
 
 
@@ -79,7 +79,7 @@ def _ablation_tau(base: Recipe) -> list[Row]:
 
 
 def _ablation_labeled(base: Recipe) -> list[Row]:
-    """The unlabeled data is the same in all rows: that of the recipe without what the most labels take from it."""
+    """Return rows with the same unlabeled data: the recipe's, less the examples that the most labels take from it."""
     labeled, unlabeled = _require(base, "ablation-labeled", "labeled", "unlabeled", "labeled_fraction")[:2]
     constant = unlabeled - round((max(FRACTIONS) - 1) * labeled)
     if labeled < 1 or constant < 1:
@@ -102,7 +102,7 @@ def _ablation_labeled(base: Recipe) -> list[Row]:
 
 
 def _update(methods: Sequence[str], objective: str, updates: Sequence[str] = UPDATES) -> list[Row]:
-    """Every method with every way in which multipliers move."""
+    """Return a row for every method and every way in which multipliers move."""
     return [
         Row(f"{method} {update}", method, objective, {"dual": {"update": update}})
         for method in methods
@@ -126,7 +126,7 @@ def _scratch(base: Recipe) -> list[Row]:
 
 
 def _few(goal: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
-    """The best known methods and the paper's, with every way in which multipliers move."""
+    """Return a function that makes rows of the best known methods, and of the paper's with every update."""
     return lambda base: [
         *make_rows(["la", "fixmatch"], [goal(base)]),
         *_update(["csst-fixmatch", "csst-balanced"], goal(base)),
@@ -134,7 +134,7 @@ def _few(goal: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
 
 
 def _require(base: Recipe, name: str, *settings: str) -> list[int]:
-    """The values of these settings of the recipe's data, which the preset changes."""
+    """Return these settings of the recipe's data; raise an error if it has none of them."""
     missing_settings = [setting for setting in settings if not hasattr(base.data, setting)]
     if missing_settings:
         raise InputError(

@@ -104,7 +104,7 @@ class ComparisonRow:
         return len(self.results)
 
     def values(self, measure: str) -> list[float]:
-        """One measure over the seeds: `VALUE`, one of `MEASURES`, or `LOWEST`."""
+        """Return one measure over the seeds: `VALUE`, one of `MEASURES`, or `LOWEST`."""
         if measure == LOWEST:
             return [result.five_lowest_recalls for result in self.results]
         return [result.values[measure] for result in self.results]

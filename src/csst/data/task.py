@@ -60,7 +60,7 @@ class Labeled:
         )
 
     def join(self, other: Labeled) -> Labeled:
-        """Return these examples and others; their groups are known if those of both are."""
+        """Return these examples and others; their groups are known if both parts have groups."""
         groups = None
         if self.groups is not None and other.groups is not None:
             groups = torch.cat([self.groups, other.groups])
@@ -97,9 +97,9 @@ class Task:
         projection: mean (D,) and directions (D, components) by which embeddings were projected; None if they were not.
         certifying: examples that certify bounds and have no other use; None without a confidence.
         kept_apart: unlabeled examples that certify a coverage and have no other use.
-        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if they are those of the parts.
+        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if the parts hold these.
         group_column: the column of groups of rows; "" if there is none.
-        group_names: its values.
+        group_names: the values of that column.
         unlabeled_groups: groups of the unlabeled examples, -1 if unknown; None without groups.
     """
 
@@ -187,7 +187,7 @@ class Task:
         """Return the validation, test or certifying examples; raise an error if there are none.
 
         Args:
-            part: which of them.
+            part: name of the part.
 
         Returns:
             The examples with their classes.

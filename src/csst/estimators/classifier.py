@@ -74,8 +74,8 @@ class CSSTClassifier(
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in the sentence says. The
             validation rows then certify, or else half of the labels (docs/how-to/promise.md).
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
-            None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
-            number per class.
+            None (the balance of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or
+            one number per class.
         costs: what every prediction costs, for a sentence with `cost`: a matrix with one row per true class and one
             column per prediction, a data frame with class names, or a `csst.CostTable`.
         abstain_value: what `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
@@ -119,7 +119,7 @@ class CSSTClassifier(
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name.
+        """Return the parameters by name.
 
         Args:
             deep: whether every setting is among them, such as settings__training__steps.
@@ -149,12 +149,12 @@ class CSSTClassifier(
     def fit(
         self, X: Any, y: Any, X_unlabeled: Any = None, *, group: Any = None, group_unlabeled: Any = None
     ) -> CSSTClassifier:
-        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
+        """Train on the rows of X with a label, and use its other rows and the rows of X_unlabeled without one.
 
         Args:
             X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder; images
                 (N, H, W) or (N, H, W, C), uint8 or floats in 0...1, with learner="network".
-            y: their classes, (N,); -1, NaN or None where it is not known.
+            y: their classes, (N,); -1, NaN or None if unknown.
             X_unlabeled: more rows like X, without labels.
             group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
                 one, unlabeled rows without one (None or NaN) count for each group alike.
@@ -278,13 +278,13 @@ class CSSTClassifier(
         self.history_ = [*([] if before is None else self.history_), *details.history]
 
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
-        """Rows of the pool to label next, the first first: those of the classes that may be the worst.
+        """Return rows of the pool to label next, the most useful first: rows of the classes that may be the worst.
 
         See `csst.estimation.labeling` for the rule. Label all of them, or as many of the first as can be paid for.
 
         Args:
-            X_pool: rows without labels, such as those of the fit.
-            n: how many.
+            X_pool: rows without labels, such as unlabeled rows of the fit.
+            n: number of rows.
 
         Returns:
             Indices of rows of X_pool, (n,).
@@ -299,7 +299,7 @@ class CSSTClassifier(
         """Write the model with its decision rule, and a model card.
 
         Args:
-            path: of the model's file.
+            path: the model's file.
             to: onnx, torch-export or safetensors.
 
         Returns:

@@ -1,4 +1,4 @@
-"""A fitted estimator where it is used: what it promises, what fresh labels prove, and what rows without labels say."""
+"""A fitted estimator in use: what it promises, what fresh labels prove, and what rows without labels say."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class DeployingMixin(MeasuringMixin):
         return classifier
 
     def _expect(self, rows: Any, pool: Any) -> Expectation | None:
-        """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""
+        """Return what the model expects of labeled and unlabeled rows; None without a rule fitted to labels."""
         details = self.fit_.full_details
         if details.adjusted is None or self.fit_.rule is None:
             return None

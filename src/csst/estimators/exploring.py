@@ -36,10 +36,10 @@ class Standing(NamedTuple):
     """A learner beside the mean of all that were not left out.
 
     Args:
-        name: its name.
-        balanced_log_loss: out of fold, lower is better; of a network nothing is compared, and it is None.
-        weight: in the mean; 0 for a learner that was left out as clearly worse.
-        excess: its loss less that of the mean.
+        name: name of the learner.
+        balanced_log_loss: loss out of fold, lower is better; None for a network, which is compared with nothing.
+        weight: weight in the mean; 0 for a learner that was left out as clearly worse.
+        excess: loss of the learner less the loss of the mean.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Suspect(NamedTuple):
 
     Args:
         row: index in the X of `fit`.
-        label: its label.
+        label: label of the row.
         probability: the probability of the label, out of fold.
         likelier: the most probable class.
     """
@@ -109,7 +109,7 @@ class ExploringMixin(MeasuringMixin):
         """Return what rules for the fitted model can trade off, and whether bounds can be met.
 
         Args:
-            objective: a sentence whose bounds are checked; None for that of the fit.
+            objective: a sentence whose bounds are checked; None for the objective of the fit.
 
         Returns:
             Points that no other rule beats in mean recall, lowest recall and coverage, and a `sentence`.
@@ -153,10 +153,10 @@ class ExploringMixin(MeasuringMixin):
         return sorted(rows, key=lambda row: -row.loss)
 
     def suspects(self, n: int = 10) -> list[Suspect]:
-        """Return the labels that are most likely wrong: those that models which did not see them contradict most.
+        """Return the labels that are most likely wrong: models that did not learn from them contradict them most.
 
         Args:
-            n: how many.
+            n: number of rows.
 
         Returns:
             Rows of X, the most doubtful first.
@@ -189,7 +189,7 @@ class ExploringMixin(MeasuringMixin):
 
         Args:
             path: the page, an .html file; it needs no other file.
-            title: its title; "" for the sentence.
+            title: title of the page; "" for the sentence.
 
         Returns:
             The path.
@@ -237,8 +237,8 @@ def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples:
 
     Args:
         rows: all rows, (N, D).
-        known: which of them have a label, (N,).
-        labels: the class indices of those, in the order of the rows.
+        known: which rows have a label, (N,).
+        labels: class indices of the labeled rows, in the order of the rows.
         examples: the labeled rows of the fit.
 
     Returns:

@@ -24,7 +24,7 @@ def read_groups(group: Any, rows: int, what: str) -> np.ndarray:
     """Return groups as texts, None where one is missing, (N,).
 
     Args:
-        group: the value of the column for each row, (N,); None or NaN where it is not known; None for all unknown.
+        group: the value of the column for each row, (N,); None or NaN if unknown; None for all unknown.
         rows: N.
         what: the name of the rows, for errors.
     """
@@ -40,11 +40,11 @@ def number_groups(column: str, group: Any, rows: int, extra_group: Any, extra_ro
     """Return the groups of X and of X_unlabeled as numbers.
 
     Args:
-        column: the column that the groups are of.
+        column: name of the column of groups.
         group: the value of each row of X, see `read_groups`.
         rows: N.
         extra_group: the value of each row of X_unlabeled.
-        extra_rows: how many these are.
+        extra_rows: number of rows of X_unlabeled.
     """
     parts = [read_groups(group, rows, "X"), read_groups(extra_group, extra_rows, "X_unlabeled")]
     names = tuple(sorted({value for values in parts for value in values if value is not None}))
@@ -85,7 +85,7 @@ def score_groups(
 
     Args:
         sentence: bound to its classes and groups.
-        y: the true classes, (N,); -1, NaN or None where it is not known.
+        y: the true classes, (N,); -1, NaN or None if unknown.
         predictions: the predicted classes, (N,).
         classes: the classes in order, (K,).
         group: the value of the column for every row, (N,).

@@ -31,7 +31,7 @@ MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
 
 
 def embed(values: Any, name_or_function: Any, embedding: Embedding) -> np.ndarray:
-    """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
+    """Return texts or images as vectors of an encoder: a name, or any function of a batch (kept in memory only)."""
     kind = "text" if _are_texts(values) else "image"
     if callable(name_or_function):
         embedder: Any = Function(name_or_function, fingerprint="")
@@ -74,7 +74,7 @@ def _images(values: Any) -> Tensor:
 
 
 def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The labels as an array, and which of them are known: not -1, NaN or None."""
+    """Return the labels as an array, and which of them are known: not -1, NaN or None."""
     from sklearn.utils.validation import column_or_1d
 
     if y is None:
@@ -109,8 +109,8 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
 
     Args:
         values: labels, as `read_labels` gives them.
-        is_known: which of them are known.
-        rows: how many rows there are.
+        is_known: whether each label is known.
+        rows: number of rows of X.
     """
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -127,7 +127,7 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
 
 
 def note_markers(classes: np.ndarray) -> str | None:
-    """A sentence where a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan])."""
+    """Return a note if a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan]); else None."""
     texts = [name for name in classes.tolist() if isinstance(name, str)]
     marks = [name for name in texts if name.strip().lower() in MARKS]
     if not marks or all(name.lstrip("+-").replace(".", "", 1).isdigit() for name in texts):
@@ -139,7 +139,7 @@ def note_markers(classes: np.ndarray) -> str | None:
 
 
 def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
-    """Labels as class numbers 0 .. K-1."""
+    """Return labels as class numbers 0 .. K-1."""
     number = {label: place for place, label in enumerate(classes.tolist())}
     unknown_names = sorted({str(value) for value in values.tolist() if value not in number})
     if unknown_names:
@@ -159,9 +159,19 @@ def split_rows(
     read: Callable[[Any], Any],
     groups: GivenGroups | None = None,
 ) -> Task:
-    """The task of a fit, each in the order of its rows' content, so that the order of X does not matter.
+    """Return the task of a fit, its rows in the order of their content, so that the order of X does not matter.
 
-    labels: class numbers of the known rows; extra: rows without labels; read: X → rows; groups: of X and of extra.
+    Args:
+        rows: all rows of X, (N, D).
+        labels: class numbers of the rows with a label, (n,).
+        known: which rows have a label, (N,).
+        extra: further rows without labels; None without any.
+        validation: see `CSSTClassifier`.
+        classes: the classes in order, (K,).
+        columns: columns of the rows.
+        seed: seed of the held-out rows.
+        read: function from an X to its rows.
+        groups: groups of the rows of X and of `extra`.
     """
     names, place = tuple(str(name) for name in classes), np.flatnonzero(known)
     judge = None
@@ -214,10 +224,10 @@ class GivenGroups:
     """Groups of rows as numbers.
 
     Args:
-        column: the column that the groups are of.
-        names: its values.
-        rows: of each row of X, (N,), -1 where it is not known.
-        extra: of each row of X_unlabeled.
+        column: name of the column of groups.
+        names: the values of that column.
+        rows: the group of each row of X, (N,), -1 if unknown.
+        extra: the group of each row of X_unlabeled, -1 if unknown.
     """
 
     column: str

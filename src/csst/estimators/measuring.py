@@ -23,7 +23,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
     """Predictions of a fitted estimator, and what they are worth."""
 
     def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
-        """The scores whose largest is predicted: the rule's, or logits without one.
+        """Return the scores whose largest is predicted: the rule's, or logits without a rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -37,7 +37,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, group: Any = None) -> np.ndarray:
-        """The class of every row, by the decision rule.
+        """Return the class of every row, by the decision rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -50,7 +50,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
-        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
+        """Return calibrated probabilities under the deployment prior; `predict` follows the rule and not their argmax.
 
         A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
 
@@ -99,7 +99,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         return self.fit_.stated
 
     def summary(self) -> str:
-        """What it reached on validation, how sure that is, and what to be wary of."""
+        """Return what to expect of the classifier, how sure that is, and what to be wary of, in a few lines."""
         check_is_fitted(self)
         names = [str(name) for name in self.classes_]
         about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
@@ -109,7 +109,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         return "\n".join([text, *groups, *([] if self.certificate_ is None else self.certificate_.lines())])
 
     def _find_intervals(self) -> dict[str, Any]:
-        """Return the intervals of what to expect; those of a sentence about groups are in its rule."""
+        """Return the intervals of what to expect; for a sentence about groups they are in its rule."""
         rule = self.fit_.full_details.adjusted
         if rule is not None and rule.groups is not None:
             return rule.intervals

@@ -31,14 +31,14 @@ PREPROCESSING = (
 
 
 def is_image_array(values: Any) -> bool:
-    """Whether these are images, (N, H, W) or with channels, and not rows of a table."""
+    """Return whether values are images, (N, H, W) or with channels, and not rows of a table."""
     if isinstance(values, (list, tuple)):
         return len(values) > 0 and isinstance(values[0], (np.ndarray, Tensor)) and values[0].ndim in (2, 3)
     return isinstance(values, (np.ndarray, Tensor)) and values.ndim >= 3
 
 
 def refuse_other_shape(shape: tuple[int, int, int] | None, fitted_shape: tuple[int, int, int] | None) -> None:
-    """Stop if examples are not like those of the fit; None stands for rows of a table."""
+    """Raise an error if examples have another shape than in the fit; None stands for rows of a table."""
     if shape != fitted_shape:
         words = [
             f"images of shape {image_shape}" if image_shape else "rows of numbers"
@@ -89,7 +89,7 @@ class PixelRows:
     """Rows of pixels (N, C H W) as images (N, C, H, W).
 
     Args:
-        shape: of one image, (C, H, W).
+        shape: shape of one image, (C, H, W).
     """
 
     shape: tuple[int, int, int]
@@ -107,7 +107,7 @@ def make_image_task(task: Task, as_pictures: PixelRows, inputs: Inputs) -> Task:
 
 
 def read_image_views(inputs: Inputs, shape: tuple[int, int, int]) -> tuple[View, View]:
-    """The weak and the strong view of images of this shape."""
+    """Return the weak and the strong view of images with this shape."""
     if not isinstance(inputs.views, str):
         weak, strong = inputs.views
         return weak, strong
@@ -122,9 +122,9 @@ class NetworkPlan:
     """What a network learns from, and what it is.
 
     Args:
-        task: with the views.
-        make: makes the untrained network.
-        inputs: what the fitted model takes; None for what the task says.
+        task: the task with its views.
+        make: function that makes the untrained network.
+        inputs: inputs of the fitted model; None if the task tells them.
     """
 
     task: Task
@@ -139,10 +139,10 @@ def plan_network(
 
     Args:
         rows: rows of numbers or of pixels.
-        settings: of the network and of its views.
-        image_shape: (C, H, W) where rows are pixels.
+        settings: settings of the network and of its views.
+        image_shape: (C, H, W) if rows are pixels, else None.
         is_embedded: whether an encoder made the rows.
-        seed: of the weights and of the folds that choose a scale.
+        seed: seed of the weights and of the folds that choose a scale.
     """
     if image_shape is not None:
         as_images = PixelRows(image_shape)

@@ -26,7 +26,7 @@ TAU = f"{SETTINGS}selftraining__tau"
 
 
 def read_settings(settings: Any, default: EstimatorSettings = ROWS) -> EstimatorSettings:
-    """The settings that an estimator was given: all of them, or a dictionary of what differs from the default."""
+    """Return the settings of an estimator, given as a whole or as a dictionary of differences from the default."""
     if settings is None:
         return default
     if isinstance(settings, Settings):
@@ -41,7 +41,7 @@ def read_settings(settings: Any, default: EstimatorSettings = ROWS) -> Estimator
 
 
 def list_settings(settings: Any, start: str = SETTINGS) -> dict[str, Any]:
-    """Every single setting by its name as a parameter."""
+    """Return every single setting by its name as a parameter."""
     names: dict[str, Any] = {}
     for setting in fields(settings):
         value = getattr(settings, setting.name)
@@ -52,7 +52,7 @@ def list_settings(settings: Any, start: str = SETTINGS) -> dict[str, Any]:
 
 
 def list_parameters(settings: Any) -> dict[str, Any]:
-    """The same of what an estimator was given; nothing where it is wrong, which `fit` says."""
+    """Return every single setting of an estimator; nothing for wrong settings, for which `fit` raises the error."""
     try:
         return list_settings(read_settings(settings))
     except InputError:
@@ -60,7 +60,7 @@ def list_parameters(settings: Any) -> dict[str, Any]:
 
 
 def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> EstimatorSettings:
-    """The settings with single ones changed, each by its name as a parameter."""
+    """Return settings with single ones changed, each by its name as a parameter."""
     groups: dict[str, Any] = {}
     for name, value in params.items():
         group, _, setting = name[len(SETTINGS) :].partition("__")
@@ -73,7 +73,7 @@ def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> Esti
 
 
 def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
-    """Stop if a network's settings differ from the default and no network is trained, which would ignore them."""
+    """Raise an error if a network's settings differ from the default and no network is trained."""
     defaults = [list_settings(default) for default in (ROWS, EstimatorSettings())]
     prefixes = tuple(f"{SETTINGS}{group}__" for group in NETWORK_GROUPS) + NETWORK_SETTINGS
     paths = []
@@ -89,7 +89,7 @@ def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:
 
 
 def read_views(views: Any, is_embedded: bool) -> Literal["table", "embedding"] | tuple[View, View]:
-    """The weak and the strong view of a network's rows, or the name of a pair."""
+    """Return the weak and the strong view of a network's rows, or the name of a pair."""
     if not isinstance(views, str):
         weak, strong = views
         return weak, strong

@@ -78,7 +78,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
 
         Args:
             X: N rows, as the estimator takes them.
-            y: their classes, (N,); -1, NaN or None where it is not known.
+            y: their classes, (N,); -1, NaN or None if unknown.
             X_unlabeled: more rows like X, without labels.
             group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
                 one, other rows without one count for each group alike.
@@ -156,7 +156,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         return probs
 
     def predict(self, X: Any, group: Any = None) -> Any:
-        """The class of each row by the fitted rule.
+        """Return the class of each row by the fitted rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -170,7 +170,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any, group: Any = None) -> Any:
-        """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
+        """Return calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -183,7 +183,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         return self.rule_.posterior(probs, group).numpy()
 
     def decision_function(self, X: Any, group: Any = None) -> Any:
-        """What the rule maximizes.
+        """Return the scores whose largest is predicted.
 
         Args:
             X: N rows, as in `fit`.

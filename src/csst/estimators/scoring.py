@@ -80,7 +80,7 @@ class ScoringMixin:
 
         Args:
             X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
+            y: their classes, (N,), every class of training at least once; -1, NaN or None if unknown.
             sample_weight: how many rows each row stands for, (N,); None for one.
             group: the group of every row, (N,), for a sentence about groups.
 
@@ -119,9 +119,9 @@ def score_predictions(
 
     Args:
         objective: bound to the classes.
-        y: the true classes, (N,), each class of training at least once; -1, NaN or None where it is not known.
+        y: the true classes, (N,), each class of training at least once; -1, NaN or None if unknown.
         predictions: the predicted classes, (N,), and, if the objective may abstain, a value for no answer.
-        classes: those of training, in order, (K,).
+        classes: classes of training, in order, (K,).
         abstain_value: the value for no answer, see `csst.estimators.scoring`.
         sample_weight: how many rows each row stands for, (N,); None for one.
     """
@@ -201,9 +201,9 @@ class Scorer:
         """Return the score of a fitted classifier, as scikit-learn asks for it.
 
         Args:
-            estimator: with `predict` and `classes_`.
+            estimator: a classifier with `predict` and `classes_`.
             X: N rows, as the estimator takes them.
-            y: their classes, (N,); -1, NaN or None where it is not known.
+            y: their classes, (N,); -1, NaN or None if unknown.
 
         Returns:
             The value of the objective less 10 times the largest miss of a constraint.

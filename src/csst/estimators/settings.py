@@ -1,4 +1,4 @@
-"""The settings of `CSSTClassifier`: those of every fit, and how its network sees rows or images."""
+"""The settings of `CSSTClassifier`: the settings of every fit, and how its network sees rows or images."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Inputs:
     """How an estimator's network sees rows or images; what is left open follows from them.
 
     Args:
-        views: of rows: table, embedding, or auto (those of embeddings where there is an encoder or one common scale);
-            of images: symbols (auto: shifts, RandAugment and Cutout, for digits, letters and signs) or photos (also
+        views: for rows: table, embedding, or auto (embedding if there is an encoder or one common scale);
+            for images: symbols (auto: shifts, RandAugment and Cutout, for digits, letters and signs) or photos (also
             mirrored); or a weak and a strong view, functions (batch, generator) -> batch, of images uint8 (B, C, H, W).
         scale: how columns of numbers are standardized: each by its own deviation (column), all by a common one
             (common: for embeddings and pixels, whose small columns are noise), or as suits the labels better (auto).
@@ -35,11 +35,11 @@ class Inputs:
         check_within(self, 0, 1, "cutout")
 
     def padding_of(self, side: int) -> int:
-        """How far views shift images of this shorter side, in pixels."""
+        """Return how far views shift images with this shorter side, in pixels."""
         return max(1, side // 8) if self.padding is None else self.padding
 
     def cutout_of(self, side: int) -> float:
-        """The side of the gray square in images of this shorter side, as a fraction of it."""
+        """Return the side of the gray square, as a fraction of the shorter side of the images."""
         if self.cutout is not None:
             return self.cutout
         return 0.5 if side >= 16 else 0.25
@@ -59,7 +59,7 @@ class EstimatorSettings(Settings):
 
     @classmethod
     def of(cls, settings: Settings) -> EstimatorSettings:
-        """Return settings as those of an estimator."""
+        """Return settings as settings of an estimator."""
         if isinstance(settings, EstimatorSettings):
             return settings
         return cls(**{setting.name: getattr(settings, setting.name) for setting in fields(settings)})

@@ -19,10 +19,10 @@ def suggest_rows(fitted: FittedModel, probs: Tensor, labeled: np.ndarray, count:
 
     Args:
         fitted: the model, right after fitting.
-        probs: its probabilities for the pool, (N, K).
-        labeled: how many labels of every class it learned from, (K,).
-        count: how many rows.
-        seed: of the draws.
+        probs: probabilities of the pool by the model, (N, K).
+        labeled: number of labels of every class in the fit, (K,).
+        count: number of rows.
+        seed: seed of the draws.
     """
     if not 1 <= count <= len(probs):
         raise InputError(f"n must be from 1 to the {len(probs)} rows of X_pool; found {count}")

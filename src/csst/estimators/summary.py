@@ -21,7 +21,7 @@ def summary(
     about: str,
     intervals: dict[str, Any] | None = None,
 ) -> str:
-    """A few lines: the value to expect, the lowest recall with its interval, a row per class, what to be wary of."""
+    """Return a few lines: the value to expect, the lowest recall with its interval, a row per class, notes."""
     confusion = estimate.confusion
     intervals = estimate_intervals(objective, estimate) if intervals is None else intervals
     lowest_recall = intervals["min_recall"]

@@ -1,4 +1,4 @@
-"""A fit that has begun: what every learner offers to those who drive it."""
+"""A fit that has begun, driven step by step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fit(ABC):
         model = fit.conclude()
 
     Args:
-        task: what it learns from.
+        task: the task that is learned from.
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         runner: the training of a network; None for other learners.
     """

@@ -63,7 +63,7 @@ def explore(fitted: FittedModel, objective: Any = None) -> Frontier:
 
     Args:
         fitted: the model, right after fitting.
-        objective: whose bounds are checked; None for that of the fit.
+        objective: a sentence whose bounds are checked; None for the objective of the fit.
     """
     evidence, prior, undo = read_evidence(fitted)
     goal = fitted.objective if objective is None else bind(objective, evidence, fitted.class_names)

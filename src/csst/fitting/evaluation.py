@@ -33,7 +33,7 @@ class Evaluation:
         objective: the objective, bound to the classes.
         class_names: K names.
         counts: rows by true class and predicted class, (K, K), or (K, K + 1) with no answers in the last column.
-        level: level of the intervals; those of several classes or bounds are simultaneous.
+        level: level of the intervals; intervals of several classes or bounds are simultaneous.
     """
 
     objective: Objective

@@ -43,14 +43,14 @@ def fit(
     on_record: OnRecord | None = None,
     **options: Any,
 ) -> FittedModel:
-    """From data to a fitted model.
+    """Fit a model to data.
 
     Args:
         task: see `begin`.
         learner: see `begin`.
         objective: a sentence, a short name or an Objective.
-        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
-        on_record: is called with the training and the record at every multiplier update of a network.
+        state: state of an earlier training to continue, see `FitDetails.state`; the order of examples begins anew.
+        on_record: function called with the training and the record at every multiplier update of a network.
         **options: see `begin`.
 
     Returns:
@@ -96,10 +96,10 @@ def begin(
         fits_rule: whether a network gets a decision rule; the other learners always have one.
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
         inputs: what the model takes, if not told by the task.
-        seed: of the weights, the folds and the order of examples.
-        rounds: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
+        seed: seed of the weights, the folds and the order of examples.
+        rounds: rounds of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         tau: the largest divergence that such a round trusts.
-        n_jobs: learners other than a network that are fitted at a time.
+        n_jobs: number of learners other than a network fitted at a time.
         certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
         per_group: whether each group of rows gets a decision rule of its own, for a sentence about groups.
     """

@@ -46,7 +46,7 @@ class GroupEvaluation(Evaluation):
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """The numbers as plain values: those of all rows, and the sentence's own, of groups."""
+        """The numbers as plain values: numbers of all rows, and the sentence's own numbers of groups."""
         sentence = self.sentence_of_groups
         assert sentence is not None
         assert self.group_counts is not None

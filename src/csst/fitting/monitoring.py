@@ -96,7 +96,7 @@ def compare_rows(model: FittedModel, deployed: Deployed, rows: Any, probs: np.nd
 
     Args:
         model: the model, with the rows of its fit.
-        deployed: its rule.
+        deployed: the rule of the model.
         rows: N new rows, as the model takes them after its encoder.
         probs: probabilities of the new rows, (N, K).
     """
@@ -116,8 +116,8 @@ def monitor(model: FittedModel, deployed: Deployed, inputs: Any) -> Monitoring:
     """Return what new examples without labels say about a model in use.
 
     Args:
-        model: what predicts.
-        deployed: its rule, and what it was fitted on.
+        model: the model in use.
+        deployed: the rule of the model, and the scores that it was fitted to.
         inputs: N examples, as the model takes them.
     """
     return watch_inputs(model, deployed, inputs)[1]
@@ -128,9 +128,9 @@ class Adapted:
     """A rule solved again for new rows.
 
     Args:
-        fitted: the rule, and what to expect of it on them.
-        monitoring: what the rows say about the former rule.
-        probs: of the rows, by the model, (N, K).
+        fitted: the rule, and what to expect of it on the new rows.
+        monitoring: what the new rows say about the former rule.
+        probs: probabilities of the new rows by the model, (N, K).
     """
 
     fitted: FittedRule
@@ -142,10 +142,10 @@ def adapt(model: FittedModel, deployed: Deployed, inputs: Any, seed: int = 0) ->
     """Return the rule solved again for the class balance of new examples; raise where that would not make it right.
 
     Args:
-        model: what predicts.
-        deployed: its rule, and what it was fitted on.
+        model: the model in use.
+        deployed: the rule of the model, and the scores that it was fitted to.
         inputs: N examples, as the model takes them.
-        seed: of the folds on which rules are judged.
+        seed: seed of the folds on which rules are judged.
     """
     probs, monitoring = watch_inputs(model, deployed, inputs)
     return Adapted(adapt_rule(deployed, monitoring, probs, seed), monitoring, probs)
@@ -155,10 +155,10 @@ def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, ad
     """Write a run whose rule is an adapted one, and return its metrics.
 
     Args:
-        folder: the run that it comes from.
+        folder: the run of the former rule.
         target: the folder to write, which must be new.
         model: the former model.
-        adapted: its new rule.
+        adapted: the new rule.
     """
     if Path(target).exists() and any(Path(target).iterdir()):
         raise InputError(f"{target} is not empty: an adapted run needs a folder of its own")

@@ -101,7 +101,7 @@ class Function:
 
 
 def encoder(spec: str, kind: Literal["array", "image", "text"], max_length: int = 256) -> Any:
-    """The encoder of a name, for tasks of texts or images."""
+    """Return the encoder of a name, for tasks of texts or images."""
     if kind == "array":
         raise InputError(f"an encoder ({spec}) takes texts or images; this task's examples are feature vectors already")
     if spec == "words":
@@ -158,7 +158,7 @@ def _smoke_test(encoder: Any, batch: Any, spec: str) -> Any:
 
 
 def _describe_config(network: Any) -> list[tuple[str, Any]]:
-    """What the configuration says beside the weights, such as the activation; not where it came from."""
+    """Return what the configuration says beside the weights, such as the activation, but not where it came from."""
     config = network.config.to_diff_dict()
     return sorted(
         (key, repr(value)) for key, value in config.items() if key not in ELSEWHERE and not key.startswith("_")
@@ -174,7 +174,7 @@ def _hash_weights(network: nn.Module) -> str:
 
 
 def _read_code(function: Callable[[Any], Any]) -> str:
-    """The source code of the function's module; empty where there is none to be found."""
+    """Return the source code of the function's module; "" if there is none."""
     try:
         file = inspect.getsourcefile(function)
         return Path(file).read_text(encoding="utf-8") if file else ""

@@ -136,14 +136,14 @@ class Standardize(nn.Module):
 
 
 class Projected(nn.Module):
-    """A head on principal components, of vectors as the encoder gives them: head((x - mean) basis).
+    """A head on the principal components of an encoder's vectors: head((x - mean) basis).
 
     Vectors of a task that was projected beforehand pass to the head as they are.
 
     Args:
-        head: takes vectors (B, components).
-        mean: of the encoder's vectors, (D,).
-        basis: the directions that are kept, (D, components), fewer than D.
+        head: network of vectors (B, components).
+        mean: mean of the encoder's vectors, (D,).
+        basis: the principal directions, (D, components), fewer than D.
     """
 
     mean: Tensor
@@ -160,6 +160,6 @@ class Projected(nn.Module):
 
 
 def mlp(inputs: tuple[int, ...], classes: int, hidden: int = 128, depth: int = 2) -> nn.Sequential:
-    """Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is a linear classifier."""
+    """Return Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is linear."""
     width = int(torch.Size(inputs).numel())
     return nn.Sequential(Standardize(inputs), nn.Flatten(), *hidden_layers(width, hidden, depth, classes))

@@ -30,7 +30,7 @@ CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
 
 def parse(name: str) -> tuple[int, int]:
-    """The depth and the width of a network's name: "wrn-28-2" -> (28, 2)."""
+    """Return the depth and the width in a network's name: "wrn-28-2" -> (28, 2)."""
     match = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     if match is None:
         raise InputError(f"a wide residual network is named wrn-DEPTH-WIDTH, such as wrn-28-2; found {name!r}")
@@ -66,7 +66,7 @@ class Pixels(nn.Module):
 
     @classmethod
     def of(cls, channels: int) -> Pixels:
-        """CIFAR-10's statistics for three channels, 0.5 and 0.25 for any other number."""
+        """Return CIFAR-10's statistics for three channels, 0.5 and 0.25 for any other number."""
         return cls(CIFAR_MEAN, CIFAR_STD) if channels == 3 else cls((0.5,) * channels, (0.25,) * channels)
 
     def forward(self, x: Tensor, channels_last: bool = False) -> Tensor:
@@ -167,7 +167,7 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the classifier sees: (B, 64 width)."""
+        """Return the features that the classifier sees, (B, 64 width)."""
         # The weights' layout decides that of the whole network; images that have it already save the stem two copies.
         channels_last = self.stem.weight.is_contiguous(memory_format=torch.channels_last)
         x = self.pixels(x, channels_last)

@@ -36,7 +36,7 @@ _ARRAY = {
 
 
 def read_npz_images(path: str) -> Stored:
-    """An `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
+    """Read an `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
     try:
         arrays = read_npz(path, KEYS, NEEDED)
     except (zipfile.BadZipFile, zlib.error) as error:
@@ -49,7 +49,7 @@ def read_npz_images(path: str) -> Stored:
 
 
 def read_cifar(path: str, classes: int = 0) -> Stored:
-    """CIFAR-10 or CIFAR-100 from the official python version: its folder, or the one above it."""
+    """Read CIFAR-10 or CIFAR-100 from the official python version: its folder, or the one above it."""
     places = {}
     for name, (_, _, meta, _) in CIFAR.items():
         folders = [folder for folder in (Path(path), Path(path, name)) if (folder / meta).is_file()]
@@ -74,7 +74,7 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """One of CIFAR's pickled dictionaries, its keys as text; no code in the file can run."""
+    """Read one of CIFAR's pickled dictionaries, its keys as text; no code in the file can run."""
     try:
         with path.open("rb") as file:
             content = _ArraysOnly(file, encoding="bytes").load()
@@ -99,7 +99,7 @@ def _latin1(text: str, encoding: str) -> bytes:
 
 
 def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """The images (N, 3, 32, 32) and labels of one file."""
+    """Return the images (N, 3, 32, 32) and the labels (N,) of one file."""
     content = read_pickle(path)
     data, labels = content.get("data"), content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
@@ -113,7 +113,7 @@ def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_hugging_face(name: str) -> Stored:
-    """The training and test images of a dataset of the hub or in a local folder, all of one size."""
+    """Read the training and test images of a dataset of the hub or in a local folder, all of one size."""
     try:
         datasets = importlib.import_module("datasets")
     except ImportError:
@@ -157,7 +157,7 @@ def read_hugging_face(name: str) -> Stored:
 
 
 def _pixels(images: Any, what: str) -> np.ndarray:
-    """Pillow images of one size as an array, grayscale or RGB."""
+    """Return Pillow images of one size as an array, grayscale or RGB."""
     arrays = [np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB")) for image in images]
     shapes = sorted({array.shape for array in arrays})
     if len(shapes) != 1:

@@ -31,16 +31,16 @@ Kind = Literal["auto", "pickles", "npz", "huggingface"]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images as a file has them.
+    """Images of a file.
 
     Args:
-        name: of the data.
+        name: name of the data.
         class_names: K names.
         train_images: uint8, (N, C, H, W).
-        train_labels: their classes, (N,).
+        train_labels: classes of the training images, (N,).
         test_images: uint8, (M, C, H, W).
-        test_labels: their classes, (M,).
-        tracks: of the training images, (N,): images of one class and track show one object. None if unknown.
+        test_labels: classes of the test images, (M,).
+        tracks: tracks of the training images, (N,): images of one class and track show one object; None if unknown.
     """
 
     name: str
@@ -103,7 +103,7 @@ class ImageArrays:
         """Read the images and cut them.
 
         Args:
-            seed: of the split.
+            seed: seed of the split.
             holds_out: unused; the settings name the validation images.
 
         Returns:
@@ -146,9 +146,9 @@ def make_image_task(
     """Return the task of these images and this split.
 
     Args:
-        images: all of them.
+        images: all images.
         split: its labeled and unlabeled parts are training images, its test part is test images.
-        views: weak and strong.
+        views: the weak and the strong view.
         validates_on_training_images: whether the validation part is training images, instead of test images.
     """
     train = images.train_images, images.train_labels
@@ -167,7 +167,7 @@ def make_image_task(
         views=views,
         kind="image",
         unlabeled_truth=unlabeled.labels,
-        # Of the pixels and labels themselves: a changed image is another split, whatever its index.
+        # From the pixels and labels themselves: a changed image is another split, whatever its index.
         split_hash=split_hash(*(array for part in parts for array in part)),
     )
 
@@ -218,7 +218,7 @@ def _read(path: str, source: Kind, classes: int) -> Stored:
 
 
 def as_images(values: np.ndarray, what: str) -> np.ndarray:
-    """Images as uint8 (N, C, H, W), from channels last, first or left out."""
+    """Return images as uint8 (N, C, H, W), from channels last, first or left out."""
     if values.dtype != np.uint8:
         raise InputError(f"{what} must be uint8, pixels 0 .. 255; found {values.dtype}: convert it before saving")
     if values.ndim == 3:
@@ -234,7 +234,7 @@ def as_images(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def _labels(values: np.ndarray, what: str) -> np.ndarray:
-    """Labels (N,) or, as some libraries store them, (N, 1)."""
+    """Return labels (N,), which some libraries store as (N, 1)."""
     labels: Tensor = as_labels(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, what)
     if not len(labels):
         raise InputError(f"{what} is empty")

@@ -30,7 +30,7 @@ SHOWN = 20  # bad images named in an error
 
 
 def hash_files(paths: list[str]) -> np.ndarray:
-    """A checksum of every file's bytes, (N,)."""
+    """Return a checksum of every file's bytes, (N,)."""
     return np.array([zlib.crc32(Path(path).read_bytes()) for path in paths], dtype=np.int64)
 
 
@@ -116,7 +116,7 @@ class ImageFolder:
             views=(Weak(padding=self.size // 8), Strong(padding=self.size // 8)),
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
-            # Of the files themselves: an image that was replaced under its name is another split.
+            # From the files themselves: an image that was replaced under its name is another split.
             split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
             facts={"preprocessing": preprocessing} | ({"bad images skipped": skipped_count} if self.skip_bad else {}),
         )
@@ -135,7 +135,7 @@ class ImageFolder:
             )
 
     def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
-        """The readable images, decoded or as files, and their positions."""
+        """Return the readable images, decoded or as files, and their positions."""
         lazy = ImageFiles(files.paths, self.size, Readers(self.workers))
         fits_memory = len(lazy) * 3 * self.size**2 <= self.in_memory_megabytes * 2**20
         images, reasons = lazy.readers.read(files.paths, self.size if fits_memory else 0)

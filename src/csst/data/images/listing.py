@@ -32,7 +32,7 @@ class Files:
 
 
 def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple[str, ...]]:
-    """The images below the class folders and the class names; folders `without` have another role."""
+    """List the images below the class folders, and the class names; folders `without` have another role."""
     root = _folder(path)
     other_folders = {os.path.realpath(folder) for folder in without if folder}
     entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
@@ -61,7 +61,7 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
 
 
 def unlabeled_files(path: str) -> Files:
-    """The images anywhere below a folder."""
+    """List the images anywhere below a folder."""
     root = _folder(path)
     paths = list(_images(root, root))
     if not paths:
@@ -70,7 +70,7 @@ def unlabeled_files(path: str) -> Files:
 
 
 def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
-    """The images of a CSV file with the columns path and label, and the class names; a blank label is unlabeled."""
+    """List the images of a CSV file with the columns path and label, and the classes; a blank label is unlabeled."""
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path!r}")
     root = os.path.dirname(os.path.realpath(path))
@@ -101,7 +101,7 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
 
 
 def refuse_twice(files: Files) -> None:
-    """An image in two places could be trained on and measured on."""
+    """Raise an error for an image in two places: it could be trained on and measured on."""
     seen_paths = set()
     for file in files.paths:
         if file in seen_paths:
@@ -130,7 +130,7 @@ def _folder(path: str) -> str:
 
 
 def _images(folder: str, root: str) -> Iterator[str]:
-    """The image files below a folder, in a fixed order, hidden ones left out."""
+    """Yield the image files below a folder, in a fixed order and without hidden files."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in folders:
@@ -141,7 +141,7 @@ def _images(folder: str, root: str) -> Iterator[str]:
 
 
 def _inside(path: str, root: str) -> str:
-    """The real path, if it lies below the root: neither `..` nor a link may lead out of the user's folder."""
+    """Return the real path if it lies below the root: neither `..` nor a link may lead out of the user's folder."""
     real_path = os.path.realpath(path)
     if not real_path.startswith(os.path.join(root, "")):
         raise InputError(f"{path} leads to {real_path}, outside {root}: put the image itself there")

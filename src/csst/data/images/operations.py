@@ -23,7 +23,7 @@ Coefficients = Callable[[Tensor, int, int], Tensor]  # (magnitude, height, width
 
 
 def check_images(images: Tensor) -> Tensor:
-    """The images, if they are a uint8 batch (B, C, H, W) of one or three channels and at least one pixel."""
+    """Return images unchanged if they are a uint8 batch (B, C, H, W) of one or three channels, with a pixel or more."""
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
         raise InputError(
             f"image views need torch.uint8 of shape (B, C, H, W) with C = 1 or 3 and H, W >= 1; "
@@ -33,7 +33,7 @@ def check_images(images: Tensor) -> Tensor:
 
 
 def identity(images: Tensor, magnitude: Tensor) -> Tensor:
-    """The same image; the magnitude plays no role."""
+    """Return the same images; the magnitude plays no role."""
     return check_images(images).clone()
 
 
@@ -79,7 +79,7 @@ def posterize(images: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def solarize(images: Tensor, magnitude: Tensor) -> Tensor:
-    """v -> 255 - v where v >= 256 magnitude."""
+    """Invert bright values: v -> 255 - v where v >= 256 magnitude."""
     threshold = _level(images, magnitude).double().mul(256).ceil_().clamp_(0, 256).to(torch.int16)
     return images ^ (images >= threshold).to(torch.uint8).neg_()  # -1 is 255, and v ^ 255 = 255 - v
 
@@ -130,7 +130,7 @@ def sharpness(images: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _level(images: Tensor, magnitude: Tensor) -> Tensor:
-    """The magnitudes as (b, 1, 1, 1), if they and the images are what an operation needs."""
+    """Return the magnitudes as (b, 1, 1, 1); raise an error for images or magnitudes that no operation takes."""
     check_images(images)
     if magnitude.shape != images.shape[:1] or not magnitude.is_floating_point():
         raise InputError(
@@ -141,18 +141,18 @@ def _level(images: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _blend(degenerate: Tensor, images: Tensor, level: Tensor) -> Tensor:
-    """degenerate + level (image - degenerate), each step rounded to float32, clipped and truncated."""
+    """Return degenerate + level (image - degenerate), each step rounded to float32, clipped and truncated."""
     start = degenerate.float()
     return _truncated(images.float().sub_(start).mul_(level.float()).add_(start).clamp_(0, 255))
 
 
 def _truncated(values: Tensor) -> Tensor:
-    """Values in 0 ... 255 to uint8; by way of int16 because PyTorch does both steps, but not the one, in SIMD."""
+    """Return values in 0 ... 255 as uint8; by way of int16, as PyTorch does both steps in SIMD, but not the one."""
     return values.to(torch.int16).to(torch.uint8)
 
 
 def _gray(images: Tensor) -> Tensor:
-    """Luma (b, 1, H, W) in int32: (19595 R + 38470 G + 7471 B + 2^15) / 2^16, the ITU-R 601 weights."""
+    """Return luma (b, 1, H, W) in int32: (19595 R + 38470 G + 7471 B + 2^15) / 2^16, the ITU-R 601 weights."""
     values = images.to(torch.int32)
     if values.shape[1] == 1:
         return values
@@ -165,14 +165,14 @@ def _gray(images: Tensor) -> Tensor:
 
 
 def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
-    """The coefficients of a turn about the center, counter-clockwise, (6, b)."""
+    """Return the coefficients of a turn about the center, counter-clockwise, (6, b)."""
     x, y, angle = width / 2, height / 2, degrees.double() * (-math.pi / 180)
     cos, sin = angle.cos(), angle.sin()
     return torch.stack((cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y))
 
 
 def _identity_but(which: int, value: Tensor) -> Tensor:
-    """The coefficients of (x, y) -> (x, y) with one of the six replaced, (6, b)."""
+    """Return the coefficients of (x, y) -> (x, y) with one of the six replaced, (6, b)."""
     coefficients = value.new_zeros(6, len(value), dtype=torch.float64)
     coefficients[0::4] = 1.0
     coefficients[which] = value
@@ -180,12 +180,12 @@ def _identity_but(which: int, value: Tensor) -> Tensor:
 
 
 def _pixels(part: Tensor, length: int) -> Tensor:
-    """A part of a length in whole pixels, halves up; in float64, where a float32 part times a length is exact."""
+    """Return a part of a length in whole pixels, halves up; float64 makes a float32 part times a length exact."""
     return (part.double() * length + 0.5).floor()
 
 
 def affine(images: Tensor, coefficients: Tensor) -> Tensor:
-    """The pixels nearest to (a x + b y + c, d x + e y + f), from pixel centers, in 16.16 fixed point.
+    """Return the pixels nearest to (a x + b y + c, d x + e y + f), from pixel centers, in 16.16 fixed point.
 
     `coefficients` are a, b, c, d, e, f, (6, b) in float64.
     """
@@ -207,7 +207,7 @@ def affine(images: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def _moving(name: str) -> Operation:
-    """The geometric operation of this name."""
+    """Return the geometric operation of this name."""
 
     def move(images: Tensor, magnitude: Tensor) -> Tensor:
         return affine(images, GEOMETRY[name](_level(images, magnitude).flatten(), *images.shape[2:]))

@@ -30,9 +30,9 @@ Reading = tuple[np.ndarray, list[Future[dict[int, str]]]]  # images that jobs fi
 
 
 def decode(path: str, size: int) -> np.ndarray:
-    """An image as RGB uint8 (3, size, size): turned upright, its center square resized.
+    """Return an image as RGB uint8 (3, size, size): turned upright, its center square resized.
 
-    That is the shorter side resized to `size`, then the center crop. Transparent pixels become white, 16 bits become 8.
+    The shorter side is resized to `size`, and the center cut out. Transparent pixels become white, 16 bits become 8.
     """
     from PIL import Image, ImageOps
 
@@ -86,7 +86,7 @@ def _open(path: str) -> Image.Image:
 
 @contextmanager
 def _strict_pillow() -> Iterator[None]:
-    """Inside, Pillow's warnings are not shown, but that an image has too many pixels is an error."""
+    """Silence Pillow's warnings, except for an image with too many pixels, which becomes an error."""
     try:
         from PIL import Image
     except ImportError:
@@ -113,7 +113,7 @@ class Readers:
         return Readers, (self.workers,)
 
     def read(self, paths: Sequence[str], size: int) -> tuple[np.ndarray, dict[int, str]]:
-        """Decoded files (N, 3, size, size), and what is wrong with those that cannot be read, by position.
+        """Return decoded files (N, 3, size, size), and by position why files cannot be read.
 
         `size` 0 only checks the files.
         """
@@ -139,7 +139,7 @@ class Readers:
 
 
 def _read_into(images: np.ndarray, paths: Sequence[str], positions: range) -> dict[int, str]:
-    """Decode files into their places, or check them where there are no places; what is wrong with bad ones."""
+    """Decode files into their places, or only check them if there are none; return why bad files cannot be read."""
     reasons = {}
     for i in positions:
         try:

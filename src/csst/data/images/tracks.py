@@ -59,7 +59,7 @@ class TrackedImages:
         """Read the images and deal their tracks.
 
         Args:
-            seed: of the split.
+            seed: seed of the split.
             holds_out: unused; the settings name the validation images.
 
         Returns:
@@ -79,10 +79,10 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     too few. What is left of these tracks is in no part.
 
     Args:
-        images: with tracks.
+        images: images with tracks.
         labeled: labeled images in all.
         validation: validation images per class.
-        seed: of the order of the tracks.
+        seed: seed of the order of the tracks.
 
     Returns:
         Indices of training images; the test part is empty.

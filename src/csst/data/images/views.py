@@ -43,7 +43,7 @@ class SeededDraws:
         self.seeds, self._drawn, self._numbers = seeds, 0, np.zeros((len(seeds), 0))
 
     def uniform(self) -> Tensor:
-        """The next number of every image (B,), float64, in [0, 1)."""
+        """Return the next number of every image (B,), float64, in [0, 1)."""
         if self._drawn == self._numbers.shape[1]:
             size = 2 * self._drawn or 16
             digests = b"".join(hashlib.shake_256(seed).digest(8 * size) for seed in self.seeds)
@@ -73,9 +73,9 @@ class Weak:
             raise InputError(f"the padding of a crop must be at least 0 pixels; found {self.padding}")
 
     def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
-        """Views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right), with x mirrored for a flip.
+        """Return views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right).
 
-        `down` and `right` are uniform in -padding ... padding.
+        A flip mirrors x; `down` and `right` are uniform in -padding ... padding.
         """
         batch, channels, height, width = check_images(images).shape
         if self.padding >= min(height, width):
@@ -138,7 +138,7 @@ def make_views(padding: int, cutout: float = 0.5, flips: bool = True) -> tuple[W
 
 
 def _operated(images: Tensor, generator: Randomness) -> Tensor:
-    """One random operation per image: sort the images by operation, run each operation once, sort back.
+    """Apply one random operation per image: sort images by operation, run each operation once, sort back.
 
     The geometric operations, last in the order, share one `affine`.
     """
@@ -165,7 +165,7 @@ def _operated(images: Tensor, generator: Randomness) -> Tensor:
 
 
 def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
-    """Gray squares of the given side, in place: the images are the caller's own."""
+    """Paint gray squares with this side, in place: the caller has no other use for the images."""
     height, width = images.shape[2:]
     rows, columns = _covered(height, side, images, generator), _covered(width, side, images, generator)
     square = (rows[:, :, None] & columns[:, None, :])[:, None]
@@ -173,14 +173,14 @@ def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
 
 
 def _covered(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
-    """255 for those of the `length` places (B, length) in a segment of the given side around a random one, else 0."""
+    """Return 255 for places in a segment with this side around a random place, else 0, (B, length)."""
     start = _integers(length, (len(images), 1), images, generator) - side // 2
     place = torch.arange(length, device=images.device)
     return ((place >= start) & (place < start + side)).to(torch.uint8).neg_()
 
 
 def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
-    """Uniform integers below `high`, drawn where the generator lives, on the images' device."""
+    """Draw uniform integers below `high` where the generator lives, and return them on the images' device."""
     return _draw_integers(high, shape, generator).to(images.device)
 
 
@@ -193,12 +193,12 @@ def _draw_integers(high: int, shape: tuple[int, ...], generator: Randomness) -> 
 
 
 def _draw_levels(count: int, generator: Randomness) -> Tensor:
-    """Uniform numbers (B,) in [0, 1), float32."""
+    """Draw uniform numbers (B,) in [0, 1), float32."""
     if isinstance(generator, torch.Generator):
         return torch.rand((count,), generator=generator, device=generator.device)
     return generator.uniform().float()
 
 
 def _reflect(index: Tensor, length: int) -> Tensor:
-    """Indices in 0 ... length - 1, mirrored at both ends without repeating the edge."""
+    """Return indices in 0 ... length - 1, mirrored at both ends without repeating the edge."""
     return length - 1 - (length - 1 - index.abs()).abs()

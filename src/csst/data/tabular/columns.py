@@ -46,7 +46,7 @@ class Column:
     """One column of a table, and what was learned about it.
 
     Args:
-        name: its name.
+        name: name of the column.
         kind: what is made of it.
         categories: all values of a column of categories, in the order of their indices; None is a missing value.
         median: the number that takes the place of a missing one.
@@ -93,7 +93,7 @@ class Column:
         return {as_text(category): code for code, category in enumerate(self.categories)}
 
     def encode(self, values: np.ndarray, what: str, start: int = 0) -> list[np.ndarray]:
-        """Return the numbers of this column, then those of the further columns, (N,) each.
+        """Return the numbers of this column, then the numbers of the further columns, (N,) each.
 
         Args:
             values: the values of new rows.
@@ -295,7 +295,7 @@ def as_text(value: Any) -> str | None:
 
 
 def as_moments(values: np.ndarray) -> list[Any]:
-    """Return dates of any type as Python objects; those of NumPy become datetimes."""
+    """Return dates of any type as Python objects; NumPy dates become datetimes."""
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]").tolist()
     return [value.to_pydatetime() if hasattr(value, "to_pydatetime") else value for value in values.tolist()]

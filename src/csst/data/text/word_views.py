@@ -94,7 +94,7 @@ class _Numbers(dict[str, int]):
         return number
 
     def look_up(self, words: list[str]) -> tuple[np.ndarray, dict[str, int]]:
-        """Return the number of each word, and the numbers of new words, which follow those of the vocabulary."""
+        """Return the number of each word, and the numbers of new words, which follow the vocabulary."""
         ids = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
         new_words: dict[str, int] = {}
         for i in np.flatnonzero(ids < 0).tolist():

@@ -53,7 +53,7 @@ class HuggingFaceImages(nn.Module):
 
 
 def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of "hf:FOLDER", "hf:OWNER/NAME" or "hf-config:TYPE" for images (C, H, W) and so many classes.
+    """Return the network of "hf:FOLDER", "hf:OWNER/NAME" or "hf-config:TYPE" for images (C, H, W) and these classes.
 
     Without weights the architecture's image size and channels are the task's. With weights they are the
     checkpoint's: position embeddings are interpolated to the task's images where the network can, and gray images are
@@ -78,7 +78,7 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
 
 
 def _load(source: Source, input_shape: tuple[int, ...], classes: int) -> tuple[nn.Module, bool]:
-    """The network, and whether it has trained weights."""
+    """Return the network, and whether it has trained weights."""
     config = source.load_config(classes)
     if not source.has_weights():
         return _build_random(source.transformers, config, input_shape, classes), False
@@ -97,7 +97,7 @@ def _make_default_config(transformers: Any, kind: str) -> Any:
 
 
 def _build_random(transformers: Any, config: Any, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The architecture for the task's images, with random weights."""
+    """Return the architecture for the task's images, with random weights."""
     channels, height, width = input_shape
     set_classes(config, classes)
     if hasattr(config, "num_channels"):
@@ -116,7 +116,7 @@ def _build_random(transformers: Any, config: Any, input_shape: tuple[int, ...], 
 
 
 def _wrap(spec: str, network: nn.Module, input_shape: tuple[int, ...], is_pretrained: bool) -> nn.Module:
-    """The network with its pixels, tried on two black images, so that a misfit is an error now and not in training."""
+    """Return the network with its pixels, tried on two black images: a misfit is an error now and not in training."""
     config: Any = network.config
     channels, height, width = input_shape
     network_channels = getattr(config, "num_channels", channels if channels != 1 else 3)

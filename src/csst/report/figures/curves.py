@@ -24,7 +24,7 @@ class Lines(NamedTuple):
 
 
 def draw_multipliers(run: RunView) -> Drawing:
-    """λ over time."""
+    """Draw the multipliers λ over the steps."""
     values = run.curve("multipliers")
     labels = run.labels if len(run.labels) == values.shape[1] else [f"λ {n}" for n in range(values.shape[1])]
     names, metric = strip_classes(labels, run.class_names)
@@ -34,13 +34,13 @@ def draw_multipliers(run: RunView) -> Drawing:
 
 
 def draw_recall_curves(run: RunView) -> Drawing:
-    """Validation recall of every class over time."""
+    """Draw the validation recall of every class over the steps."""
     lines = Lines(run.curve("recall"), run.class_names, run.class_counts)
     return _draw_lines(run, lines, "validation recall", limit=1.02)
 
 
 def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
-    """Validation coverage of every constrained class or group over time, with the bounds."""
+    """Draw the validation coverage of every constrained class or group over the steps, with the bounds."""
     coverage = run.curve("coverage")
     values = np.stack([coverage[:, list(bound.classes)].mean(1) for bound in bounds], 1)
     bounded_classes = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
@@ -55,7 +55,7 @@ def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawi
 
 
 def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Labels that differ in the class only, such as recall['cat'], as class names and recall[class]."""
+    """Return labels that differ in the class only, such as recall['cat'], as class names and recall[class]."""
     forms = {label.replace(f"['{name}']", "[class]") for label, name in zip(labels, class_names, strict=False)}
     if len(labels) == len(class_names) and len(forms) == 1 and "[class]" in (form := forms.pop()):
         return class_names, form
@@ -63,7 +63,7 @@ def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Se
 
 
 def draw_used(run: RunView) -> Drawing | None:
-    """Fraction of pseudo-labels that were used, and of those the fraction that was right where the truth is known."""
+    """Draw the fraction of pseudo-labels used over the steps, and their accuracy if the truth is known."""
     used, right = run.curve("used"), run.curve("pseudo_accuracy")
     if np.isnan(used).all():
         return None
