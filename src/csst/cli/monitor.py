@@ -33,19 +33,19 @@ def main(argv: Sequence[str]) -> int:
     inputs = ExampleReader.open(args.run, model, text_column=args.column).read_all(args.input).inputs
     if args.adapt:
         adapted = adapt(model, deployed, inputs)
-        seen = adapted.monitoring
+        result = adapted.monitoring
         write_adapted(args.run, args.adapt, model, adapted)
-        print(seen)
+        print(result)
         print(f"adapted: {adapted.fitted.sentence}\nthe run with the new rule is in {args.adapt}")
     else:
-        seen = monitor(model, deployed, inputs)
-        print(seen)
-        keep(args.run, args.input, seen.sentences)
+        result = monitor(model, deployed, inputs)
+        print(result)
+        keep(args.run, args.input, result.sentences)
         print(f"kept in the run: csst report {args.run} has it on its page")
     if args.json:
         try:
             with open(args.json, "w", encoding="utf-8") as file:
-                json.dump(seen.as_dict(), file, indent=2)
+                json.dump(result.as_dict(), file, indent=2)
         except OSError as error:
             raise InputError(f"{args.json} cannot be written: {error}") from None
     return 0

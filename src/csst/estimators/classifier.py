@@ -110,13 +110,20 @@ class CSSTClassifier(
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
-        self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
+        self.objective = objective
+        self.learner = learner
+        self.method = method
+        self.validation = validation
+        self.encoder = encoder
         self.confidence = confidence
+        self.deployment_prior = deployment_prior
         self.costs = costs
         self.abstain_value = abstain_value
         self.per_group = per_group
-        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+        self.settings = settings
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -237,9 +244,9 @@ class CSSTClassifier(
         )
 
     def _fit_network(
-        self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
+        self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, former_fit: FittedModel | None
     ) -> None:
-        """Train by the paper's method on these rows, going on from `before` if there is one."""
+        """Train by the paper's method on these rows, continuing `former_fit` if there is one."""
         plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         task = plan.task
         method = str(self.method)
@@ -248,8 +255,8 @@ class CSSTClassifier(
             warnings.warn(self.notes_[-1], stacklevel=3)
             method = "csl"
         name = read_method(method, task.kind).name
-        if before is not None:
-            former_details = before.full_details.about
+        if former_fit is not None:
+            former_details = former_fit.full_details.about
             if former_details["method"] != name:
                 raise InputError(
                     f"warm_start continues with the same method; the last fit was {former_details['method']}, "
@@ -268,14 +275,14 @@ class CSSTClassifier(
             inputs=plan.inputs,
             seed=seed,
             per_group=self.per_group,
-            state=None if before is None else before.full_details.state,
+            state=None if former_fit is None else former_fit.full_details.state,
             on_record=show_progress if self.verbose else None,
         )
         details = self.fit_.full_details
         assert details.gain is not None
         self.multipliers_ = details.about["multipliers"]
         self.gain_ = details.gain.matrix.numpy()
-        self.history_ = [*([] if before is None else self.history_), *details.history]
+        self.history_ = [*([] if former_fit is None else self.history_), *details.history]
 
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
         """Return rows of the pool to label next, the most useful first: rows of the classes that may be the worst.

@@ -87,19 +87,19 @@ class ExploringMixin(MeasuringMixin):
             A fitted classifier; this one stays as it is.
         """
         check_is_fitted(self)
-        other = copy.copy(self)
-        other.objective = objective  # type: ignore[attr-defined]
-        other.confidence = None  # type: ignore[attr-defined]
-        other.per_group = self.per_group if per_group is None else per_group
-        other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, other.per_group)
-        other.intervals_ = other._find_intervals()
-        note = describe_minimum(other.intervals_, other.fit_.class_names)
-        doubts = list_notes(other.fit_.full_details)
+        classifier = copy.copy(self)
+        classifier.objective = objective  # type: ignore[attr-defined]
+        classifier.confidence = None  # type: ignore[attr-defined]
+        classifier.per_group = self.per_group if per_group is None else per_group
+        classifier.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, classifier.per_group)
+        classifier.intervals_ = classifier._find_intervals()
+        note = describe_minimum(classifier.intervals_, classifier.fit_.class_names)
+        doubts = list_notes(classifier.fit_.full_details)
         for doubt in doubts:
             if doubt not in self.notes_:  # `fit` has warned of these
                 warnings.warn(doubt, stacklevel=2)
-        other.notes_ = [*([note] if note else []), *doubts]
-        return other
+        classifier.notes_ = [*([note] if note else []), *doubts]
+        return classifier
 
     def _read_goal(self, objective: Any) -> Any:
         """Return an objective with the costs that the estimator was given."""
@@ -126,7 +126,7 @@ class ExploringMixin(MeasuringMixin):
             return [Standing(str(about["method"]), None, 1.0, None)]
         evidence = read_evidence(self.fit_)[0]
         mean_loss = float(compute_losses(evidence.scores, evidence.labels).mean())
-        entries = [(one["name"], one["balanced_log_loss"], one["weight"]) for one in about["members"]]
+        entries = [(member["name"], member["balanced_log_loss"], member["weight"]) for member in about["members"]]
         entries += [(name, loss, 0.0) for name, loss in about["left_out"].items()]
         standings = [Standing(name, loss, weight, loss - mean_loss) for name, loss, weight in entries]
         return sorted(standings, key=lambda standing: (not standing.weight, standing.balanced_log_loss))
@@ -232,12 +232,12 @@ def keep_examples(task: Task, image_shape: tuple[int, int, int] | None) -> Label
     return examples if image_shape is None else Labeled(inputs.reshape(-1, *image_shape), examples.labels)
 
 
-def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:
+def find_judged_rows(rows: Any, is_labeled: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:
     """Return the index of each labeled row of a fit among all rows, by content and label, (n,).
 
     Args:
         rows: all rows, (N, D).
-        known: which rows have a label, (N,).
+        is_labeled: which rows have a label, (N,).
         labels: class indices of the labeled rows, in the order of the rows.
         examples: the labeled rows of the fit.
 
@@ -246,14 +246,14 @@ def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples:
     """
     if len(labels) > MOST_JUDGED:
         return None
-    indices = np.flatnonzero(known)
+    indices = np.flatnonzero(is_labeled)
     places: dict[tuple[int, int], list[int]] = {}
     for index, code, label in zip(indices.tolist(), hash_rows(rows[indices]).tolist(), labels.tolist(), strict=True):
         places.setdefault((code, label), []).append(index)
-    judged = []
+    rows_of_examples = []
     for code, label in zip(hash_rows(examples.inputs).tolist(), examples.labels.tolist(), strict=True):
         candidates = places.get((code, label))
         if not candidates:
             return None
-        judged.append(candidates.pop(0))
-    return np.array(judged, dtype=np.int64)
+        rows_of_examples.append(candidates.pop(0))
+    return np.array(rows_of_examples, dtype=np.int64)

@@ -104,7 +104,7 @@ def score_groups(
 def summarize_groups(groups: GroupEstimate) -> list[str]:
     """Return the lines of a table with the expected recall of every group and class."""
     values = groups.as_dict()
-    lowest = values["lowest_recall"]
+    lowest_recall = values["lowest_recall"]
     head = [values["column"], *groups.class_names]
     cells = [
         [
@@ -116,6 +116,6 @@ def summarize_groups(groups: GroupEstimate) -> list[str]:
     kind = "one rule for each group" if groups.is_per_group else "one rule for all groups"
     return [
         f"recall by {values['column']}, {kind} (95 % interval, labels); the lowest is expected to be "
-        f"{lowest['estimate']:.2f} ({lowest['low']:.2f}–{lowest['high']:.2f})",
+        f"{lowest_recall['estimate']:.2f} ({lowest_recall['low']:.2f}–{lowest_recall['high']:.2f})",
         align([head, *cells]),
     ]

@@ -83,7 +83,9 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
     labels = y.to_numpy() if hasattr(y, "to_numpy") else y
     if "int" in str(getattr(y, "dtype", "")).lower() and np.asarray(labels).dtype.kind == "f":
-        labels, of_texts = y.to_list(), True  # integers with missing ones among them, which numpy has as floats
+        # NumPy turns integers with missing ones among them into floats.
+        labels = y.to_list()
+        of_texts = True
     values = column_or_1d(np.asarray(labels, dtype=object if of_texts else None), warn=True)
     if values.dtype.kind in "iu":
         return values, values != -1
@@ -150,13 +152,13 @@ def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray
 def split_rows(
     rows: Any,
     labels: np.ndarray,
-    known: np.ndarray,
-    extra: Any,
+    is_known: np.ndarray,
+    extra_rows: Any,
     validation: Any,
     classes: np.ndarray,
     columns: Columns,
     seed: int,
-    read: Callable[[Any], Any],
+    read_rows: Callable[[Any], Any],
     groups: GivenGroups | None = None,
 ) -> Task:
     """Return the task of a fit, its rows in the order of their content, so that the order of X does not matter.
@@ -164,16 +166,17 @@ def split_rows(
     Args:
         rows: all rows of X, (N, D).
         labels: class numbers of the rows with a label, (n,).
-        known: which rows have a label, (N,).
-        extra: further rows without labels; None without any.
+        is_known: which rows have a label, (N,).
+        extra_rows: further rows without labels; None without any.
         validation: see `CSSTClassifier`.
         classes: the classes in order, (K,).
         columns: columns of the rows.
         seed: seed of the held-out rows.
-        read: function from an X to its rows.
-        groups: groups of the rows of X and of `extra`.
+        read_rows: function from an X to its rows.
+        groups: groups of the rows of X and of `extra_rows`.
     """
-    names, place = tuple(str(name) for name in classes), np.flatnonzero(known)
+    names = tuple(str(name) for name in classes)
+    place = np.flatnonzero(is_known)
     judge = None
     order = order_by_content(rows[place], labels)  # for what is held out
     place = place[order]
@@ -189,7 +192,7 @@ def split_rows(
     elif isinstance(validation, str):
         raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     elif isinstance(validation, tuple):
-        judge = make_part(*_pair(validation, classes, read))
+        judge = make_part(*_pair(validation, classes, read_rows))
     elif isinstance(validation, Real):
         is_held_out[hold_out(labels, float(validation), seed, names)] = True
     else:
@@ -202,14 +205,14 @@ def split_rows(
             ]
             if missing_names:
                 raise InputError(f"classes {missing_names[:10]} have no label among those {what}: hold out other rows")
-    unlabeled = rows[np.flatnonzero(~known)]
-    if extra is not None:
-        unlabeled = stack(unlabeled, extra)
+    unlabeled = rows[np.flatnonzero(~is_known)]
+    if extra_rows is not None:
+        unlabeled = stack(unlabeled, extra_rows)
     task = Task("arrays", names, part(~is_held_out), as_examples(unlabeled), judge, columns=columns)
     if groups is not None:
         if isinstance(validation, tuple):
             raise InputError("validation rows need groups, too: pass a fraction or indices of rows instead of (X, y)")
-        unlabeled_groups = torch.from_numpy(np.concatenate([groups.rows[~known], groups.extra]))
+        unlabeled_groups = torch.from_numpy(np.concatenate([groups.rows[~is_known], groups.extra]))
         task = replace(task, group_column=groups.column, group_names=groups.names, unlabeled_groups=unlabeled_groups)
     return task.in_content_order()
 
@@ -236,13 +239,13 @@ class GivenGroups:
     extra: np.ndarray
 
 
-def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
+def _pair(validation: tuple, classes: np.ndarray, read_rows: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
     if len(validation) != 2:
         raise InputError(f"validation as a tuple is a pair (X, y); found {len(validation)} parts")
     values, there = read_labels(validation[1])
     if not there.all():
         raise InputError("every validation row needs a label; some are -1, NaN or None")
-    rows = read(validation[0])
+    rows = read_rows(validation[0])
     labels = numbers_of(values, classes, "the validation labels")
     if len(labels) != rows.shape[0]:
         raise InputError(f"each validation row needs one label; found {rows.shape[0]} rows and {len(labels)} labels")

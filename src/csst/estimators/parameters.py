@@ -68,8 +68,8 @@ def change_settings(settings: EstimatorSettings, params: dict[str, Any]) -> Esti
             groups.setdefault(group, {})[setting] = value
         else:
             groups[group] = value
-    changed: EstimatorSettings = override(settings, groups)
-    return changed
+    new_settings: EstimatorSettings = override(settings, groups)
+    return new_settings
 
 
 def refuse_network_settings(settings: EstimatorSettings, learner: Any) -> None:

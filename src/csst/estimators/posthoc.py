@@ -115,9 +115,9 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         groups = None
         if group is not None:
             extra_count = sum(map(len, unlabeled_probs)) - int((~is_known).sum())
-            given = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
-            unlabeled_groups = np.concatenate([given.rows[~is_known], given.extra])
-            groups = RowGroups(given.column, given.names, given.rows[is_known], unlabeled_groups)
+            all_groups = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
+            unlabeled_groups = np.concatenate([all_groups.rows[~is_known], all_groups.extra])
+            groups = RowGroups(all_groups.column, all_groups.names, all_groups.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(
             probs,
             numbers_of(target, self.classes_, "y"),
@@ -204,13 +204,11 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
     def summary(self) -> str:
         """Return what to expect of the rule, how sure that is, and what to be wary of, in a few lines."""
         check_is_fitted(self)
-        fitted = self.summary_
+        rule = self.summary_
         names = [str(name) for name in self.classes_.tolist()]
-        about = f"{type(self.estimator_).__name__}, rule: {fitted.chosen}"
-        text = summary(
-            fitted.goal, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about, fitted.intervals
-        )
-        return text if fitted.groups is None else "\n".join([text, *summarize_groups(fitted.groups)])
+        about = f"{type(self.estimator_).__name__}, rule: {rule.chosen}"
+        text = summary(rule.goal, rule.estimate, names, self.labeled_counts_, list(rule.notes), about, rule.intervals)
+        return text if rule.groups is None else "\n".join([text, *summarize_groups(rule.groups)])
 
     def _probs(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -220,28 +218,32 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         if isinstance(self.cv, bool) or not isinstance(self.cv, int):
             return self.cv
         classes, counts = np.unique(target, return_counts=True)
-        fewest, rarest = int(counts.min()), classes[counts.argmin()]
+        count = int(counts.min())
+        name = classes[counts.argmin()]
         if self.cv < 2:
             raise InputError(f"cv needs at least 2 folds; found {self.cv}")
-        if fewest < 2:
+        if count < 2:
             raise InputError(
-                f"out-of-fold probabilities need at least 2 rows of every class; class {str(rarest)!r} has 1 in y"
+                f"out-of-fold probabilities need at least 2 rows of every class; class {str(name)!r} has 1 in y"
             )
-        if fewest < self.cv:
+        if count < self.cv:
             warnings.warn(
-                f"cv is lowered from {self.cv} to {fewest} folds, as class {str(rarest)!r} has only {fewest} rows "
-                f"and each fold needs one: add rows of it, or set cv={fewest}",
+                f"cv is lowered from {self.cv} to {count} folds, as class {str(name)!r} has only {count} rows "
+                f"and each fold needs one: add rows of it, or set cv={count}",
                 UserWarning,
                 stacklevel=4,
             )
-        return check_cv(min(self.cv, fewest), target, classifier=True)
+        return check_cv(min(self.cv, count), target, classifier=True)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import get_tags
 
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.input_tags.pairwise = inner.input_tags.pairwise
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        tags = super().__sklearn_tags__()
+        estimator_tags = get_tags(self.estimator)
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
+        tags.input_tags.pairwise = estimator_tags.input_tags.pairwise
+        tags.input_tags.allow_nan = estimator_tags.input_tags.allow_nan
+        tags.classifier_tags.multi_class = (
+            estimator_tags.classifier_tags is None or estimator_tags.classifier_tags.multi_class
+        )
         return tags

@@ -129,10 +129,10 @@ def score_predictions(
     if len(values) != len(predictions):
         raise InputError(f"X and y must have the same length; found {len(predictions)} rows and {len(values)} labels")
     labels = values[is_known]
-    known = classes.tolist()
-    unseen = sorted(set(labels.tolist()) - set(known), key=str)
-    names = [str(name) for name in [*known, *unseen]]
-    all_classes = np.array([*known, *unseen], dtype=object)
+    old_classes = classes.tolist()
+    new_classes = sorted(set(labels.tolist()) - set(old_classes), key=str)
+    names = [str(name) for name in [*old_classes, *new_classes]]
+    all_classes = np.array([*old_classes, *new_classes], dtype=object)
     truth = numbers_of(labels, all_classes, "the labels y")
     answers = predictions[is_known]
     indices = np.full(len(answers), len(names))
@@ -147,17 +147,17 @@ def score_predictions(
         weights = read_weights(sample_weight, len(values))[is_known]
         counts = weigh_counts(truth, indices, weights, len(names), len(names) + objective.abstains)
     confusion = Confusion.from_counts(counts, names)
-    if not unseen:
+    if not new_classes:
         return score_on(objective, confusion, TOLERANCE).score
     if objective.constant_gain is not None:  # rows of a class without a row in G pay nothing
-        part = Confusion.from_counts(counts[: len(known), : len(known)])
-        return float(objective.value(part)) * float((truth < len(known)).mean())
+        part = Confusion.from_counts(counts[: len(old_classes), : len(old_classes)])
+        return float(objective.value(part)) * float((truth < len(old_classes)).mean())
     try:
         return score_on(extend(objective, names), confusion, TOLERANCE).score
     except (InputError, RuntimeError, IndexError) as error:  # a metric of the user's own may be for K classes only
         raise InputError(
-            f"y holds classes that were not among the labels in training ({names[len(known) :][:5]}), and {objective} "
-            f"is not defined for more than {len(known)} classes ({error}): leave their rows out"
+            f"y holds classes that were not among the labels in training ({names[len(old_classes) :][:5]}), and "
+            f"{objective} is not defined for more than {len(old_classes)} classes ({error}): leave their rows out"
         ) from None
 
 
@@ -208,8 +208,8 @@ class Scorer:
         Returns:
             The value of the objective less 10 times the largest miss of a constraint.
         """
-        values, known = read_labels(y)
-        if not known.any():
+        values, is_known = read_labels(y)
+        if not is_known.any():
             raise InputError("y holds no label at all: there is nothing to score on")
         classes = np.asarray(estimator.classes_)
         if not read_labels(classes)[1].all():
@@ -217,8 +217,8 @@ class Scorer:
                 f"{type(estimator).__name__} learned the mark of unlabeled rows as a class of its own (-1): fit it on "
                 "the labeled rows only, or wrap it in csst.PostHocClassifier"
             )
-        labels = values[known]
-        predictions = np.asarray(estimator.predict(_safe_indexing(X, np.flatnonzero(known))))
+        labels = values[is_known]
+        predictions = np.asarray(estimator.predict(_safe_indexing(X, np.flatnonzero(is_known))))
         bound = read_objective(self.objective, class_names=[str(name) for name in classes.tolist()])
         return score_predictions(
             bound.bind_prior(training_fractions(estimator, labels, classes)), labels, predictions, classes

@@ -65,7 +65,8 @@ def summary(
 
 def show_progress(runner: Any, record: Record) -> None:
     """Print a line of progress, ten times in a training."""
-    steps, interval = runner.settings.training.steps, runner.settings.steps_per_update
+    steps = runner.settings.training.steps
+    interval = runner.settings.steps_per_update
     if record.step % max(1, steps // 10) < interval:
         line = f"worst recall {min(record.recall):.3f}  objective {record.value:.3f}"
         print(f"{runner.method.name} step {record.step:>6}/{steps}  {line}", file=sys.stderr, flush=True)

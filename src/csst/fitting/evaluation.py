@@ -58,8 +58,8 @@ class Evaluation:
         intervals["accuracy"] = {"low": hits.low, "high": hits.high}
 
         def measure(c: Confusion) -> Tensor:
-            single = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
-            return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in single])])
+            means = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
+            return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in means])])
 
         ends = intervals_by_bootstrap(measure, self.counts, self.level, [classes] * classes + [1] * 3)
         intervals["f1"] = ends[:classes]

@@ -58,7 +58,7 @@ def build(path: str, modules: dict[str, Any], tensors: dict[str, Tensor]) -> Any
 
     def list_names(paths: dict[str, Any]) -> list[str]:
         """Return the last parts of the paths that lie directly below this one."""
-        names = [other.removeprefix(prefix) for other in paths if other != path and other.startswith(prefix)]
+        names = [entry.removeprefix(prefix) for entry in paths if entry != path and entry.startswith(prefix)]
         return [name for name in names if "." not in name]
 
     children = {name: build(prefix + name, modules, tensors) for name in list_names(modules)}

@@ -26,7 +26,8 @@ from csst.errors import InputError
 
 __all__ = ["CIFAR_MEAN", "CIFAR_STD", "Pixels", "WideResNet", "parse"]
 
-CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2471, 0.2435, 0.2616)
 
 
 def parse(name: str) -> tuple[int, int]:

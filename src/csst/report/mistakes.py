@@ -66,7 +66,7 @@ class MistakenCell:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MistakenCell:
         """Return a cell from plain values, as in mistakes.json."""
-        examples = tuple(Example(**{**one, "cells": tuple(one["cells"])}) for one in values["examples"])
+        examples = tuple(Example(**{**example, "cells": tuple(example["cells"])}) for example in values["examples"])
         return cls(**{**values, "head": tuple(values["head"]), "examples": examples})
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def collect_mistakes(
         show: makes an example of its index and the probability of its true class.
         head: names of the columns of a table's rows.
     """
-    wrong = np.flatnonzero(labels != predictions)
+    mistakes = np.flatnonzero(labels != predictions)
     members: dict[tuple[int, int], list[int]] = {}
-    for index in wrong[np.argsort(probs[wrong, labels[wrong]], kind="stable")].tolist():
+    for index in mistakes[np.argsort(probs[mistakes, labels[mistakes]], kind="stable")].tolist():
         members.setdefault((int(labels[index]), int(predictions[index])), []).append(index)
     cells = []
     room = MOST_EXAMPLES

@@ -289,7 +289,7 @@ def _tabulate_learners(metrics: Mapping[str, Any]) -> list[list[str]]:
     if not isinstance(members, list):
         return []
     rows = [["learner", "balanced log-loss out of fold", "weight"]]
-    rows += [[one["name"], f"{one['balanced_log_loss']:.3f}", f"{one['weight']:.2f}"] for one in members]
+    rows += [[member["name"], f"{member['balanced_log_loss']:.3f}", f"{member['weight']:.2f}"] for member in members]
     losses = metrics.get("left_out")
     if isinstance(losses, dict):  # runs of earlier versions have names only
         rows += [[name, f"{loss:.3f}, clearly worse", "left out"] for name, loss in losses.items()]

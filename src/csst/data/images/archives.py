@@ -101,7 +101,8 @@ def _latin1(text: str, encoding: str) -> bytes:
 def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the images (N, 3, 32, 32) and the labels (N,) of one file."""
     content = read_pickle(path)
-    data, labels = content.get("data"), content.get(key)
+    data = content.get("data")
+    labels = content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
         raise InputError(f"{path} must hold 'data', uint8 rows of 3 x 32 x 32 pixels: unpack the archive again")
     if not isinstance(labels, list) or len(labels) != len(data) or not all(type(label) is int for label in labels):

@@ -156,14 +156,14 @@ def make_image_task(
     validation = train if validates_on_training_images else test
     sources = (train, split.labeled), (train, split.unlabeled), (validation, split.validation), (test, split.test)
     parts = [(source[0][index], source[1][index]) for source, index in sources]
-    labeled, unlabeled, judging, testing = (Labeled(*map(torch.from_numpy, part)) for part in parts)
+    labeled, unlabeled, validation_part, test_part = (Labeled(*map(torch.from_numpy, part)) for part in parts)
     return Task(
         images.name,
         images.class_names,
         labeled,
         unlabeled.inputs,
-        judging,
-        testing,
+        validation_part,
+        test_part,
         views=views,
         kind="image",
         unlabeled_truth=unlabeled.labels,

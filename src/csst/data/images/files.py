@@ -175,15 +175,15 @@ class ImageFolder:
             return held_out_count // 2, held_out_count - held_out_count // 2
 
         if self.test_path:
-            held_out_count = np.flatnonzero(~in_pool)
-            counts = torch.from_numpy(np.bincount(labels[held_out_count], minlength=len(names)))
+            held_out_rows = np.flatnonzero(~in_pool)
+            counts = torch.from_numpy(np.bincount(labels[held_out_rows], minlength=len(names)))
             refuse_empty_classes(counts, names, "recall", "test_path")
             halves = (
-                split_held_out(labels[held_out_count], seed, names)
+                split_held_out(labels[held_out_rows], seed, names)
                 if holds_out
-                else (held_out_count[:0], np.arange(len(held_out_count)))
+                else (held_out_rows[:0], np.arange(len(held_out_rows)))
             )
-            validation, test = (held_out_count[index] for index in halves)
+            validation, test = (held_out_rows[index] for index in halves)
         elif not holds_out:
             validation = test = known_rows[:0]
         else:

@@ -26,8 +26,8 @@ class Files:
     def __add__(self, other: Files) -> Files:
         return Files(self.paths + other.paths, self.names + other.names, self.labels + other.labels)
 
-    def keep(self, chosen: Iterable[int]) -> Files:
-        rows = [(self.paths[i], self.names[i], self.labels[i]) for i in chosen]
+    def keep(self, indices: Iterable[int]) -> Files:
+        rows = [(self.paths[i], self.names[i], self.labels[i]) for i in indices]
         return Files([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
 
 
@@ -36,7 +36,8 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
     root = _folder(path)
     other_folders = {os.path.realpath(folder) for folder in without if folder}
     entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
-    images, loose_files = {}, []
+    images = {}
+    loose_files = []
     for entry in entries:
         place = os.path.join(root, entry)
         if os.path.isdir(place):
@@ -74,7 +75,8 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
     if not os.path.isfile(path):
         raise InputError(f"there is no file {path!r}")
     root = os.path.dirname(os.path.realpath(path))
-    rows, missing_files = [], []
+    rows = []
+    missing_files = []
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             delimiter = find_delimiter(file.readline(), os.path.splitext(path)[1])
@@ -83,7 +85,8 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
             if not {"path", "label"} <= set(reader.fieldnames or ()):
                 raise InputError(f"{path} must begin with the line path,label; found {reader.fieldnames}")
             for row in reader:
-                name, label = (row["path"] or "").strip(), (row["label"] or "").strip()
+                name = (row["path"] or "").strip()
+                label = (row["label"] or "").strip()
                 if not name or "\0" in name:
                     raise InputError(f"line {reader.line_num} of {path} names no file")
                 real_path = _inside(os.path.join(root, name), root)

@@ -166,8 +166,11 @@ def _gray(images: Tensor) -> Tensor:
 
 def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
     """Return the coefficients of a turn about the center, counter-clockwise, (6, b)."""
-    x, y, angle = width / 2, height / 2, degrees.double() * (-math.pi / 180)
-    cos, sin = angle.cos(), angle.sin()
+    x = width / 2
+    y = height / 2
+    angle = degrees.double() * (-math.pi / 180)
+    cos = angle.cos()
+    sin = angle.sin()
     return torch.stack((cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y))
 
 
@@ -191,8 +194,8 @@ def affine(images: Tensor, coefficients: Tensor) -> Tensor:
     """
     channels, height, width = images.shape[1:]
     a, b, c, d, e, f = coefficients
-    exact = torch.stack((a, b, c + (a + b) * 0.5, d, e, f + (d + e) * 0.5))
-    a, b, c, d, e, f = exact.mul_(65536).add_(0.5).floor_().to(torch.int32)[..., None, None]
+    coordinates = torch.stack((a, b, c + (a + b) * 0.5, d, e, f + (d + e) * 0.5))
+    a, b, c, d, e, f = coordinates.mul_(65536).add_(0.5).floor_().to(torch.int32)[..., None, None]
     x = torch.arange(width, dtype=torch.int32, device=images.device)
     y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
     column = (a * x + (b * y + c)).bitwise_right_shift_(16)

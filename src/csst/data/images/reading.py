@@ -48,8 +48,10 @@ def decode(path: str, size: int) -> np.ndarray:
         if "transparency" in picture.info or {"A", "a"} & set(picture.getbands()):
             picture = picture.convert("RGBA")
             picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-        side, (width, height) = min(picture.size), picture.size
-        left_margin, top_margin = (width - side) / 2, (height - side) / 2
+        width, height = picture.size
+        side = min(width, height)
+        left_margin = (width - side) / 2
+        top_margin = (height - side) / 2
         square = picture.convert("RGB").resize(
             (size, size), Image.Resampling.BILINEAR, (left_margin, top_margin, left_margin + side, top_margin + side)
         )
@@ -162,7 +164,8 @@ class ImageFiles:
     def __init__(self, paths: Sequence[str], size: int = 224, workers: int | Readers = 0) -> None:
         if size < 1:
             raise InputError(f"the size of the images must be at least 1 pixel; found {size}")
-        self.paths, self.size = list(paths), size
+        self.paths = list(paths)
+        self.size = size
         self.readers = workers if isinstance(workers, Readers) else Readers(workers)
         self._ahead: dict[bytes, Reading] = {}
 

@@ -117,10 +117,10 @@ def _take(order: list[np.ndarray], tracks: float, images: int, name: str) -> np.
     Every track gives its first image, then its second, and so on. No more tracks are taken than images, and more than
     asked for if these hold too few.
     """
-    taken: list[np.ndarray] = []
-    while (order and len(taken) < min(images, tracks)) or sum(map(len, taken)) < images:
+    selection: list[np.ndarray] = []
+    while (order and len(selection) < min(images, tracks)) or sum(map(len, selection)) < images:
         if not order:
             raise InputError(f"class {name!r} has too few tracks for {images} images more: lower the counts")
-        taken.append(order.pop(0))
-    turns = np.concatenate([np.arange(len(track)) for track in taken])
-    return np.concatenate(taken)[np.argsort(turns, kind="stable")[:images]]
+        selection.append(order.pop(0))
+    turns = np.concatenate([np.arange(len(track)) for track in selection])
+    return np.concatenate(selection)[np.argsort(turns, kind="stable")[:images]]

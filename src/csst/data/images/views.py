@@ -40,17 +40,19 @@ class SeededDraws:
     device = torch.device("cpu")
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
-        self.seeds, self._drawn, self._numbers = seeds, 0, np.zeros((len(seeds), 0))
+        self.seeds = seeds
+        self._draws = 0
+        self._numbers = np.zeros((len(seeds), 0))
 
     def uniform(self) -> Tensor:
         """Return the next number of every image (B,), float64, in [0, 1)."""
-        if self._drawn == self._numbers.shape[1]:
-            size = 2 * self._drawn or 16
+        if self._draws == self._numbers.shape[1]:
+            size = 2 * self._draws or 16
             digests = b"".join(hashlib.shake_256(seed).digest(8 * size) for seed in self.seeds)
             integers = np.frombuffer(digests, dtype="<u8").reshape(len(self.seeds), size)
             self._numbers = (integers >> np.uint64(11)) * 2.0**-53
-        self._drawn += 1
-        return torch.from_numpy(self._numbers[:, self._drawn - 1].copy())
+        self._draws += 1
+        return torch.from_numpy(self._numbers[:, self._draws - 1].copy())
 
 
 Randomness = torch.Generator | SeededDraws
@@ -73,9 +75,9 @@ class Weak:
             raise InputError(f"the padding of a crop must be at least 0 pixels; found {self.padding}")
 
     def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
-        """Return views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right).
+        """Return views whose pixel (y, x) is the image's at reflect(y + rows_down), reflect(x + columns_right).
 
-        A flip mirrors x; `down` and `right` are uniform in -padding ... padding.
+        A flip mirrors x; `rows_down` and `columns_right` are uniform in -padding ... padding.
         """
         batch, channels, height, width = check_images(images).shape
         if self.padding >= min(height, width):
@@ -83,12 +85,12 @@ class Weak:
                 f"a crop by reflection needs padding below the image's sides; "
                 f"found padding {self.padding} for images of {height}x{width}: lower the padding"
             )
-        down, right = _integers(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
+        rows_down, columns_right = _integers(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
         x = torch.arange(width, device=images.device)
         if self.flip:
             x = torch.where(_integers(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
-        rows = _reflect(torch.arange(height, device=images.device) + down, height)
-        columns = _reflect(x + right, width)
+        rows = _reflect(torch.arange(height, device=images.device) + rows_down, height)
+        columns = _reflect(x + columns_right, width)
         source = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
         return images.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
 
@@ -167,7 +169,8 @@ def _operated(images: Tensor, generator: Randomness) -> Tensor:
 def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
     """Paint gray squares with this side, in place: the caller has no other use for the images."""
     height, width = images.shape[2:]
-    rows, columns = _covered(height, side, images, generator), _covered(width, side, images, generator)
+    rows = _covered(height, side, images, generator)
+    columns = _covered(width, side, images, generator)
     square = (rows[:, :, None] & columns[:, None, :])[:, None]
     return images.bitwise_and_(~square).bitwise_or_(square & GRAY)
 

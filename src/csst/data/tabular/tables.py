@@ -103,11 +103,11 @@ def warn_about_coarse_columns(rows: np.ndarray, what: str) -> None:
     places = find_coarse_columns(rows)
     if not places:
         return
-    first = rows[:, places[0]].astype(np.float64)
-    more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+    column = rows[:, places[0]].astype(np.float64)
+    surplus = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
     warnings.warn(
-        f"columns {', '.join(map(str, places[:NAMED]))}{more} of {what} lose differences when they become float32: "
-        f"column {places[0]} lies around {np.median(first):.9g} with a deviation of {first.std():.3g}. Subtract a "
+        f"columns {', '.join(map(str, places[:NAMED]))}{surplus} of {what} lose differences when they become float32: "
+        f"column {places[0]} lies around {np.median(column):.9g} with a deviation of {column.std():.3g}. Subtract a "
         "number near the mean, the same from new rows, or pass a table with column names, where that is done",
         stacklevel=6,
     )

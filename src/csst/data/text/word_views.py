@@ -75,9 +75,9 @@ def strip_punctuation(word: str) -> str:
     return word.lower().strip(PUNCTUATION) or word.lower()
 
 
-def _keep_punctuation(word: str, new: str) -> str:
+def _keep_punctuation(word: str, replacement: str) -> str:
     core = word.strip(PUNCTUATION)
-    return word.replace(core, new, 1) if core else new
+    return word.replace(core, replacement, 1) if core else replacement
 
 
 class _Numbers(dict[str, int]):
