@@ -296,7 +296,7 @@ REASONS: dict[str, str] = {
     "maths/constraint_scale.py ConstraintUnits.measure: not places or": "without constraints nothing changes below",
     "rules/bias_search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
-    "comparison/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
+    "comparison/rows.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
     "fitting/network_fit.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/bias_search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from csst.comparison.direct import execute_fit
-from csst.comparison.rows import Row
+from csst.comparison.rows import Row, execute_fit
 from csst.comparison.summary import Outcome
 from csst.errors import InputError
 from csst.maths.language import objective as read_objective

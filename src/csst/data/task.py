@@ -353,6 +353,13 @@ def as_labels(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def refuse_other_shapes(*parts: Examples) -> None:
+    """Raise an error if tensors of inputs hold examples of different shapes."""
+    shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
+    if len(shapes) > 1:
+        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+
+
 def hash_parts(unlabeled: Tensor, *parts: Labeled | None) -> str:
     """Return a short fingerprint of tensors: of the labeled parts in this order, then of the unlabeled inputs."""
     content = [np.asarray(values) for part in parts if part is not None for values in (part.inputs, part.labels)]
@@ -376,10 +383,7 @@ def make_task(
         if pair is not None
     }
     inputs = as_inputs(unlabeled, "unlabeled inputs")
-    shapes = {tuple(part.inputs.shape[1:]) for part in parts.values() if isinstance(part.inputs, Tensor)}
-    shapes.add(tuple(inputs.shape[1:]))
-    if len(shapes) > 1:
-        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    refuse_other_shapes(inputs, *(part.inputs for part in parts.values()))
     if class_names is None:
         largest_label = int(max(part.labels.max() for part in parts.values() if len(part)))
         class_names = tuple(str(c) for c in range(largest_label + 1))

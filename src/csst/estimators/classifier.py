@@ -22,8 +22,12 @@ from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_exa
 from csst.estimators.grouping import number_groups, require_group
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
 from csst.estimators.networks import is_image_array, plan_network
-from csst.estimators.parameters import (
+from csst.estimators.scoring import choose_abstain_value
+from csst.estimators.settings import (
+    IMAGES,
+    ROWS,
     SETTINGS,
+    EstimatorSettings,
     change_settings,
     list_parameters,
     read_seed,
@@ -31,8 +35,6 @@ from csst.estimators.parameters import (
     read_validation,
     refuse_network_settings,
 )
-from csst.estimators.scoring import choose_abstain_value
-from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
 from csst.estimators.suggesting import suggest_rows
 from csst.estimators.summary import show_progress
 from csst.fitting.export import Format
@@ -247,8 +249,7 @@ class CSSTClassifier(
         self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, former_fit: FittedModel | None
     ) -> None:
         """Train by the paper's method on these rows, continuing `former_fit` if there is one."""
-        plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
-        task = plan.task
+        task, make, inputs = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         method = str(self.method)
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
@@ -265,14 +266,14 @@ class CSSTClassifier(
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + former_details["steps"])
             )
-        learner = Network(plan.make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
+        learner = Network(make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
         self.fit_ = fit(
             task,
             learner,
             objective,
             fits_rule=settings.rule == "fit",
             deployment_prior=self.deployment_prior,
-            inputs=plan.inputs,
+            inputs=inputs,
             seed=seed,
             per_group=self.per_group,
             state=None if former_fit is None else former_fit.full_details.state,

@@ -61,23 +61,6 @@ def require_group(objective: Objective, group: Any) -> None:
         raise InputError(f"group is given, but '{objective}' names none: write for instance max min(recall by region)")
 
 
-def measure_groups(sentence: Sentence, truth: np.ndarray, answers: np.ndarray, group: Any) -> GroupedConfusion:
-    """Return what predictions do in each group.
-
-    Args:
-        sentence: bound to its classes and groups.
-        truth: class indices, (N,).
-        answers: predicted class indices, (N,).
-        group: the value of the column for every row, (N,).
-    """
-    require_group(sentence, group)
-    names = sentence.binding.row_groups
-    classes = sentence.binding.class_names or ()
-    places = read_group_values(group, names, str(sentence.column), len(truth))
-    counts = count_groups(truth, answers, torch.from_numpy(places), len(classes), len(names))
-    return GroupedConfusion.from_counts(counts, classes, names)
-
-
 def score_groups(
     sentence: Sentence, y: Any, predictions: np.ndarray, classes: np.ndarray, group: Any, sample_weight: Any = None
 ) -> float:
@@ -97,8 +80,12 @@ def score_groups(
     values, is_known = read_labels(y)
     truth = numbers_of(values[is_known], classes, "the labels y")
     answers = numbers_of(predictions[is_known], classes, "the predictions")
-    confusion = measure_groups(sentence, truth, answers, np.asarray(group, dtype=object)[is_known])
-    return score_on(sentence, confusion, TOLERANCE).score
+    names = sentence.binding.row_groups
+    class_names = sentence.binding.class_names or ()
+    group_values = np.asarray(group, dtype=object)[is_known]
+    places = torch.from_numpy(read_group_values(group_values, names, str(sentence.column), len(truth)))
+    counts = count_groups(truth, answers, places, len(class_names), len(names))
+    return score_on(sentence, GroupedConfusion.from_counts(counts, class_names, names), TOLERANCE).score
 
 
 def summarize_groups(groups: GroupEstimate) -> list[str]:

@@ -16,8 +16,7 @@ from csst.data.images.arrays import as_images
 from csst.data.images.views import make_views
 from csst.data.task import Task, View
 from csst.errors import InputError
-from csst.estimators.parameters import read_views
-from csst.estimators.settings import IMAGES, EstimatorSettings, Inputs
+from csst.estimators.settings import IMAGES, EstimatorSettings, Inputs, read_views
 from csst.learners.network import choose_scale
 from csst.models import build
 from csst.models.table import table_network
@@ -117,25 +116,12 @@ def read_image_views(inputs: Inputs, shape: tuple[int, int, int]) -> tuple[View,
     return make_views(inputs.padding_of(side), inputs.cutout_of(side), inputs.views == "photos")
 
 
-@dataclass(frozen=True)
-class NetworkPlan:
-    """What a network learns from, and what it is.
-
-    Args:
-        task: the task with its views.
-        make: function that makes the untrained network.
-        inputs: inputs of the fitted model; None if the task tells them.
-    """
-
-    task: Task
-    make: Callable[[], nn.Module]
-    inputs: InputSpec | None = None
-
-
 def plan_network(
     rows: Task, settings: EstimatorSettings, image_shape: tuple[int, int, int] | None, is_embedded: bool, seed: int
-) -> NetworkPlan:
-    """Return the task and the network of these rows.
+) -> tuple[Task, Callable[[], nn.Module], InputSpec | None]:
+    """Return the task of a network with its views, a function that makes the network, and the inputs of the model.
+
+    The inputs are None if the task tells them.
 
     Args:
         rows: rows of numbers or of pixels.
@@ -149,13 +135,11 @@ def plan_network(
         task = make_image_task(rows, as_images, settings.inputs)
         model = IMAGES.model if settings.model == Model() else settings.model
         make = partial(build, model, image_shape, rows.classes, seed)
-        return NetworkPlan(task, make, InputSpec("image", image_shape, embed=as_images))
+        return task, make, InputSpec("image", image_shape, embed=as_images)
     if settings.model.name not in ("mlp", "linear"):
         raise InputError(f"the network of a table is mlp or linear; found model.name {settings.model.name!r}")
     table, is_common = choose_scale(rows, settings.inputs.scale, seed)
     task = rows.with_views(read_views(settings.inputs.views, is_embedded or is_common))
-    moments = table.mean, table.std
-    sizes = list(rows.column_sizes)
-    return NetworkPlan(
-        task, partial(table_network, sizes, moments, settings.model.hidden, settings.model.layers, rows.classes, seed)
-    )
+    layers = (settings.model.hidden, settings.model.layers)
+    make = partial(table_network, list(rows.column_sizes), (table.mean, table.std), *layers, rows.classes, seed)
+    return task, make, None

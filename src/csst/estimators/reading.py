@@ -14,7 +14,7 @@ from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimators.inputs import embed, warn_about_columns
 from csst.estimators.networks import is_image_array, read_image_rows, refuse_other_shape
-from csst.estimators.parameters import read_settings
+from csst.estimators.settings import read_settings
 from csst.fitting.fitted_model import FittedModel
 
 

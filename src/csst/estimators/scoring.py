@@ -145,7 +145,9 @@ def score_predictions(
         counts = confusion_counts(truth, indices, len(names), objective.abstains)
     else:
         weights = read_weights(sample_weight, len(values))[is_known]
-        counts = weigh_counts(truth, indices, weights, len(names), len(names) + objective.abstains)
+        weight_sums = np.zeros((len(names), len(names) + objective.abstains))  # no answers in the last column
+        np.add.at(weight_sums, (truth, indices), weights)
+        counts = torch.from_numpy(weight_sums)
     confusion = Confusion.from_counts(counts, names)
     if not new_classes:
         return score_on(objective, confusion, TOLERANCE).score
@@ -169,15 +171,6 @@ def read_weights(sample_weight: Any, rows: int) -> np.ndarray:
             f"sample_weight must hold a weight of 0 or more for each of the {rows} rows; found shape {weights.shape}"
         )
     return weights
-
-
-def weigh_counts(
-    truth: np.ndarray, guesses: np.ndarray, weights: np.ndarray, classes: int, answers: int
-) -> torch.Tensor:
-    """Return the sum of weights by true class and answer, (K, K), or (K, K + 1) with no answers in the last column."""
-    counts = np.zeros((classes, answers))
-    np.add.at(counts, (truth, guesses), weights)
-    return torch.from_numpy(counts)
 
 
 def extend(objective: Objective, names: list[str]) -> Objective:

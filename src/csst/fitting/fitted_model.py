@@ -24,10 +24,9 @@ from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.reference import Reference
-from csst.fitting.evaluation import Evaluation
+from csst.fitting.evaluation import Evaluation, GroupEvaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.folder import Folder
-from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.metrics import FitDetails, KeptEvidence, bind_sentence, describe_fit, pack_outputs, read_label_prior
 from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
 from csst.learners.protocol import FittedLearner

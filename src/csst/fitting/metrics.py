@@ -20,8 +20,8 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
+from csst.fitting.evaluation import GroupEvaluation
 from csst.fitting.folder import Folder
-from csst.fitting.group_evaluation import GroupEvaluation
 from csst.fitting.plan import read_plan
 from csst.maths.confusion import confusion_counts
 from csst.maths.costs import cost_table_from_dict
@@ -30,7 +30,6 @@ from csst.maths.grouped_confusion import count_groups
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
-from csst.rules.class_trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
 
@@ -234,7 +233,7 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
         "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
         "classes": {
             # Keys are strings, as JSON would make them, so that the result equals what is read back.
-            str(k): [describe_class_point(point) for point in points]
+            str(k): [{name: round(value, 4) for name, value in point._asdict().items()} for point in points]
             for k, points in frontier.class_trades.items()
         },
     }
@@ -249,11 +248,6 @@ def describe_point(point: Point) -> dict[str, Any]:
         return {**numbers, "rates": _rounded(confusion.rates)}
     rate, taken_for = (confusion.rates - torch.diag(confusion.recall)).max(1)
     return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
-
-
-def describe_class_point(point: ClassPoint) -> dict[str, float]:
-    """Return a point of the trade-off of one class, to four digits."""
-    return {name: round(value, 4) for name, value in point._asdict().items()}
 
 
 def _rounded(values: Tensor) -> list[Any]:

@@ -25,7 +25,6 @@ from csst.estimation.row_features import Projection
 from csst.fitting.folder import Folder
 from csst.fitting.metrics import read_label_prior
 from csst.fitting.plan import Plan, read_plan
-from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
 from csst.maths.costs import cost_table_from_dict
 from csst.maths.language import objective as read_objective
@@ -33,6 +32,7 @@ from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
+from csst.models.stored import unpack
 from csst.rules import Rule, rule_from_dict
 
 #: the model, in a run's folder

@@ -14,7 +14,7 @@ import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
-from csst.fitting.group_evaluation import tabulate_groups
+from csst.fitting.evaluation import tabulate_groups
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
 from csst.report.mistakes import MistakenCell

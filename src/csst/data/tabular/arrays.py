@@ -15,7 +15,7 @@ from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
 from csst.data.tabular.tables import warn_about_coarse_columns
-from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts
+from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts, refuse_other_shapes
 from csst.errors import InputError, nearest
 
 #: noise in the strong view of arrays that are not tables, in standard deviations of each feature
@@ -184,10 +184,7 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
         unlabeled = torch.cat([unlabeled, unlabeled_block])
     validation = _read_part(arrays, "validation")
     test = _read_part(arrays, "test")
-    parts = [part.inputs for part in (labeled, validation, test) if part is not None]
-    shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
-    if len(shapes) > 1:
-        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    refuse_other_shapes(*(part.inputs for part in (labeled, validation, test) if part is not None))
     # Rows are sorted so that held-out rows do not depend on their original order.
     task = Task(name, names, labeled, unlabeled, validation, test)
     if groups is not None:
