@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from csst.cli.examples import ExampleReader, index_labels
-from csst.cli.terminal import make_table, metrics_table, show
+from csst.cli.terminal import make_metrics_table, make_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
@@ -88,7 +88,7 @@ def measure_again(folder: str) -> int:
         rule_metrics = FittedModel.load(folder).measure(examples["test"])
         metrics["adjusted"] = {**former_metrics["adjusted"], "test": rule_metrics}
         pairs.append((rule_metrics, former_metrics["adjusted"]["test"]))
-    show(metrics_table(metrics))
+    show(make_metrics_table(metrics))
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0

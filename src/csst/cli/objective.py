@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
     if args.prior is None:
         print("gain        depends on the class fractions: pass --prior 0.7,0.2,0.1")
         return 0
-    prior = _prior(args.prior)
+    prior = _parse_prior(args.prior)
     game = Multipliers(goal, prior)
     start = Confusion.uniform(prior)
     matrix = gain_matrix(game.objective, game.value, start, prior).matrix
@@ -100,7 +100,8 @@ def main(argv: Sequence[str]) -> int:
 
 def explain(sentence: Sentence) -> list[str]:
     """Return the objective, the constraints and the domain of the multipliers, one line each."""
-    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", _state_goal(sentence)]
+    verb = "minimizes" if sentence.minimizes else "maximizes"
+    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", f"{verb}   {render(read_goal(sentence))}"]
     lines += [f"subject to  {render(constraint)}" for constraint in sentence.constraints]
     if sentence.confidence is not None:
         lines.append(
@@ -118,11 +119,12 @@ def explain(sentence: Sentence) -> list[str]:
     return lines
 
 
-def _state_goal(sentence: Sentence) -> str:
+def read_goal(sentence: Sentence) -> Node:
+    """Return what a sentence maximizes or minimizes."""
     if sentence.minimizes:
         assert isinstance(sentence.expression, Negative)
-        return f"minimizes   {render(sentence.expression.of)}"
-    return f"maximizes   {render(sentence.expression)}"
+        return sentence.expression.of
+    return sentence.expression
 
 
 def say(sentence: Sentence) -> list[str]:
@@ -130,10 +132,7 @@ def say(sentence: Sentence) -> list[str]:
     nodes = [node for tree in (sentence.expression, *sentence.constraints) for node in walk(tree)]
     names = [node.name for node in nodes if isinstance(node, Metric)]
     names += [node.metric for node in nodes if isinstance(node, Each)]
-    request = f"make {_say(sentence.expression)} as high as possible"
-    if sentence.minimizes:
-        assert isinstance(sentence.expression, Negative)
-        request = f"make {_say(sentence.expression.of)} as low as possible"
+    request = f"make {_say(read_goal(sentence))} as {'low' if sentence.minimizes else 'high'} as possible"
     if sentence.constraints:
         request += ", with " + " and ".join(map(_say_constraint, sentence.constraints))
     return [request, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
@@ -171,7 +170,7 @@ def _say(node: Node) -> str:
     return render(node)
 
 
-def _prior(text: str) -> torch.Tensor:
+def _parse_prior(text: str) -> torch.Tensor:
     try:
         numbers = torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64)
     except ValueError:

@@ -19,7 +19,7 @@ MOST_COLUMNS = 60
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
-def metrics_table(metrics: dict[str, Any]) -> Table:
+def make_metrics_table(metrics: dict[str, Any]) -> Table:
     """Return a table of the metrics of a run on validation and test, with and without the decision rule."""
     method = metrics["method"]
     rows = [["method", "measured on", *COLUMNS]]
@@ -31,7 +31,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     return make_table(rows, f"{method} for '{metrics['objective']}'")
 
 
-def columns_table(columns: Columns) -> Table:
+def make_columns_table(columns: Columns) -> Table:
     """Return a table of what is done with each column of the training data; of many columns, those with notes first."""
     head, *rows = tabulate_columns(columns)
     title = f"{len(rows)} columns"

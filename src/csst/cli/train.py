@@ -11,7 +11,7 @@ from typing import Literal
 
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.mistakes import write_mistakes
-from csst.cli.terminal import columns_table, metrics_table, show
+from csst.cli.terminal import make_columns_table, make_metrics_table, show
 from csst.errors import InputError
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as read_recipe
@@ -61,11 +61,11 @@ def main(argv: Sequence[str]) -> int:
         return 0
     columns = Run(out).columns()
     if columns is not None:
-        show(columns_table(columns))
+        show(make_columns_table(columns))
     write_mistakes(out)
     page = Path(out) / "report.html"
     write_page(report_page([out]), page)
-    show(metrics_table(metrics))
+    show(make_metrics_table(metrics))
     if "selected_step" in metrics:
         print(f"selected at step {metrics['selected_step']} of {metrics['steps']}; results: {out}/metrics.json, {page}")
     else:

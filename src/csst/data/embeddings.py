@@ -165,7 +165,7 @@ def embed_parts(task: Task, embedder: Embedder) -> Task:
     return replace(task.with_inputs(embed), views=None, columns=None, facts=facts)
 
 
-def embedded(task: Task, embedder: Embedder) -> Task:
+def embed_task(task: Task, embedder: Embedder) -> Task:
     """Return the task with examples replaced by their embeddings, and views by embeddings of views.
 
     The settings say how many views of an image are embedded; the weak view of other examples is the embedding itself.

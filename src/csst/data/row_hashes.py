@@ -74,7 +74,7 @@ def hash_rows(rows: Any) -> np.ndarray:
 
 def _hash_sparse(matrix: Any) -> np.ndarray:
     """Return the hashes of a CSR matrix; zeros add nothing."""
-    parts = _bits(matrix.data) * draw_weights(matrix.shape[1])[matrix.indices]
+    parts = _read_bits(matrix.data) * draw_weights(matrix.shape[1])[matrix.indices]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(parts, dtype=np.uint64)])
     return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
@@ -95,10 +95,10 @@ def _hash_array(array: np.ndarray) -> np.ndarray:
     table = array.reshape(len(array), -1)
     weights = draw_weights(table.shape[1])
     step = max(1, CELLS // max(1, table.shape[1]))
-    return np.concatenate([_bits(table[k : k + step]) @ weights for k in range(0, len(table), step)])
+    return np.concatenate([_read_bits(table[k : k + step]) @ weights for k in range(0, len(table), step)])
 
 
-def _bits(values: np.ndarray) -> np.ndarray:
+def _read_bits(values: np.ndarray) -> np.ndarray:
     # Adding 0 makes -0 a 0, whose bits are 0.
     numbers = np.ascontiguousarray(values, dtype=np.float32) + np.float32(0)
     return numbers.view(np.uint32).astype(np.uint64)

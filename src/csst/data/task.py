@@ -15,7 +15,7 @@ from csst.data.row_hashes import hash_rows, order_by_content
 from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.table_views import make_table_views
-from csst.data.tabular.tables import is_sparse, statistics
+from csst.data.tabular.tables import compute_moments, is_sparse
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -181,7 +181,7 @@ class Task:
     @property
     def digest(self) -> str:
         """A fingerprint of the labeled and validation rows with their labels."""
-        return split_hash(*_arrays(self.labeled), *_arrays(self.validation))
+        return split_hash(*_list_arrays(self.labeled), *_list_arrays(self.validation))
 
     def require(self, part: Literal["validation", "test", "certifying"]) -> Labeled:
         """Return the validation, test or certifying examples; raise an error if there are none.
@@ -234,7 +234,7 @@ class Task:
         """
         if isinstance(views, str):
             views = make_table_views(self.measured, self.column_sizes, views)
-        return replace(self, views=views, moments=statistics(self.measured))
+        return replace(self, views=views, moments=compute_moments(self.measured))
 
     def with_inputs(self, convert: Callable[[Examples, str], Examples]) -> Task:
         """Return the task with the inputs of every part converted.
@@ -303,7 +303,7 @@ class Task:
         return np.concatenate([hash_rows(part) for part in (*labeled, *unlabeled)])
 
 
-def _arrays(part: Labeled | None) -> list[np.ndarray]:
+def _list_arrays(part: Labeled | None) -> list[np.ndarray]:
     """Return the arrays that hold labeled rows."""
     if part is None:
         return []

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.inputs import number_labels, read_labels
 from csst.estimators.measuring import MeasuringMixin
 from csst.fitting import monitoring
 from csst.rules.certification import (
@@ -75,7 +75,7 @@ class DeployingMixin(MeasuringMixin):
             raise InputError(
                 "every row that certifies needs a label; leave the others out, or pass them as X_unlabeled"
             )
-        truth = numbers_of(values, self.classes_, "the labels y")
+        truth = number_labels(values, self.classes_, "the labels y")
         names = self.fit_.class_names
         objective = self.fit_.stated if sentence is None else sentence
         row_groups = name_row_groups(self.fit_.groups, group)

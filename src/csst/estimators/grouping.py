@@ -9,7 +9,7 @@ import torch
 
 from csst.data.tabular.arrays import number_words
 from csst.errors import InputError
-from csst.estimators.inputs import GivenGroups, numbers_of, read_labels
+from csst.estimators.inputs import GivenGroups, number_labels, read_labels
 from csst.fitting.evaluation import align
 from csst.maths.grouped_confusion import GroupedConfusion, count_groups
 from csst.maths.language import Sentence
@@ -78,8 +78,8 @@ def score_groups(
         raise InputError("a sentence about groups counts rows and takes no sample_weight: leave it out")
     require_group(sentence, group)
     values, is_known = read_labels(y)
-    truth = numbers_of(values[is_known], classes, "the labels y")
-    answers = numbers_of(predictions[is_known], classes, "the predictions")
+    truth = number_labels(values[is_known], classes, "the labels y")
+    answers = number_labels(predictions[is_known], classes, "the predictions")
     names = sentence.binding.row_groups
     class_names = sentence.binding.class_names or ()
     group_values = np.asarray(group, dtype=object)[is_known]

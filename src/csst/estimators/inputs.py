@@ -40,7 +40,7 @@ def embed(values: Any, name_or_function: Any, embedding: Embedding) -> np.ndarra
         embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind, embedding.max_length)  # type: ignore[arg-type]
     else:
         raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {name_or_function!r}")
-    inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
+    inputs: Examples = Texts(list(values)) if kind == "text" else _read_images(values)
     return Embedder(embedder, embedding)(inputs, f"{kind}s").numpy()
 
 
@@ -59,7 +59,7 @@ def _are_texts(values: Any) -> bool:
     return True
 
 
-def _images(values: Any) -> Tensor:
+def _read_images(values: Any) -> Tensor:
     array = stack_images(values)
     if array.ndim == 3:
         array = array[:, None]
@@ -140,7 +140,7 @@ def note_markers(classes: np.ndarray) -> str | None:
     )
 
 
-def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
+def number_labels(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
     """Return labels as class numbers 0 .. K-1."""
     number = {label: place for place, label in enumerate(classes.tolist())}
     unknown_names = sorted({str(value) for value in values.tolist() if value not in number})
@@ -192,11 +192,11 @@ def split_rows(
     elif isinstance(validation, str):
         raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     elif isinstance(validation, tuple):
-        judge = make_part(*_pair(validation, classes, read_rows))
+        judge = make_part(*_read_pair(validation, classes, read_rows))
     elif isinstance(validation, Real):
         is_held_out[hold_out(labels, float(validation), seed, names)] = True
     else:
-        is_held_out = np.isin(place, _indices(validation, place, rows.shape[0]))
+        is_held_out = np.isin(place, _read_indices(validation, place, rows.shape[0]))
     if is_held_out.any():
         judge = part(is_held_out)
         for counts, what in ((labels[~is_held_out], "learned from"), (labels[is_held_out], "held out for validation")):
@@ -239,20 +239,20 @@ class GivenGroups:
     extra: np.ndarray
 
 
-def _pair(validation: tuple, classes: np.ndarray, read_rows: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
+def _read_pair(validation: tuple, classes: np.ndarray, read_rows: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
     if len(validation) != 2:
         raise InputError(f"validation as a tuple is a pair (X, y); found {len(validation)} parts")
     values, there = read_labels(validation[1])
     if not there.all():
         raise InputError("every validation row needs a label; some are -1, NaN or None")
     rows = read_rows(validation[0])
-    labels = numbers_of(values, classes, "the validation labels")
+    labels = number_labels(values, classes, "the validation labels")
     if len(labels) != rows.shape[0]:
         raise InputError(f"each validation row needs one label; found {rows.shape[0]} rows and {len(labels)} labels")
     return rows, labels
 
 
-def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
+def _read_indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     index = np.asarray(validation)
     if index.dtype == bool and index.shape == (count,):
         index = np.flatnonzero(index)

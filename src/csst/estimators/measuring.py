@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from csst.errors import InputError
 from csst.estimation.expectation import estimate_intervals
 from csst.estimators.grouping import require_group, summarize_groups
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.inputs import number_labels, read_labels
 from csst.estimators.reading import ReadingMixin
 from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
-from csst.estimators.summary import summary
+from csst.estimators.summary import write_summary
 from csst.fitting.evaluation import Evaluation
 from csst.maths.objectives import Objective
 from csst.rules.certified import Certificate
@@ -33,7 +33,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
             Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
             column for it, (N, K + 1).
         """
-        scores = self._scores(X, group)
+        scores = self._compute_scores(X, group)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, group: Any = None) -> np.ndarray:
@@ -46,7 +46,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         Returns:
             Classes, (N,), and `abstain_value` for no answer.
         """
-        decisions = self._scores(X, group).argmax(1)
+        decisions = self._compute_scores(X, group).argmax(1)
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
@@ -88,7 +88,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
             raise InputError(f"X and y must have the same length; found {rows.shape[0]} and {len(values)}")
         if not is_labeled.any():
             raise InputError("y holds no label at all: there is nothing to measure on")
-        truth = numbers_of(values[is_labeled], self.classes_, "the labels y")
+        truth = number_labels(values[is_labeled], self.classes_, "the labels y")
         require_group(self.fit_.stated, group)
         indices = np.flatnonzero(is_labeled)
         groups = None if group is None else np.asarray(group, dtype=object)[indices]
@@ -103,7 +103,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
         check_is_fitted(self)
         names = [str(name) for name in self.classes_]
         about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
-        text = summary(self.fit_.stated, self.fit_.expected, names, *about, self.intervals_)
+        text = write_summary(self.fit_.stated, self.fit_.expected, names, *about, self.intervals_)
         rule = self.fit_.full_details.adjusted
         groups = [] if rule is None or rule.groups is None else summarize_groups(rule.groups)
         return "\n".join([text, *groups, *([] if self.certificate_ is None else self.certificate_.lines())])
@@ -115,7 +115,7 @@ class MeasuringMixin(ReadingMixin, ScoringMixin):
             return rule.intervals
         return estimate_intervals(self.fit_.objective, self.fit_.expected)
 
-    def _scores(self, X: Any, group: Any = None) -> np.ndarray:
+    def _compute_scores(self, X: Any, group: Any = None) -> np.ndarray:
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         if self.fit_.rule is None:

@@ -19,7 +19,7 @@ from csst.errors import InputError
 from csst.estimators.settings import IMAGES, EstimatorSettings, Inputs, read_views
 from csst.learners.network import choose_scale
 from csst.models import build
-from csst.models.table import table_network
+from csst.models.table import make_table_network
 from csst.settings import Model
 
 #: what becomes of images before the exported graph, in words
@@ -141,5 +141,5 @@ def plan_network(
     table, is_common = choose_scale(rows, settings.inputs.scale, seed)
     task = rows.with_views(read_views(settings.inputs.views, is_embedded or is_common))
     layers = (settings.model.hidden, settings.model.layers)
-    make = partial(table_network, list(rows.column_sizes), (table.mean, table.std), *layers, rows.classes, seed)
+    make = partial(make_table_network, list(rows.column_sizes), (table.mean, table.std), *layers, rows.classes, seed)
     return task, make, None

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
 from csst.estimators.grouping import number_groups, require_group, summarize_groups
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.inputs import number_labels, read_labels
 from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
-from csst.estimators.summary import summary
+from csst.estimators.summary import write_summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups
@@ -120,7 +120,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
             groups = RowGroups(all_groups.column, all_groups.names, all_groups.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(
             probs,
-            numbers_of(target, self.classes_, "y"),
+            number_labels(target, self.classes_, "y"),
             objective,
             np.vstack(unlabeled_probs) if unlabeled_probs else None,
             train_prior=self.train_prior,
@@ -150,7 +150,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
             return self.estimator_.predict_proba(labeled)
         if len(np.unique(target)) < 2:
             raise InputError("a rule chooses between classes, and y holds one class only: at least 2 are needed")
-        folds = self._folds(target)
+        folds = self._make_folds(target)
         probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
         self.estimator_ = clone(self.estimator).fit(labeled, target)
         return probs
@@ -165,7 +165,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         Returns:
             Classes, (N,).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         decisions = self.rule_.predict(probs, group).numpy()
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
@@ -179,7 +179,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         Returns:
             Probabilities, (N, K).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         return self.rule_.posterior(probs, group).numpy()
 
     def decision_function(self, X: Any, group: Any = None) -> Any:
@@ -192,7 +192,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         Returns:
             Scores, (N, K); for two classes the second less the first, (N,).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         scores = self.rule_.scores(probs, group).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -207,14 +207,16 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         rule = self.summary_
         names = [str(name) for name in self.classes_.tolist()]
         about = f"{type(self.estimator_).__name__}, rule: {rule.chosen}"
-        text = summary(rule.goal, rule.estimate, names, self.labeled_counts_, list(rule.notes), about, rule.intervals)
+        text = write_summary(
+            rule.goal, rule.estimate, names, self.labeled_counts_, list(rule.notes), about, rule.intervals
+        )
         return text if rule.groups is None else "\n".join([text, *summarize_groups(rule.groups)])
 
-    def _probs(self, X: Any) -> Any:
+    def _compute_probs(self, X: Any) -> Any:
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    def _folds(self, target: Any) -> Any:
+    def _make_folds(self, target: Any) -> Any:
         if isinstance(self.cv, bool) or not isinstance(self.cv, int):
             return self.cv
         classes, counts = np.unique(target, return_counts=True)

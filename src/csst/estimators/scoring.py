@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 
 from csst.errors import InputError
 from csst.estimators.grouping import score_groups
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimators.inputs import number_labels, read_labels
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
@@ -133,14 +133,14 @@ def score_predictions(
     new_classes = sorted(set(labels.tolist()) - set(old_classes), key=str)
     names = [str(name) for name in [*old_classes, *new_classes]]
     all_classes = np.array([*old_classes, *new_classes], dtype=object)
-    truth = numbers_of(labels, all_classes, "the labels y")
+    truth = number_labels(labels, all_classes, "the labels y")
     answers = predictions[is_known]
     indices = np.full(len(answers), len(names))
     has_answer = np.ones(len(answers), dtype=bool)
     if objective.abstains:
         no_answer = choose_abstain_value(abstain_value, classes)
         has_answer = np.array([answer is not no_answer and answer != no_answer for answer in answers.tolist()])
-    indices[has_answer] = numbers_of(answers[has_answer], all_classes, "the predictions")
+    indices[has_answer] = number_labels(answers[has_answer], all_classes, "the predictions")
     if sample_weight is None:
         counts = confusion_counts(truth, indices, len(names), objective.abstains)
     else:
@@ -214,11 +214,11 @@ class Scorer:
         predictions = np.asarray(estimator.predict(_safe_indexing(X, np.flatnonzero(is_known))))
         bound = read_objective(self.objective, class_names=[str(name) for name in classes.tolist()])
         return score_predictions(
-            bound.bind_prior(training_fractions(estimator, labels, classes)), labels, predictions, classes
+            bound.bind_prior(read_training_fractions(estimator, labels, classes)), labels, predictions, classes
         )
 
 
-def training_fractions(estimator: Any, labels: np.ndarray, classes: np.ndarray) -> torch.Tensor:
+def read_training_fractions(estimator: Any, labels: np.ndarray, classes: np.ndarray) -> torch.Tensor:
     """Return the class fractions by which `head` and `tail` are told: of training if known, else of the labels."""
     classifier = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
     counts = getattr(classifier, "labeled_counts_", None)

@@ -12,7 +12,7 @@ from csst.maths.objectives import Objective
 from csst.training.records import Record
 
 
-def summary(
+def write_summary(
     objective: Objective,
     estimate: RateEstimate,
     class_names: list[str],

@@ -64,7 +64,7 @@ class Evaluation:
             means = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
             return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in means])])
 
-        ends = intervals_by_bootstrap(measure, self.counts, self.level, [classes] * classes + [1] * 3)
+        ends = bootstrap_intervals(measure, self.counts, self.level, [classes] * classes + [1] * 3)
         intervals["f1"] = ends[:classes]
         intervals |= dict(zip(("objective_value", "mean_recall", "mean_f1"), ends[classes:], strict=True))
         return {**numbers, "rows": rows, "intervals": intervals}
@@ -153,7 +153,7 @@ class Evaluation:
         return "\n\n".join([*blocks, self.sentence])
 
 
-def intervals_by_bootstrap(
+def bootstrap_intervals(
     measure: Callable[[Confusion], Tensor], counts: Tensor, level: float, simultaneous: Sequence[int]
 ) -> list[dict[str, float]]:
     """Return the interval of each of several numbers: the widest of percentile, basic and normal bootstrap.
@@ -205,44 +205,40 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GroupEvaluation(Evaluation):
     """What a model does on labeled rows of several groups.
 
     Args:
-        sentence: bound to its classes and groups; `objective` is the sentence as if all rows were one group.
+        goal: the sentence, bound to its classes and groups; `objective` is the same as if all rows were one group.
         group_counts: rows by group, true class and predicted class, (A, K, K).
     """
 
-    sentence_of_groups: Sentence | None = None
-    group_counts: Tensor | None = None
+    goal: Sentence
+    group_counts: Tensor
 
     @classmethod
-    def of_groups(cls, sentence: Sentence, group_counts: Tensor, level: float = 0.95) -> GroupEvaluation:
+    def of_groups(cls, goal: Sentence, group_counts: Tensor) -> GroupEvaluation:
         """Return the evaluation of counts in each group, (A, K, K)."""
-        names = sentence.binding.class_names or ()
-        GroupedConfusion.from_counts(group_counts, names, sentence.binding.row_groups)  # names a class without a row
-        return cls(sentence.ungrouped, names, group_counts.sum(0), level, sentence, group_counts)
+        names = goal.binding.class_names or ()
+        GroupedConfusion.from_counts(group_counts, names, goal.binding.row_groups)  # names a class without a row
+        return cls(goal.ungrouped, names, group_counts.sum(0), goal=goal, group_counts=group_counts)
 
     @property
     def stated(self) -> Objective:
-        assert self.sentence_of_groups is not None
-        return self.sentence_of_groups
+        return self.goal
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """The numbers as plain values: numbers of all rows, and the sentence's own numbers of groups."""
-        sentence = self.sentence_of_groups
-        assert sentence is not None
-        assert self.group_counts is not None
         numbers = Evaluation.numbers.func(self)  # type: ignore[attr-defined]
         confusion = GroupedConfusion.from_counts(self.group_counts)
         draws = [GroupedConfusion.from_counts(counts) for counts in draw_counts(self.group_counts)]
-        value = float(sentence.value(confusion))
-        slack = sentence.slack(confusion).numpy()
-        value_reach = self._reach(np.array([[float(sentence.value(c))] for c in draws]))[0]
-        slack_reach = self._reach(np.stack([sentence.slack(c).numpy() for c in draws]))
-        names = sentence.labels[len(sentence.labels) - len(slack) :]
+        value = float(self.goal.value(confusion))
+        slack = self.goal.slack(confusion).numpy()
+        value_reach = self._measure_reach(np.array([[float(self.goal.value(c))] for c in draws]))[0]
+        slack_reach = self._measure_reach(np.stack([self.goal.slack(c).numpy() for c in draws]))
+        names = self.goal.labels[len(self.goal.labels) - len(slack) :]
         intervals = {
             **numbers["intervals"],
             "objective_value": {"low": value - value_reach, "high": value + value_reach},
@@ -259,14 +255,12 @@ class GroupEvaluation(Evaluation):
             "groups": self._describe_groups(),
         }
 
-    def _reach(self, draws: np.ndarray) -> np.ndarray:
+    def _measure_reach(self, draws: np.ndarray) -> np.ndarray:
         """Return how far simultaneous intervals reach to either side, by the spread of draws (B, P)."""
         return WIDER * norm.ppf(1 - (1 - self.level) / 2 / max(1, draws.shape[1])) * draws.std(0)
 
     def _describe_groups(self) -> dict[str, Any]:
         """Return recall with simultaneous intervals, and rows, of every group and class."""
-        assert self.group_counts is not None
-        assert self.sentence_of_groups is not None
         rows = self.group_counts.sum(2)
         level = 1 - (1 - self.level) / rows.numel()
         recall = []
@@ -275,8 +269,8 @@ class GroupEvaluation(Evaluation):
             rates = (counts.diagonal() / counts.sum(1)).tolist()
             recall.append([[rate, end.low, end.high] for rate, end in zip(rates, ends, strict=True)])
         return {
-            "column": self.sentence_of_groups.column,
-            "names": list(self.sentence_of_groups.binding.row_groups),
+            "column": self.goal.column,
+            "names": list(self.goal.binding.row_groups),
             "rows": rows.tolist(),
             "recall": recall,
         }

@@ -173,7 +173,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     card_text = model_card(what, path.name, to)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers = {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}
+        writers = {"onnx": _write_onnx, "torch-export": _write_torch_export, "safetensors": _write_safetensors}
         writers[to](decision, what, path)
         card.write_text(card_text, encoding="utf-8")
     except OSError as error:
@@ -181,7 +181,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     return [path, card]
 
 
-def _dynamic(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
+def _list_sizes(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
     """Return the dimensions of each input that may vary: the batch and, for token ids, the length."""
     batch = torch.export.Dim("batch")
     length = torch.export.Dim("length")
@@ -192,7 +192,7 @@ def _dynamic(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
 
 
 @contextmanager
-def _quiet_torch() -> Iterator[None]:
+def _silence_torch() -> Iterator[None]:
     """Silence torch's warnings about changes to its own code, on which a user cannot act."""
     with warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
@@ -200,7 +200,7 @@ def _quiet_torch() -> Iterator[None]:
         yield
 
 
-def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     for package in ("onnx", "onnxscript"):
         try:
             importlib.import_module(package)
@@ -210,13 +210,13 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     level = registration.level
     registration.setLevel(logging.ERROR)  # it warns that torchvision, which nothing here uses, is not installed
     try:
-        with _quiet_torch():
+        with _silence_torch():
             program = torch.onnx.export(
                 decision,
                 tuple(what.inputs.values()),
                 input_names=list(what.inputs),
                 output_names=["probabilities", "label"],
-                dynamic_shapes=_dynamic(what.inputs),
+                dynamic_shapes=_list_sizes(what.inputs),
                 dynamo=True,
                 verbose=False,
             )
@@ -262,18 +262,20 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
         )
 
 
-def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
     try:
-        with _quiet_torch():
-            program = torch.export.export(decision, tuple(what.inputs.values()), dynamic_shapes=_dynamic(what.inputs))
+        with _silence_torch():
+            program = torch.export.export(
+                decision, tuple(what.inputs.values()), dynamic_shapes=_list_sizes(what.inputs)
+            )
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise InputError(f"this model cannot be written by torch.export: {reason}") from error
-    with _quiet_torch():
+    with _silence_torch():
         torch.export.save(program, path)
 
 
-def _safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
     from safetensors.torch import save_file
 
     tensors = {name: value.contiguous().clone() for name, value in decision.state_dict().items()}

@@ -242,15 +242,15 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
 def describe_point(point: Point) -> dict[str, Any]:
     """Return a point of a frontier: its sentence and the expected numbers of every class, to four digits."""
     confusion = point.estimate.confusion
-    classes = {name: _rounded(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
+    classes = {name: _round(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
     numbers = {**point.as_dict(), "min_precision": point.min_precision, "sentence": point.sentence, **classes}
     if len(confusion.rates) <= WHOLE_RATES:
-        return {**numbers, "rates": _rounded(confusion.rates)}
+        return {**numbers, "rates": _round(confusion.rates)}
     rate, taken_for = (confusion.rates - torch.diag(confusion.recall)).max(1)
-    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
+    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _round(rate)}
 
 
-def _rounded(values: Tensor) -> list[Any]:
+def _round(values: Tensor) -> list[Any]:
     return torch.round(values, decimals=4).tolist()
 
 

@@ -85,7 +85,7 @@ class Pixels(nn.Module):
         return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
 
 
-def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+def _make_convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -114,10 +114,10 @@ class _Block(nn.Module):
         super().__init__()
         self.first = first
         self.act1 = _Activation(inputs, slope)
-        self.conv1 = _convolution(inputs, outputs, 3, stride)
+        self.conv1 = _make_convolution(inputs, outputs, 3, stride)
         self.act2 = _Activation(outputs, slope)
-        self.conv2 = _convolution(outputs, outputs, 3)
-        self.shortcut = nn.Identity() if inputs == outputs else _convolution(inputs, outputs, 1, stride)
+        self.conv2 = _make_convolution(outputs, outputs, 3)
+        self.shortcut = nn.Identity() if inputs == outputs else _make_convolution(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         active: Tensor = self.act1(x)
@@ -147,7 +147,7 @@ class WideResNet(nn.Module):
                 f"found {classes} classes, {channels} channels, slope {slope}"
             )
         self.pixels = Pixels.of(channels)
-        self.stem = _convolution(channels, 16, 3)
+        self.stem = _make_convolution(channels, 16, 3)
         blocks: list[_Block] = []
         inputs = 16
         for group, outputs in enumerate((16 * width, 32 * width, 64 * width)):

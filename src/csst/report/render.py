@@ -23,7 +23,7 @@ SCRIPTS = ("sort.js", "explore.js")
 
 
 @cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("csst.report"),
         autoescape=True,
@@ -42,7 +42,7 @@ def render(template: str, **content: Any) -> str:
     folder = files("csst.report") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page = (
-        _environment()
+        _make_environment()
         .get_template(template)
         .render(
             **content,

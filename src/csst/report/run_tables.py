@@ -142,7 +142,7 @@ def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
     test_slack = run.rule.results.get("test", Result()).constraint_slack
     slack_without_rule = run.without_rule.constraint_slack
     rows = []
-    for n in sorted(range(len(bounds)), key=lambda n: _distance_to_miss(bounds[n]))[:MOST_BOUNDS]:
+    for n in sorted(range(len(bounds)), key=lambda n: _measure_distance(bounds[n]))[:MOST_BOUNDS]:
         bound = bounds[n]
         limit = limits[n]
         interval = _place_interval(limit, intervals.get(bound.constraint), bound.unit)
@@ -159,7 +159,7 @@ def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
     return rows
 
 
-def _distance_to_miss(bound: Bound) -> float:
+def _measure_distance(bound: Bound) -> float:
     return (bound.slack - SAFE * bound.error) / bound.unit
 
 

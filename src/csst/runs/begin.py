@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from csst.data import Arrays
-from csst.data.embeddings import Embedder, embed_parts, embedded
+from csst.data.embeddings import Embedder, embed_parts, embed_task
 from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
@@ -73,7 +73,7 @@ def load_task(recipe: Recipe) -> Task:
         task = scale_task(task, recipe.seed)
     if recipe.frozen:
         model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embedded(task, Embedder(model, recipe.embedding))
+        task = embed_task(task, Embedder(model, recipe.embedding))
     return task
 
 

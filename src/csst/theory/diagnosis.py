@@ -112,9 +112,9 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
     skipped_names: list[str] = []
-    predictions, weak_predictions = _predictions(model, task, x, effort.seed + 1)
+    predictions, weak_predictions = _predict_twice(model, task, x, effort.seed + 1)
     consistency = _measure_consistency(model, task, x, y, weights, effort, skipped_names)
-    graphs = _graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
+    graphs = _make_graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
     # sets that self-training has to shrink or to keep: the mistakes, and each predicted class
     sets = [(weak_predictions != y).numpy(), (predictions != y).numpy()]
@@ -126,7 +126,7 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     disagreement = weighted_rate(predictions != weak_predictions, y, weights)
     floor = least_error(weights)
     # The best case takes the graph that favors the theorem most; the measured classifier, the one that does least.
-    cases = [_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
+    cases = [_check_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
     best_case = max(cases, key=lambda case: (case.hold, case.gamma))
     as_measured = None
     bound = None
@@ -153,12 +153,12 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
-        margins=_margins(model, task, x, weak_predictions, consistency is not None, skipped_names),
+        margins=_measure_margins(model, task, x, weak_predictions, consistency is not None, skipped_names),
         skipped=tuple(skipped_names),
     )
 
 
-def _predictions(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
+def _predict_twice(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
     """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
     generator = torch.Generator().manual_seed(seed)
     predictions = []
@@ -186,7 +186,7 @@ def _measure_consistency(
         return None
 
 
-def _graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
+def _make_graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
     """Return the graph of nearest neighbors and, if asked, the graph of overlapping views, by name."""
     k = effort.neighbors
     if len(x) <= k:
@@ -198,7 +198,7 @@ def _graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_vie
     return graphs
 
 
-def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
+def _check_best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
     """Check Theorem 1 for the best imaginable F*: err_w at its floor, and err_w + R_{B,w} at the conflict's bound."""
     case = check_assumptions(c, err_pl, floor, 0.0, weights)
     if not case.hold or case.promise is None:
@@ -214,7 +214,7 @@ def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weig
     return replace(case, promise=promise, against=(reason,))
 
 
-def _margins(
+def _measure_margins(
     model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, skipped: list[str]
 ) -> dict[str, float]:
     """Return medians of m(Phi, x, F_pl(x)) and m_B(Phi, x), and the fractions that are 0."""

@@ -24,7 +24,7 @@ from csst.data.task import View
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
 from csst.maths.gain import Gain
-from csst.theory.networks import BATCH, as_floats, attack, device_of, evaluating, predict
+from csst.theory.networks import BATCH, as_floats, attack, evaluating, find_device, predict
 
 
 def weighted_error(confusion: Confusion, weights: Any) -> float:
@@ -211,7 +211,7 @@ def _find_changes(model: nn.Module, x: Any, neighborhood: Neighborhood, generato
         view = neighborhood.views(x, generator)
         changes |= predict(model, view) != labels
         if neighborhood.radius > 0:
-            device = device_of(model)
+            device = find_device(model)
             points = as_floats(view).to(device)
             classes, _ = attack(model, points, labels.to(device), neighborhood.radius, neighborhood.steps)
             changes |= classes.cpu() != labels
@@ -224,16 +224,16 @@ def weighted_rate(events: Tensor, labels: Tensor, weights: Any) -> tuple[float, 
     The event "F is not constant on B(x)" gives R_{B,w}(F), the event "F(x) != F'(x)" gives L_w(F, F').
     """
     matrix = check_weights(weights)
-    return class_sum(events.double() * matrix.sum(1)[labels], labels, len(matrix))
+    return sum_classes(events.double() * matrix.sum(1)[labels], labels, len(matrix))
 
 
 def measured_error(predictions: Tensor, labels: Tensor, weights: Any) -> tuple[float, float]:
     """Return err_w and its standard error: the sum over classes of the mean cost sum_j w_yj - w_yF."""
     matrix = check_weights(weights)
-    return class_sum(matrix.sum(1)[labels] - matrix[labels, predictions], labels, len(matrix))
+    return sum_classes(matrix.sum(1)[labels] - matrix[labels, predictions], labels, len(matrix))
 
 
-def class_sum(values: Tensor, labels: Tensor, classes: int) -> tuple[float, float]:
+def sum_classes(values: Tensor, labels: Tensor, classes: int) -> tuple[float, float]:
     """Return sum_i (mean of the values in class i) and its standard error; each class is a separate sample."""
     counts = _count_classes(labels, classes)
     zeros = torch.zeros(classes, dtype=torch.float64)

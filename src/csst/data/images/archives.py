@@ -67,8 +67,8 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
     if missing_files:
         raise InputError(f"{folder} lacks {', '.join(missing_files)}: unpack the archive again")
     names = read_pickle(folder / meta).get(f"{key}_names", [])
-    pieces = [_batch(folder / file, f"{key}s") for file in train]
-    arrays = (*(np.concatenate(part) for part in zip(*pieces, strict=True)), *_batch(folder / test, f"{key}s"))
+    pieces = [_read_batch(folder / file, f"{key}s") for file in train]
+    arrays = (*(np.concatenate(part) for part in zip(*pieces, strict=True)), *_read_batch(folder / test, f"{key}s"))
     words = tuple(word.decode() if isinstance(word, bytes) else str(word) for word in names)
     return dict(zip(NEEDED, arrays, strict=True)), words, "-".join(name.split("-")[:2])
 
@@ -90,15 +90,15 @@ class _ArraysOnly(pickle.Unpickler):
         if module.split(".")[0] == "numpy" and name in _ARRAY:
             return _ARRAY[name]
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in the old protocols
-            return _latin1
+            return _encode_latin1
         raise InputError(f"it asks for {module}.{name}, and only arrays and plain containers are allowed")
 
 
-def _latin1(text: str, encoding: str) -> bytes:
+def _encode_latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the images (N, 3, 32, 32) and the labels (N,) of one file."""
     content = read_pickle(path)
     data = content.get("data")
@@ -151,13 +151,13 @@ def read_hugging_face(name: str) -> Stored:
     arrays = []
     for part in ("train", held_out_name):
         arrays += [
-            _pixels(dataset[part][images[0]], f"{name} {part}"),
+            _stack_images(dataset[part][images[0]], f"{name} {part}"),
             np.array(dataset[part][labels[0]], dtype=np.int64),
         ]
     return dict(zip(NEEDED, arrays, strict=True)), tuple(features[labels[0]].names), Path(name).name
 
 
-def _pixels(images: Any, what: str) -> np.ndarray:
+def _stack_images(images: Any, what: str) -> np.ndarray:
     """Return Pillow images of one size as an array, grayscale or RGB."""
     arrays = [np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB")) for image in images]
     shapes = sorted({array.shape for array in arrays})

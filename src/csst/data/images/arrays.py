@@ -187,7 +187,7 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
         raise InputError(
             f"x_train and x_test must hold images of one shape; found {train.shape[1:]} and {test.shape[1:]}"
         )
-    labels = {key: _labels(data[key], key) for key in ("y_train", "y_test")}
+    labels = {key: _read_labels(data[key], key) for key in ("y_train", "y_test")}
     names = names or tuple(str(c) for c in range(int(max(values.max() for values in labels.values())) + 1))
     if classes and classes != len(names):
         raise InputError(f"{path} has {len(names)} classes, but classes says {classes}")
@@ -200,7 +200,7 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
                 f"{key} must lie in 0 .. {len(names) - 1}, one number per class; found {values.min()} to {values.max()}"
             )
         refuse_empty_classes(torch.from_numpy(np.bincount(values, minlength=len(names))), names, "recall", key)
-    tracks = _labels(data["track"], "track") if "track" in data else None
+    tracks = _read_labels(data["track"], "track") if "track" in data else None
     if tracks is not None and len(tracks) != len(train):
         raise InputError(f"each training image needs one track; found {len(train)} images and {len(tracks)} tracks")
     return ImageSet(name, names, train, labels["y_train"], test, labels["y_test"], tracks)
@@ -233,7 +233,7 @@ def as_images(values: np.ndarray, what: str) -> np.ndarray:
     )
 
 
-def _labels(values: np.ndarray, what: str) -> np.ndarray:
+def _read_labels(values: np.ndarray, what: str) -> np.ndarray:
     """Return labels (N,), which some libraries store as (N, 1)."""
     labels: Tensor = as_labels(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, what)
     if not len(labels):

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.examples import choose
-from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, refuse_twice, unlabeled_files
+from csst.data.images.listing import UNLABELED, Files, from_folders, from_table, list_unlabeled, refuse_twice
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
@@ -79,8 +78,8 @@ class ImageFolder:
         other_folders = (self.unlabeled_path, self.test_path)
         files, names = from_table(self.table) if self.table else from_folders(self.path, without=other_folders)
         if self.unlabeled_path:
-            files += unlabeled_files(self.unlabeled_path)
-        pool = len(files.paths)
+            files += list_unlabeled(self.unlabeled_path)
+        pool_size = len(files.paths)
         if self.test_path:
             held_out_files, test_names = from_folders(self.test_path)
             if test_names != names:
@@ -92,27 +91,25 @@ class ImageFolder:
         refuse_twice(files)
         inputs, good_rows = self._read(files)
         skipped_count = len(files.paths) - len(good_rows)
-        in_pool = good_rows < pool
+        in_pool = good_rows < pool_size
         files = files.keep(good_rows.tolist())
         labels = np.array(files.labels, dtype=np.int64)
         split = self._split(labels, in_pool, names, seed, holds_out)
-
-        def labeled(index: np.ndarray) -> Labeled:
-            return Labeled(choose(inputs, index), torch.from_numpy(labels[index]))
-
+        pool = Labeled(inputs, torch.from_numpy(labels))
+        unlabeled = pool.part(split.unlabeled)
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
         preprocessing = (
             f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
             "scaling is part of the graph"
         )
-        truth = torch.from_numpy(labels[split.unlabeled])
+        truth = unlabeled.labels
         return Task(
             Path(self.table).stem if self.table else Path(self.path).resolve().name,
             names,
-            labeled(split.labeled),
-            choose(inputs, split.unlabeled),
-            labeled(split.validation) if len(split.validation) else None,
-            labeled(split.test) if len(split.test) else None,
+            pool.part(split.labeled),
+            unlabeled.inputs,
+            pool.part(split.validation) if len(split.validation) else None,
+            pool.part(split.test) if len(split.test) else None,
             views=(Weak(padding=self.size // 8), Strong(padding=self.size // 8)),
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,

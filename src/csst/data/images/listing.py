@@ -33,7 +33,7 @@ class Files:
 
 def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple[str, ...]]:
     """List the images below the class folders, and the class names; folders `without` have another role."""
-    root = _folder(path)
+    root = _resolve_folder(path)
     other_folders = {os.path.realpath(folder) for folder in without if folder}
     entries = sorted(entry for entry in os.listdir(root) if not entry.startswith("."))
     images = {}
@@ -43,7 +43,7 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
         if os.path.isdir(place):
             if os.path.realpath(place) not in other_folders:
                 _refuse_link(place)
-                images[entry] = list(_images(place, root))
+                images[entry] = list(_find_images(place, root))
         elif entry.lower().endswith(SUFFIXES):
             loose_files.append(entry)
     if loose_files:
@@ -51,23 +51,23 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
             f"{len(loose_files)} images, such as {loose_files[0]!r}, lie in {path} itself and so in no class: "
             "move them into class folders, or give a folder of them as unlabeled_path"
         )
-    names = _class_names(images, path)
+    names = _sort_class_names(images, path)
     empty_names = [name for name in names if not images[name]]
     if empty_names:
         raise InputError(
             f"every class folder needs images; {empty_names} in {path} have none: add some or remove the folder"
         )
     paths = [file for name in names for file in images[name]]
-    return Files(paths, _relative(paths, root), [c for c, name in enumerate(names) for _ in images[name]]), names
+    return Files(paths, _make_relative(paths, root), [c for c, name in enumerate(names) for _ in images[name]]), names
 
 
-def unlabeled_files(path: str) -> Files:
+def list_unlabeled(path: str) -> Files:
     """List the images anywhere below a folder."""
-    root = _folder(path)
-    paths = list(_images(root, root))
+    root = _resolve_folder(path)
+    paths = list(_find_images(root, root))
     if not paths:
         raise InputError(f"the folder of unlabeled images {path!r} holds no image ({', '.join(SUFFIXES)})")
-    return Files(paths, _relative(paths, root), [UNLABELED] * len(paths))
+    return Files(paths, _make_relative(paths, root), [UNLABELED] * len(paths))
 
 
 def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
@@ -89,7 +89,7 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
                 label = (row["label"] or "").strip()
                 if not name or "\0" in name:
                     raise InputError(f"line {reader.line_num} of {path} names no file")
-                real_path = _inside(os.path.join(root, name), root)
+                real_path = _resolve_inside(os.path.join(root, name), root)
                 rows.append((real_path, label))
                 if not os.path.isfile(real_path):
                     missing_files.append(name)
@@ -97,10 +97,10 @@ def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
         raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
     if missing_files:
         raise InputError(f"{len(missing_files)} files of {path} do not exist, the first {missing_files[:5]}")
-    names = _class_names({label for _, label in rows if label}, path)
+    names = _sort_class_names({label for _, label in rows if label}, path)
     number = {"": UNLABELED, **{name: c for c, name in enumerate(names)}}
     paths = [file for file, _ in rows]
-    return Files(paths, _relative(paths, root), [number[label] for _, label in rows]), names
+    return Files(paths, _make_relative(paths, root), [number[label] for _, label in rows]), names
 
 
 def refuse_twice(files: Files) -> None:
@@ -112,7 +112,7 @@ def refuse_twice(files: Files) -> None:
         seen_paths.add(file)
 
 
-def _class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
+def _sort_class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
     names = tuple(sorted(words))
     if len(names) < 2:
         raise InputError(f"at least 2 classes are needed; {where} has {len(names)}: {list(names)}")
@@ -126,13 +126,13 @@ def _class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
     return names
 
 
-def _folder(path: str) -> str:
+def _resolve_folder(path: str) -> str:
     if not os.path.isdir(path):
         raise InputError(f"there is no folder {path!r}")
     return os.path.realpath(path)
 
 
-def _images(folder: str, root: str) -> Iterator[str]:
+def _find_images(folder: str, root: str) -> Iterator[str]:
     """Yield the image files below a folder, in a fixed order and without hidden files."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -140,10 +140,10 @@ def _images(folder: str, root: str) -> Iterator[str]:
             _refuse_link(os.path.join(place, name))
         for name in sorted(files):
             if name.lower().endswith(SUFFIXES) and not name.startswith("."):
-                yield _inside(os.path.join(place, name), root)
+                yield _resolve_inside(os.path.join(place, name), root)
 
 
-def _inside(path: str, root: str) -> str:
+def _resolve_inside(path: str, root: str) -> str:
     """Return the real path if it lies below the root: neither `..` nor a link may lead out of the user's folder."""
     real_path = os.path.realpath(path)
     if not real_path.startswith(os.path.join(root, "")):
@@ -158,5 +158,5 @@ def _refuse_link(folder: str) -> None:
         )
 
 
-def _relative(paths: list[str], root: str) -> list[str]:
+def _make_relative(paths: list[str], root: str) -> list[str]:
     return [Path(os.path.relpath(path, root)).as_posix() for path in paths]

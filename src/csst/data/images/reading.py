@@ -87,7 +87,7 @@ def _open(path: str) -> Image.Image:
 
 
 @contextmanager
-def _strict_pillow() -> Iterator[None]:
+def _use_strict_pillow() -> Iterator[None]:
     """Silence Pillow's warnings, except for an image with too many pixels, which becomes an error."""
     try:
         from PIL import Image
@@ -119,7 +119,7 @@ class Readers:
 
         `size` 0 only checks the files.
         """
-        with _strict_pillow():
+        with _use_strict_pillow():
             return self.collect(self.start(paths, size))
 
     def start(self, paths: Sequence[str], size: int) -> Reading:
@@ -176,8 +176,8 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        paths, key = self._asked(indices)
-        with _strict_pillow():
+        paths, key = self._locate(indices)
+        with _use_strict_pillow():
             reading = self._ahead.pop(key) if key in self._ahead else self.readers.start(paths, self.size)
             images, reasons = self.readers.collect(reading)
         if reasons:
@@ -187,7 +187,7 @@ class ImageFiles:
 
     def prefetch(self, indices: Tensor) -> None:
         """Begin to read these; does nothing without workers. The oldest batches are given up after a few."""
-        paths, key = self._asked(indices)
+        paths, key = self._locate(indices)
         if self.readers.workers and key not in self._ahead:
             self._ahead[key] = self.readers.start(paths, self.size)
             while len(self._ahead) > AHEAD:
@@ -197,6 +197,6 @@ class ImageFiles:
     def part(self, indices: np.ndarray) -> ImageFiles:
         return ImageFiles([self.paths[i] for i in indices.tolist()], self.size, self.readers)
 
-    def _asked(self, indices: Tensor) -> tuple[list[str], bytes]:
+    def _locate(self, indices: Tensor) -> tuple[list[str], bytes]:
         index = indices.detach().cpu().to(torch.int64).numpy()
         return [self.paths[i] for i in index.tolist()], index.tobytes()

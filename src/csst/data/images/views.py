@@ -85,10 +85,10 @@ class Weak:
                 f"a crop by reflection needs padding below the image's sides; "
                 f"found padding {self.padding} for images of {height}x{width}: lower the padding"
             )
-        rows_down, columns_right = _integers(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
+        rows_down, columns_right = _draw(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
         x = torch.arange(width, device=images.device)
         if self.flip:
-            x = torch.where(_integers(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
+            x = torch.where(_draw(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
         rows = _reflect(torch.arange(height, device=images.device) + rows_down, height)
         columns = _reflect(x + columns_right, width)
         source = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
@@ -124,7 +124,7 @@ class Strong:
     def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
         images = Weak(self.padding, self.flip)(images, generator)
         for _ in range(self.operations):
-            images = _operated(images, generator)
+            images = _apply_operations(images, generator)
         return _cut_out(images, round(self.cutout * min(images.shape[2:])), generator)
 
 
@@ -139,7 +139,7 @@ def make_views(padding: int, cutout: float = 0.5, flips: bool = True) -> tuple[W
     return Weak(padding, flips), Strong(cutout=cutout, padding=padding, flip=flips)
 
 
-def _operated(images: Tensor, generator: Randomness) -> Tensor:
+def _apply_operations(images: Tensor, generator: Randomness) -> Tensor:
     """Apply one random operation per image: sort images by operation, run each operation once, sort back.
 
     The geometric operations, last in the order, share one `affine`.
@@ -169,20 +169,20 @@ def _operated(images: Tensor, generator: Randomness) -> Tensor:
 def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
     """Paint gray squares with this side, in place: the caller has no other use for the images."""
     height, width = images.shape[2:]
-    rows = _covered(height, side, images, generator)
-    columns = _covered(width, side, images, generator)
+    rows = _cover(height, side, images, generator)
+    columns = _cover(width, side, images, generator)
     square = (rows[:, :, None] & columns[:, None, :])[:, None]
     return images.bitwise_and_(~square).bitwise_or_(square & GRAY)
 
 
-def _covered(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
+def _cover(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
     """Return 255 for places in a segment with this side around a random place, else 0, (B, length)."""
-    start = _integers(length, (len(images), 1), images, generator) - side // 2
+    start = _draw(length, (len(images), 1), images, generator) - side // 2
     place = torch.arange(length, device=images.device)
     return ((place >= start) & (place < start + side)).to(torch.uint8).neg_()
 
 
-def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
+def _draw(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
     """Draw uniform integers below `high` where the generator lives, and return them on the images' device."""
     return _draw_integers(high, shape, generator).to(images.device)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import as_examples
-from csst.data.tabular.tables import statistics
+from csst.data.tabular.tables import compute_moments
 
 #: noise in weak views, in standard deviations of each feature
 WEAK_NOISE = 0.02
@@ -103,7 +103,7 @@ def make_table_views(
     size = min(NEIGHBORS if kind == "embedding" else POOL, max(1, POOL_CELLS // rows.shape[1]))
     sample = np.random.default_rng(0).permutation(rows.shape[0])[:size]
     pool = as_examples(rows[np.sort(sample)])[torch.arange(len(sample))]
-    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(rows))
+    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in compute_moments(rows))
     is_category = torch.tensor(sizes) > 0
     scale = torch.where(is_category, torch.zeros(()), std)
     if kind == "embedding" and not is_category.any():  # there is nothing between two categories

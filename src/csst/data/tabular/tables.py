@@ -69,7 +69,7 @@ def stack(rows: Any, other_rows: Any) -> Any:
     return np.vstack([rows, other_rows.toarray() if is_sparse(other_rows) else other_rows])
 
 
-def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def compute_moments(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and standard deviation of each column, (D,) each, without a float64 copy of all rows."""
     from sklearn.preprocessing import StandardScaler
 

@@ -13,7 +13,7 @@ import torch
 
 from csst.data.task import View, identity_view
 from csst.data.text.translations import Translations
-from csst.data.text.word_views import TfIdf, TokenDropout, numpy_generator
+from csst.data.text.word_views import TfIdf, TokenDropout, make_numpy_generator
 from csst.errors import InputError
 from csst.setting_checks import check_choices
 
@@ -47,7 +47,7 @@ class Translated:
         places = [i for i, copies in enumerate(translations) if not copies and batch[i].strip()]
         if places and self.missing == "error":
             raise InputError(_describe_untranslated(len(places), len(batch)))
-        chances = numpy_generator(generator).random(len(batch)).tolist()
+        chances = make_numpy_generator(generator).random(len(batch)).tolist()
         views = list(batch)
         for i, copies in enumerate(translations):
             if copies:

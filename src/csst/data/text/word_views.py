@@ -22,7 +22,7 @@ _CHUNK = 1024  # texts counted at a time
 _REMEMBERED = 1_000_000  # spellings of words kept in memory, at most
 
 
-def numpy_generator(generator: torch.Generator) -> np.random.Generator:
+def make_numpy_generator(generator: torch.Generator) -> np.random.Generator:
     """Return a NumPy generator seeded by one draw of the view's generator: many small draws are much faster with it."""
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
 
@@ -59,7 +59,7 @@ class TokenDropout:
         check_fraction(self.fraction, "dropped")
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
-        rng = numpy_generator(generator)
+        rng = make_numpy_generator(generator)
         words, text, edges = split_words(batch)
         is_dropped = rng.random(len(words)) < self.fraction
         lengths = np.diff(edges)
@@ -160,9 +160,9 @@ class TfIdf:
     def probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return for each text the probability that each of its words is replaced."""
         words, text, edges = split_words(texts)
-        return np.split(self._probabilities(words, text, edges), edges[1:-1]) if len(texts) else []
+        return np.split(self._compute_probabilities(words, text, edges), edges[1:-1]) if len(texts) else []
 
-    def _probabilities(self, words: list[str], text: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    def _compute_probabilities(self, words: list[str], text: np.ndarray, edges: np.ndarray) -> np.ndarray:
         ids, _ = self._numbers.look_up(words)
         # The length of a text is a factor of all its tf and cancels in (C - t) / Z, so that tf can be the count.
         _, pairs, counts = np.unique(text * (ids.max(initial=0) + 1) + ids, return_inverse=True, return_counts=True)
@@ -178,9 +178,9 @@ class TfIdf:
         return np.minimum(np.divide(self.fraction * deficits, means, out=np.zeros_like(means), where=means > 0), 1)
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
-        rng = numpy_generator(generator)
+        rng = make_numpy_generator(generator)
         words, text, edges = split_words(batch)
-        places = np.flatnonzero(rng.random(len(words)) < self._probabilities(words, text, edges))
+        places = np.flatnonzero(rng.random(len(words)) < self._compute_probabilities(words, text, edges))
         numbers = np.searchsorted(self.cumulative, rng.random(len(places)), side="right")
         for i, word in zip(places.tolist(), self.words[numbers].tolist(), strict=True):
             words[i] = word if words[i].isalnum() else _keep_punctuation(words[i], word)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError, nearest
-from csst.models.huggingface.loading import Source, load_pretrained, quiet, set_classes
+from csst.models.huggingface.loading import Source, load_pretrained, set_classes, silence
 from csst.models.wide_resnet import Pixels
 from csst.plugins import first_line, import_extra
 
@@ -71,7 +71,7 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
         )
     else:
         transformers = import_extra("transformers", spec)
-        with quiet(transformers):
+        with silence(transformers):
             config = _make_default_config(transformers, name)
             network = _build_random(transformers, config, input_shape, classes)
             is_pretrained = False

@@ -108,7 +108,7 @@ def load_pretrained(spec: str, load: Callable[[Source], Loaded], what: str) -> L
     name = parse_spec(spec)
     transformers = import_extra("transformers", spec)
     folder = Path(name).expanduser()
-    with quiet(transformers):
+    with silence(transformers):
         if not folder.is_dir():
             return load_from_hub(name, lambda is_local: load(Source(transformers, name, is_local)), what)
         if not (folder / "config.json").is_file():
@@ -135,7 +135,7 @@ def set_classes(config: Any, classes: int) -> None:
 
 
 @contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
+def silence(transformers: Any) -> Iterator[None]:
     """Silence progress bars and the report of a head that is replaced on purpose."""
     log = transformers.utils.logging
     verbosity = log.get_verbosity()

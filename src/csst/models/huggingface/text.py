@@ -87,8 +87,8 @@ def build_text_classifier(spec: str, classes: int, max_length: int) -> HuggingFa
     network, tokenizer = load_pretrained(spec, lambda source: _load(source, classes), "a text classifier")
     padding = find_padding(tokenizer)
     network.config.pad_token_id = padding
-    tokens = Tokens(tokenizer, checked_max_length(network, tokenizer, max_length, spec))
-    return smoke_test(HuggingFaceTexts(network, tokens, padding), spec)
+    tokens = Tokens(tokenizer, check_max_length(network, tokenizer, max_length, spec))
+    return try_out(HuggingFaceTexts(network, tokens, padding), spec)
 
 
 def _load(source: Source, classes: int) -> tuple[Any, Any]:
@@ -108,7 +108,7 @@ def find_padding(tokenizer: Any) -> int:
     return int(token or 0)
 
 
-def checked_max_length(network: Any, tokenizer: Any, max_length: int, spec: str) -> int:
+def check_max_length(network: Any, tokenizer: Any, max_length: int, spec: str) -> int:
     """Return the number of tokens; raise an error if the network has too few positions, or another vocabulary."""
     tokens = 1 + max(tokenizer.get_vocab().values())
     rows = network.get_input_embeddings().weight.shape[0]
@@ -130,7 +130,7 @@ def checked_max_length(network: Any, tokenizer: Any, max_length: int, spec: str)
     return max_length
 
 
-def smoke_test(model: HuggingFaceTexts, spec: str) -> HuggingFaceTexts:
+def try_out(model: HuggingFaceTexts, spec: str) -> HuggingFaceTexts:
     """Run the model on two texts, so that a misfit is an error now and not in training."""
     try:
         with torch.no_grad():

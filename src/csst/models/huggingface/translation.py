@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from csst.errors import InputError
-from csst.models.huggingface.loading import Source, load_pretrained, quiet
+from csst.models.huggingface.loading import Source, load_pretrained, silence
 from csst.plugins import import_extra
 
 __all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
@@ -112,7 +112,7 @@ class Translator:
     def _generate(self, parts: list[list[int]], sampling: Sampling) -> list[str]:
         limits = [min(2 * len(tokens) + 16, self.longest - 1) for tokens in parts]
         inputs = self.tokenizer.pad({"input_ids": parts}, return_tensors="pt", verbose=False)
-        with torch.inference_mode(), quiet(import_extra("transformers", self.spec)):
+        with torch.inference_mode(), silence(import_extra("transformers", self.spec)):
             rows = self.model.generate(
                 input_ids=inputs["input_ids"].to(self.device),
                 attention_mask=inputs["attention_mask"].to(self.device),

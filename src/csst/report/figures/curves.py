@@ -85,7 +85,7 @@ def draw_used(run: RunView) -> Drawing | None:
     if is_known:
         keys.append(Key("dash", RUNS[1], "of these correct"))
         alt += f", of these correct: {accuracy[np.isfinite(accuracy)][-1]:.2f}"
-    return draw(paint, 2.7, alt, title, (*keys, *_selected_key(run)))
+    return draw(paint, 2.7, alt, title, (*keys, *_make_selected_key(run)))
 
 
 def _draw_lines(
@@ -138,7 +138,7 @@ def _draw_lines(
     ]
     if levels:
         keys.append(Key("dash", INK, "bound " + " and ".join(f"{level:.4g}" for level in levels[:4])))
-    return draw(paint, 2.9, alt, title, (*keys, *_selected_key(run)))
+    return draw(paint, 2.9, alt, title, (*keys, *_make_selected_key(run)))
 
 
 def _label_steps(axes: Any, run: RunView, ylabel: str, limit: float | None) -> None:
@@ -150,5 +150,5 @@ def _label_steps(axes: Any, run: RunView, ylabel: str, limit: float | None) -> N
         axes.axvline(run.selected_step, color=FAINT, lw=4, zorder=0)
 
 
-def _selected_key(run: RunView) -> list[Key]:
+def _make_selected_key(run: RunView) -> list[Key]:
     return [Key("▌", FAINT, "selected model")] if run.selected_step is not None else []
