@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -209,6 +210,23 @@ class ExampleReader:
         return [] if self.label is None else read_label_words(list(find_column(chunk, self.label_name, path)))
 
 
+def make_parser(verb: str, description: str, *columns: str) -> argparse.ArgumentParser:
+    """Return a parser of a command about a run and new examples.
+
+    Args:
+        verb: name of the command.
+        description: a sentence about the command.
+        *columns: "column" for an argument that names the column of texts, "label" for the column of labels.
+    """
+    parser = argparse.ArgumentParser(f"csst {verb}", description=description)
+    parser.add_argument("run", help="the run's folder")
+    for name in columns:
+        content = {"column": "texts", "label": "labels"}[name]
+        text = f"the column of the {content}; default the one of the training data"
+        parser.add_argument(f"--{name}", default="", help=text)
+    return parser
+
+
 def read_column(values: Any, is_number: bool) -> np.ndarray:
     """Return the cells of a file's column as an array: floats where all are numbers and numbers are expected."""
     numbers = read_numbers(values) if is_number else None
@@ -218,7 +236,7 @@ def read_column(values: Any, is_number: bool) -> np.ndarray:
 def read_array(path: str) -> dict[str, np.ndarray]:
     """Return the arrays of an .npz file, or the array of an .npy file as x."""
     if not path.endswith(".npy"):
-        return read_npz(path, KEYS, needed=("x",))
+        return read_npz(path, KEYS, required_names=("x",))
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def write_mistakes(folder: str) -> None:
     run = Run(folder)
     cells = find_run_mistakes(run)
     if cells is not None:
-        content = json.dumps([cell.as_dict() for cell in cells], ensure_ascii=False)
+        content = json.dumps([asdict(cell) for cell in cells], ensure_ascii=False)
         run.write(MISTAKES, content.encode("utf-8", "replace"))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 
-from csst.cli.examples import ExampleReader
+from csst.cli.examples import ExampleReader, make_parser
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.monitoring import adapt, monitor, read_run, write_adapted
@@ -15,14 +14,12 @@ from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst monitor",
-        description="Say what new examples without labels mean for a finished run: their class balance, what to "
-        "expect of the objective there, and whether the labeled classes explain them.",
+    description = (
+        "Say what new examples without labels mean for a finished run: their class balance, what to expect of the "
+        "objective there, and whether the labeled classes explain them."
     )
-    parser.add_argument("run", help="the run's folder")
+    parser = make_parser("monitor", description, "column")
     parser.add_argument("input", nargs="+", help="new examples without labels, as for csst predict")
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument(
         "--adapt", metavar="FOLDER", default="", help="write a run with the rule solved again for the new balance"
     )

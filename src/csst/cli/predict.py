@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from csst.cli.examples import ExampleReader
+from csst.cli.examples import ExampleReader, make_parser
 from csst.cli.partitions import Record, hash_model, list_parts
 from csst.cli.prediction_files import Cells, open_writer
 from csst.data.tabular.columns import Columns
@@ -24,9 +24,9 @@ from csst.report.comparison_tables import quote_formula
 PROGRESS_SECONDS = 5.0
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("csst predict", description="Label new examples with a finished run's model.")
-    parser.add_argument("run", help="the run's folder")
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of csst predict."""
+    parser = make_parser("predict", "Label new examples with a finished run's model.", "column")
     parser.add_argument(
         "input",
         nargs="+",
@@ -42,17 +42,16 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--keep", default="", help="columns of the input to write beside predictions: id,date or all")
     parser.add_argument("--probabilities", action="store_true", help="write the probability of every class, p(CLASS)")
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument(
         "--objective",
         default="",
         help="decide for another sentence than the run's, by a rule fitted now on the examples whose scores it kept",
     )
-    return parser
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str]) -> int:
-    args = make_parser().parse_args(argv)
+    args = parse_arguments(argv)
     model = FittedModel.load(args.run)
     if args.objective:
         model = model.with_objective(args.run, args.objective)

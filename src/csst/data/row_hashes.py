@@ -110,23 +110,23 @@ def draw_weights(columns: int) -> np.ndarray:
     return 2 * integers + np.uint64(1)
 
 
-def count_seen(hashes: np.ndarray, seen: np.ndarray) -> int:
+def count_seen(hashes: np.ndarray, fit_hashes: np.ndarray) -> int:
     """Return how many rows are rows of the fit; 0 if chance explains the number.
 
     In a table of few distinct rows, new rows equal rows of the fit by chance, about as often as those equal each other.
 
     Args:
         hashes: hashes of new rows, (n,).
-        seen: hashes of the rows of the fit, with repetitions, (N,).
+        fit_hashes: hashes of the rows of the fit, with repetitions, (N,).
 
     Returns:
         A number of rows.
     """
-    if not len(seen):
+    if not len(fit_hashes):
         return 0
-    count = int(np.isin(hashes, seen).sum())
-    _, occurrences = np.unique(seen, return_counts=True)
-    twin_fraction = float(occurrences[occurrences > 1].sum() / len(seen))
+    count = int(np.isin(hashes, fit_hashes).sum())
+    _, occurrences = np.unique(fit_hashes, return_counts=True)
+    twin_fraction = float(occurrences[occurrences > 1].sum() / len(fit_hashes))
     chance_count = binom.isf(UNLIKELY, len(hashes), twin_fraction) if twin_fraction > 0 else 0
     return count if count > chance_count else 0
 

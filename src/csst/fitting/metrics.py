@@ -334,7 +334,7 @@ def read_outputs(folder: str | Path) -> Outputs:
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required_names = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
     arrays = read_npz(
-        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), needed=required_names
+        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), required_names=required_names
     )
     is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))  # not stored by earlier versions
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

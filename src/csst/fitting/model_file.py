@@ -222,7 +222,7 @@ def read_reference(run: Folder) -> Reference | None:
     path = run.path(REFERENCE)
     if not path.is_file():
         return None
-    arrays = read_npz(str(path), ARRAYS, needed=ARRAYS)
+    arrays = read_npz(str(path), ARRAYS, required_names=ARRAYS)
     reference = Reference(
         arrays["labeled"],
         arrays["labels"],

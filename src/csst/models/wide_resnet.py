@@ -107,12 +107,12 @@ class _Activation(nn.Module):
 class _Block(nn.Module):
     """shortcut(x) + conv2(act2(conv1(act1(x)))); the shortcut is a 1x1 convolution where the width changes.
 
-    `first`: the shortcut starts from act1(x) instead of x, as in FixMatch for the first block of the network.
+    `is_first`: the shortcut starts from act1(x) instead of x, as in FixMatch for the first block of the network.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, slope: float, first: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, slope: float, is_first: bool) -> None:
         super().__init__()
-        self.first = first
+        self.is_first = is_first
         self.act1 = _Activation(inputs, slope)
         self.conv1 = _make_convolution(inputs, outputs, 3, stride)
         self.act2 = _Activation(outputs, slope)
@@ -122,7 +122,7 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         active: Tensor = self.act1(x)
         residual: Tensor = self.conv2(self.act2(self.conv1(active)))
-        return residual.add_(self.shortcut(active if self.first else x))  # a convolution's backward needs no output
+        return residual.add_(self.shortcut(active if self.is_first else x))  # a convolution's backward needs no output
 
 
 class WideResNet(nn.Module):
@@ -153,7 +153,7 @@ class WideResNet(nn.Module):
         for group, outputs in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
                 stride = 2 if group and not block else 1
-                blocks.append(_Block(inputs, outputs, stride, slope, first=not blocks))
+                blocks.append(_Block(inputs, outputs, stride, slope, is_first=not blocks))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.act = _Activation(inputs, slope)

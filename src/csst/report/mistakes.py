@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,6 @@ class MistakenCell:
         """Return a cell from plain values, as in mistakes.json."""
         examples = tuple(Example(**{**example, "cells": tuple(example["cells"])}) for example in values["examples"])
         return cls(**{**values, "head": tuple(values["head"]), "examples": examples})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
 
 def find_mistakes(

@@ -108,12 +108,12 @@ def read_goal(run: RunView) -> str:
     return sentence.split(" s.t. ")[0].split(" with confidence ")[0].strip()
 
 
-def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
+def _tabulate_goal(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for the goal and, unless it is the lowest recall, one for the lowest recall."""
     goal = read_goal(run)
     test = run.rule.results.get("test", Result())
     lowest_recall = [
-        _format_expected(expected.expected_min_recall, expected.min_recall_interval),
+        _format_expected(expectation.expected_min_recall, expectation.min_recall_interval),
         NOTHING,
         NOTHING,
         format_number(test.min_recall),
@@ -123,7 +123,7 @@ def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
     if goal == LOWEST_RECALL:
         return [[f"{goal} (lowest: {name})", *lowest_recall]]
     value = [
-        _format_expected(run.rule.expected_value, expected.value_interval),
+        _format_expected(run.rule.expected_value, expectation.value_interval),
         NOTHING,
         NOTHING,
         format_number(test.objective_value),
@@ -132,13 +132,13 @@ def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
     return [[shorten(goal, 200), *value], [f"lowest recall (not asked for; {name})", *lowest_recall]]
 
 
-def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
+def _tabulate_bounds(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for each of the bounds closest to a miss, the closest first."""
     bounds = run.rule.bounds
     limits = find_limits(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
     if len(limits) != len(bounds):
         limits = [None] * len(bounds)
-    intervals = {row.constraint: row for row in expected.constraints}
+    intervals = {row.constraint: row for row in expectation.constraints}
     test_slack = run.rule.results.get("test", Result()).constraint_slack
     slack_without_rule = run.without_rule.constraint_slack
     rows = []

@@ -111,9 +111,9 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     index = order[: effort.examples].sort().values
     x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
-    skipped_names: list[str] = []
+    reasons: list[str] = []
     predictions, weak_predictions = _predict_twice(model, task, x, effort.seed + 1)
-    consistency = _measure_consistency(model, task, x, y, weights, effort, skipped_names)
+    consistency = _measure_consistency(model, task, x, y, weights, effort, reasons)
     graphs = _make_graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
     # sets that self-training has to shrink or to keep: the mistakes, and each predicted class
@@ -153,8 +153,8 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
-        margins=_measure_margins(model, task, x, weak_predictions, consistency is not None, skipped_names),
-        skipped=tuple(skipped_names),
+        margins=_measure_margins(model, task, x, weak_predictions, consistency is not None, reasons),
+        skipped=tuple(reasons),
     )
 
 
@@ -172,17 +172,17 @@ def _predict_twice(model: nn.Module, task: Task, x: Selection, seed: int) -> tup
 
 
 def _measure_consistency(
-    model: nn.Module, task: Task, x: Selection, y: Tensor, weights: Any, effort: Effort, skipped: list[str]
+    model: nn.Module, task: Task, x: Selection, y: Tensor, weights: Any, effort: Effort, reasons: list[str]
 ) -> Consistency | None:
-    """Return R_{B,w} over strong views; None, with the reason in `skipped`, if they cannot be drawn."""
+    """Return R_{B,w} over strong views; None, with a line in `reasons`, if they cannot be drawn."""
     if isinstance(task.strong, IndexedView):
-        skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
+        reasons.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
         return None
     try:
         neighborhood = Neighborhood(task.strong, effort.draws)
         return weighted_consistency_error(model, x, y, weights, neighborhood, effort.seed + 2)
     except InputError as error:  # such as a text that has no stored translation
-        skipped.append(f"R_B,w and the graph of views: {error}")
+        reasons.append(f"R_B,w and the graph of views: {error}")
         return None
 
 
@@ -215,7 +215,7 @@ def _check_best_case(c: StepExpansion, err_pl: float, floor: float, clash: float
 
 
 def _measure_margins(
-    model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, skipped: list[str]
+    model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, reasons: list[str]
 ) -> dict[str, float]:
     """Return medians of m(Phi, x, F_pl(x)) and m_B(Phi, x), and the fractions that are 0."""
     inputs = x[torch.arange(min(MARGIN_EXAMPLES, len(x)))]
@@ -223,7 +223,7 @@ def _measure_margins(
         kind = type(model).__name__
         if not isinstance(inputs, Tensor):
             kind += ", whose inputs are texts"
-        skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {kind}")
+        reasons.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {kind}")
         return {}
     network = copy.deepcopy(model).cpu()
     search = MarginSearch(restarts=1, rivals=3)

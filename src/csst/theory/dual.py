@@ -188,15 +188,15 @@ def _average_weights(step_sizes: np.ndarray) -> np.ndarray:
 
 
 def _list_warnings(
-    numbers: dict[str, Any], names: Sequence[str], swing: np.ndarray, collapse: str, scale: float
+    numbers: dict[str, Any], names: Sequence[str], ranges: np.ndarray, collapse: str, scale: float
 ) -> list[str]:
     has_history = numbers["updates"] >= FEWEST_UPDATES
     warnings = []
-    if has_history and numbers["turning"] > TURNING and swing.max() > SWING:
-        index = int(swing.argmax())
+    if has_history and numbers["turning"] > TURNING and ranges.max() > SWING:
+        index = int(ranges.argmax())
         warnings.append(
             f"the multipliers oscillate: over the last half of the run {numbers['turning']:.0%} of their movement "
-            f"was undone, and the one of {names[index]} swung by {swing[index]:.0%} of their sum: "
+            f"was undone, and the one of {names[index]} swung by {ranges[index]:.0%} of their sum: "
             "lower dual.step_size, or let it decay (dual.schedule linear)"
         )
     if collapse:

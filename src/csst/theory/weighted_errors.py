@@ -41,7 +41,7 @@ def weighted_error(confusion: Confusion, weights: Any) -> float:
     Returns:
         err_w(F), at most |w|_1 for non-negative weights.
     """
-    matrix = check_weights(weights, confusion.classes, signed=True)
+    matrix = check_weights(weights, confusion.classes, is_signed=True)
     return float((matrix * (1 - confusion.rates.detach().cpu())).sum())
 
 
@@ -57,7 +57,7 @@ def weights_of_gain(gain: Gain | Any, prior: Any) -> Tensor:
     """
     fractions = check_prior(prior, "the prior")
     matrix = as_float64(gain.matrix if isinstance(gain, Gain) else gain, "a gain matrix").cpu()
-    return check_weights(matrix, len(fractions), signed=True) * fractions[:, None]
+    return check_weights(matrix, len(fractions), is_signed=True) * fractions[:, None]
 
 
 def shifted(weights: Any) -> Tensor:
@@ -72,7 +72,7 @@ def shifted(weights: Any) -> Tensor:
     Returns:
         The shifted weights, (K, K), with a 0 in every row.
     """
-    matrix = check_weights(weights, signed=True)
+    matrix = check_weights(weights, is_signed=True)
     return check_weights(matrix - matrix.amin(1, keepdim=True))
 
 
@@ -242,8 +242,8 @@ def sum_classes(values: Tensor, labels: Tensor, classes: int) -> tuple[float, fl
     return float(means.sum()), float((variances / counts).sum().sqrt())
 
 
-def check_weights(weights: Any, classes: int | None = None, signed: bool = False) -> Tensor:
-    """Return weights (K, K) in float64 on the CPU; refuse weights that are negative (unless `signed`) or all zero."""
+def check_weights(weights: Any, classes: int | None = None, is_signed: bool = False) -> Tensor:
+    """Return weights (K, K) in float64 on the CPU; refuse negative weights (unless `is_signed`) and all zeros."""
     matrix = as_float64(weights, "weights").detach().cpu()
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
         raise InputError(f"weights w have shape (K, K) with K >= 2; found {tuple(matrix.shape)}")
@@ -251,12 +251,12 @@ def check_weights(weights: Any, classes: int | None = None, signed: bool = False
         raise InputError(f"the weights are for {len(matrix)} classes; {classes} are needed")
     if not torch.isfinite(matrix).all():
         raise InputError("weights w must be finite; found NaN or infinite entries")
-    if not signed and (matrix < 0).any():
+    if not is_signed and (matrix < 0).any():
         raise InputError(
             f"weights w must be non-negative, P_w is a probability; the smallest is {float(matrix.min()):.4g}: "
             "use csst.theory.shifted, which ranks all classifiers alike"
         )
-    if not signed and not matrix.any():
+    if not is_signed and not matrix.any():
         raise InputError("the weights are all zero (|w|_1 = 0): every classifier has the same error, nothing to learn")
     return matrix
 

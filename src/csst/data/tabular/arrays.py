@@ -71,7 +71,7 @@ class Arrays:
                 f"--data.drop, --data.group and --data.test_path are for tables with named columns; {self.path} is "
                 "none: leave them out, and put test rows into the .npz file as x_test and y_test"
             )
-        return read_npz(self.path, KEYS, needed=("x", "y")), None
+        return read_npz(self.path, KEYS, required_names=("x", "y")), None
 
 
 def explain_unreadable(error: Exception) -> str:
@@ -81,14 +81,14 @@ def explain_unreadable(error: Exception) -> str:
     return str(error)
 
 
-def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+def read_npz(path: str, keys: tuple[str, ...], required_names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Read the arrays of an `.npz` file; raise an error for unknown or missing names and for pickled objects."""
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(needed)} is needed")
+            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(required_names)} is needed")
         with file:
             strangers = [key for key in file.files if key not in keys]
             if strangers:
@@ -100,7 +100,7 @@ def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[
     except Exception as error:  # a damaged archive can make its reader raise anything
         reason = explain_unreadable(error)
         raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
-    lacks = [key for key in needed if key not in arrays]
+    lacks = [key for key in required_names if key not in arrays]
     if lacks:
         raise InputError(f"{path} lacks {', '.join(lacks)}; found {', '.join(arrays) or 'nothing'}")
     return arrays

@@ -29,16 +29,16 @@ DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
 WHOLE = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)\s*")
 
 
-def learn_columns(table: Mapping[str, np.ndarray], declared: Collection[str] = ()) -> Columns:
+def learn_columns(table: Mapping[str, np.ndarray], declared_names: Collection[str] = ()) -> Columns:
     """Return what the columns of a table hold.
 
     Args:
         table: values by column name.
-        declared: names of columns that hold categories whatever their values are.
+        declared_names: names of columns that hold categories whatever their values are.
     """
     if not table:
         raise InputError("the table has no columns besides the labels")
-    return Columns(tuple(learn_column(name, values, name in declared) for name, values in table.items()))
+    return Columns(tuple(learn_column(name, values, name in declared_names) for name, values in table.items()))
 
 
 def learn_column(name: str, values: np.ndarray, is_declared: bool = False) -> Column:

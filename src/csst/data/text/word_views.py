@@ -81,14 +81,14 @@ def _keep_punctuation(word: str, replacement: str) -> str:
 
 
 class _Numbers(dict[str, int]):
-    """Numbers of words, punctuation ignored; -1 for a word outside the vocabulary `known`. Spellings are cached."""
+    """Numbers of words, punctuation ignored; -1 for a word outside the vocabulary. Spellings are cached."""
 
-    def __init__(self, known: dict[str, int]) -> None:
+    def __init__(self, vocabulary: dict[str, int]) -> None:
         super().__init__()
-        self.known = known
+        self.vocabulary = vocabulary
 
     def __missing__(self, word: str) -> int:
-        number = self.known.get(strip_punctuation(word), -1)
+        number = self.vocabulary.get(strip_punctuation(word), -1)
         if number >= 0 and len(self) < _REMEMBERED:
             self[word] = number
         return number
@@ -98,7 +98,7 @@ class _Numbers(dict[str, int]):
         ids = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
         new_words: dict[str, int] = {}
         for i in np.flatnonzero(ids < 0).tolist():
-            ids[i] = new_words.setdefault(strip_punctuation(words[i]), len(self.known) + len(new_words))
+            ids[i] = new_words.setdefault(strip_punctuation(words[i]), len(self.vocabulary) + len(new_words))
         return ids, new_words
 
 
@@ -140,8 +140,8 @@ class TfIdf:
         for start in range(0, len(corpus), _CHUNK):
             words, text, _ = split_words(corpus[start : start + _CHUNK])
             ids, new_words = numbers.look_up(words)
-            numbers.known.update(new_words)
-            size = len(numbers.known)
+            numbers.vocabulary.update(new_words)
+            size = len(numbers.vocabulary)
             ids_by_text = np.unique(text * size + ids) % max(size, 1)  # each word once per text
             growth = (0, size - len(frequency))
             frequency = np.pad(frequency, growth) + np.bincount(ids, minlength=size)
@@ -154,7 +154,7 @@ class TfIdf:
         if not weight.any():
             weight = np.ones_like(weight)  # all words are equally informative
         cumulative = np.cumsum(weight)
-        vocabulary = np.array(list(numbers.known), dtype=object)
+        vocabulary = np.array(list(numbers.vocabulary), dtype=object)
         return cls(vocabulary, idf, cumulative / cumulative[-1], float(np.log(len(corpus))), fraction)
 
     def probabilities(self, texts: Sequence[str]) -> list[np.ndarray]:
