@@ -244,11 +244,11 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
-        "estimators/suggesting.py",
+        "estimators/deploying.py",
         "np.log(estimate_prior(scores, labeled / labeled.sum()))",
         "np.log(labeled / labeled.sum())",
     ),
-    ("estimators", "estimators/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
+    ("estimators", "estimators/deploying.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
     ("fitted", "fitting/fitted_model.py", "goal, evidence.undo)", "goal, None)"),
     (
         "fitted",

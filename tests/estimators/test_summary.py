@@ -8,7 +8,7 @@ import torch
 
 import csst
 from csst.estimation.class_rates import RateEstimate
-from csst.estimators.summary import write_summary
+from csst.estimators.measuring import write_summary
 from csst.maths.confusion import Confusion
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.images.files import ImageFolder
-from csst.data.images.listing import SUFFIXES, list_unlabeled
+from csst.data.images.files import SUFFIXES, ImageFolder, list_unlabeled
 from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.columns import Columns

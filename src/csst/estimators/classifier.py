@@ -17,10 +17,11 @@ from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.deploying import DeployingMixin
+from csst.estimators.deploying import DeployingMixin, suggest_rows
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import number_groups, require_group
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
+from csst.estimators.measuring import show_progress
 from csst.estimators.networks import is_image_array, plan_network
 from csst.estimators.scoring import choose_abstain_value
 from csst.estimators.settings import (
@@ -35,8 +36,6 @@ from csst.estimators.settings import (
     read_validation,
     refuse_network_settings,
 )
-from csst.estimators.suggesting import suggest_rows
-from csst.estimators.summary import show_progress
 from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel

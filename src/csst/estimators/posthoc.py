@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from csst.errors import InputError
 from csst.estimators.grouping import number_groups, require_group, summarize_groups
 from csst.estimators.inputs import number_labels, read_labels
+from csst.estimators.measuring import write_summary
 from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
-from csst.estimators.summary import write_summary
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups

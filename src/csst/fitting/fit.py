@@ -18,10 +18,9 @@ from csst.data.examples import InputSpec, as_rows
 from csst.data.task import Task
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
-from csst.fitting.network_fit import NetworkFit, describe_prior
+from csst.fitting.network_fit import Fit, NetworkFit, describe_prior
 from csst.learners.fit import fit_members, read_task_groups
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio

@@ -24,8 +24,6 @@ from torch.nn import functional as F
 
 from csst.errors import InputError
 
-__all__ = ["CIFAR_MEAN", "CIFAR_STD", "Pixels", "WideResNet", "parse"]
-
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR_STD = (0.2471, 0.2435, 0.2616)
 

@@ -10,9 +10,9 @@ from csst.data.embeddings import Embedder, embed_parts, embed_task
 from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting.begun import Fit
 from csst.fitting.fit import begin
 from csst.fitting.model_file import make_embedder
+from csst.fitting.network_fit import Fit
 from csst.learners.network import Network, build_network, scale_task
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe

@@ -23,8 +23,6 @@ from torch import Tensor
 from csst.data.images.operations import GEOMETRY, OPERATIONS, affine, check_images
 from csst.errors import InputError
 
-__all__ = ["GRAY", "OPERATIONS", "SeededDraws", "Strong", "Weak", "make_views"]
-
 GRAY = 127
 #: goes up when the same draws give other pixels, so that stored views are computed anew
 VERSION = 1

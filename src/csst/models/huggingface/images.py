@@ -22,8 +22,6 @@ from csst.models.huggingface.loading import Source, load_pretrained, set_classes
 from csst.models.wide_resnet import Pixels
 from csst.plugins import first_line, import_extra
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 

@@ -26,8 +26,6 @@ from csst.errors import InputError
 from csst.models.huggingface.loading import Source, load_pretrained, silence
 from csst.plugins import import_extra
 
-__all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
-
 _LONGEST = 512  # tokens, where neither model nor tokenizer says less
 _MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
 _BOUNDARY = re.compile(
