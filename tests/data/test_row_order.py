@@ -38,6 +38,7 @@ def test_the_order_is_that_of_the_formula():
 @pytest.mark.parametrize("most", [10**9, 0])
 def test_the_order_of_rows_does_not_matter(most, monkeypatch):
     monkeypatch.setattr(row_hashes, "MOST_RANKED", most)
+    monkeypatch.setattr(row_hashes, "BLOCK", 600)
     monkeypatch.setattr(row_hashes, "CELLS", 600)
     X = table()
     y = np.random.default_rng(2).integers(0, 3, len(X))

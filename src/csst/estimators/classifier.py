@@ -77,9 +77,9 @@ class CSSTClassifier(
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
             None (the balance of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or
             one number per class.
-        costs: what every prediction costs, for a sentence with `cost`: a matrix with one row per true class and one
+        costs: cost of every prediction, for a sentence with `cost`: a matrix with one row per true class and one
             column per prediction, a data frame with class names, or a `csst.CostTable`.
-        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
+        abstain_value: value that `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
             classes and None otherwise.
         per_group: for a sentence about groups of rows: True fits one rule for each group, and `predict` then needs the
             group of every row; False fits one rule for all, best for the worst group (docs/how-to/groups.md).

@@ -1,4 +1,4 @@
-"""What can be asked of a fitted estimator: other sentences, trade-offs, learners, columns, doubtful labels, a page."""
+"""Questions to a fitted estimator: other sentences, trade-offs, learners, columns, doubtful labels, a page."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def find_judged_rows(rows: Any, is_labeled: np.ndarray, labels: np.ndarray, exam
 
     Args:
         rows: all rows, (N, D).
-        is_labeled: which rows have a label, (N,).
+        is_labeled: whether each row has a label, (N,).
         labels: class indices of the labeled rows, in the order of the rows.
         examples: the labeled rows of the fit.
 

@@ -1,4 +1,4 @@
-"""What the estimator is given → examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
+"""Inputs of the estimator as examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def split_rows(
     Args:
         rows: all rows of X, (N, D).
         labels: class numbers of the rows with a label, (n,).
-        is_known: which rows have a label, (N,).
+        is_known: whether each row has a label, (N,).
         extra_rows: further rows without labels; None without any.
         validation: see `CSSTClassifier`.
         classes: the classes in order, (K,).

@@ -40,8 +40,8 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
             those it was fitted on), "uniform" for a class-weighted estimator, or one number per class.
         deployment_prior: the class prior under which the objective is measured: "labels", "unlabeled", "uniform", or
             one number per class.
-        costs: what every prediction costs, for a sentence with `cost`, see `csst.CSSTClassifier`.
-        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
+        costs: cost of every prediction, for a sentence with `cost`, see `csst.CSSTClassifier`.
+        abstain_value: value of `predict` for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
         per_group: whether each group of rows gets a rule of its own, see `csst.CSSTClassifier`.
         random_state: seed of the folds on which rules are judged.
 

@@ -81,7 +81,7 @@ class ScoringMixin:
         Args:
             X: N rows, as in `fit`.
             y: their classes, (N,), every class of training at least once; -1, NaN or None if unknown.
-            sample_weight: how many rows each row stands for, (N,); None for one.
+            sample_weight: number of rows that each row stands for, (N,); None for one each.
             group: the group of every row, (N,), for a sentence about groups.
 
         Returns:
@@ -123,7 +123,7 @@ def score_predictions(
         predictions: the predicted classes, (N,), and, if the objective may abstain, a value for no answer.
         classes: classes of training, in order, (K,).
         abstain_value: the value for no answer, see `csst.estimators.scoring`.
-        sample_weight: how many rows each row stands for, (N,); None for one.
+        sample_weight: number of rows that each row stands for, (N,); None for one each.
     """
     values, is_known = read_labels(y)
     if len(values) != len(predictions):

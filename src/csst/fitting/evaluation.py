@@ -30,7 +30,7 @@ MOST_CLASSES = 12
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model does on labeled rows.
+    """Numbers of a model on labeled rows.
 
     Args:
         objective: the objective, bound to the classes.
@@ -207,7 +207,7 @@ def align(rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupEvaluation(Evaluation):
-    """What a model does on labeled rows of several groups.
+    """Numbers of a model on labeled rows of several groups.
 
     Args:
         goal: the sentence, bound to its classes and groups; `objective` is the same as if all rows were one group.

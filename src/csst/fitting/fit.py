@@ -89,12 +89,12 @@ def begin(
     """Return a fit before its first step; raise an error if no classifier could meet the constraints.
 
     Args:
-        task: what there is to learn from; rows of numbers for learners other than a network.
+        task: the data; rows of numbers for learners other than a network.
         learner: a `Network`; or a name of `csst.learners.LEARNERS`, a scikit-learn classifier, or a list of these.
         objective: a sentence, a short name or an Objective.
         fits_rule: whether a network gets a decision rule; the other learners always have one.
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
-        inputs: what the model takes, if not told by the task.
+        inputs: inputs of the model; None if the task tells them.
         seed: seed of the weights, the folds and the order of examples.
         rounds: rounds of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         tau: the largest divergence that such a round trusts.

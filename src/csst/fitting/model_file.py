@@ -53,7 +53,7 @@ class ModelFile:
 
     Args:
         folder: the folder.
-        plan: what the run was asked for; None for a model fitted in Python.
+        plan: plan of the run; None for a model fitted in Python.
         metrics: content of metrics.json.
         content: content of the model's file, whose checksum is right.
         row_hashes: hashes of the rows of the fit; None if they are not stored.

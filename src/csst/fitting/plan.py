@@ -1,4 +1,4 @@
-"""What a fit is asked for: the objective, the learner, the encoder and all settings; a recipe adds the data."""
+"""The plan of a fit: the objective, the learner, the encoder and all settings; a recipe adds the data."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Plan(Settings):
         Args:
             class_names: names of the classes in order.
             text: another objective in words; empty for the plan's own.
-            costs: what every prediction costs, as a run has stored it; None reads the file of `costs`.
+            costs: cost of every prediction, as a run has stored it; None reads the file of `costs`.
         """
         groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
         if costs is None and self.costs:

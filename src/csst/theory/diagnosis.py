@@ -59,7 +59,7 @@ class Diagnosis:
             classifiers no less consistent than F; None without consistency.
         bound: `classifier_bound` of F; None without consistency or unless gamma > 1.
         margins: medians of all-layer margins, and the fractions that are 0.
-        skipped: what was not computed, as sentences.
+        skipped: reasons why numbers were not computed, as sentences.
     """
 
     examples: int
@@ -81,7 +81,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Effort:
-    """How thorough a diagnosis is.
+    """Size of a diagnosis.
 
     Args:
         examples: the largest number of examples.

@@ -101,7 +101,7 @@ def dual_diagnostics(
 
 @dataclass(frozen=True)
 class DualityGap:
-    """How far a classifier and multipliers are from a saddle point.
+    """The distance of a classifier and multipliers from a saddle point.
 
     Args:
         gap: best_response - worst: at least 0, and 0 at a saddle point.

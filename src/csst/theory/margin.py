@@ -58,7 +58,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 @dataclass(frozen=True)
 class MarginSearch:
-    """How thoroughly to search for a small disturbance.
+    """Settings of the search for a small disturbance.
 
     Args:
         restarts: starting points of each search, the first at xi = 0.

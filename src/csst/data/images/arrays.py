@@ -25,7 +25,7 @@ from csst.setting_checks import check_choices
 HUGGING_FACE = "hf:"
 
 
-#: what a path is; auto decides by its look
+#: kinds of a path; auto decides by its look
 Kind = Literal["auto", "pickles", "npz", "huggingface"]
 
 
@@ -61,8 +61,8 @@ class ImageArrays:
 
     Args:
         path: an .npz file, the folder of CIFAR's python version, or hf:NAME_OR_FOLDER for Hugging Face datasets.
-        source: what the path is; auto decides by its look.
-        classes: how many classes the data must have; 0 takes what is there.
+        source: kind of the path; auto decides by its look.
+        classes: number of classes that the data must have; 0 takes any number.
         labeled: labeled images of the most frequent class.
         labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the most frequent class.
@@ -177,8 +177,8 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
 
     Args:
         path: see `ImageArrays`.
-        source: what the path is.
-        classes: how many classes there must be; 0 takes what is there.
+        source: kind of the path.
+        classes: number of classes that there must be; 0 takes any number.
     """
     data, names, name = _read(path, source, classes)
     train = as_images(data["x_train"], "x_train")

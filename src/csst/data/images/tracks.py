@@ -32,8 +32,8 @@ class TrackedImages:
 
     Args:
         path: an .npz file.
-        source: what the path is; auto decides by its look.
-        classes: how many classes the data must have; 0 takes what is there.
+        source: kind of the path; auto decides by its look.
+        classes: number of classes that the data must have; 0 takes any number.
         labeled: labeled images in all; each class has its share of them, and at least one.
         validation: validation images per class, out of the training images.
         test: test images per class; 0 takes all.

@@ -65,7 +65,7 @@ class Weak:
 
     @property
     def fingerprint(self) -> str:
-        """What stored views are told apart by."""
+        """The settings of the view, by which stored views are told apart."""
         return f"{self}-{VERSION}"
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Strong:
 
     @property
     def fingerprint(self) -> str:
-        """What stored views are told apart by."""
+        """The settings of the view, by which stored views are told apart."""
         return f"{self}-{VERSION}"
 
     def __post_init__(self) -> None:

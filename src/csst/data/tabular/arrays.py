@@ -123,7 +123,7 @@ def from_arrays(
             other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
         views: weak and strong view; None takes the default for tables or for other arrays.
-        columns: what the columns hold; None if all hold numbers.
+        columns: columns of a table; None if all hold numbers.
     """
     task = replace(read_parts(arrays, name), columns=columns)
     if validation is not None:

@@ -1,4 +1,4 @@
-"""What is done with the columns of a table, in words: for a terminal, a page, and the card of an exported model."""
+"""Use of the columns of a table in words: for a terminal, a page, and the card of an exported model."""
 
 from __future__ import annotations
 

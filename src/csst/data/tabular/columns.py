@@ -47,15 +47,15 @@ class Column:
 
     Args:
         name: name of the column.
-        kind: what is made of it.
+        kind: use of the column.
         categories: all values of a column of categories, in the order of their indices; None is a missing value.
         median: the number that takes the place of a missing one.
         has_gaps: whether training had missing numbers, so that a further column says where they are.
         style: how a date is written (see `csst.data.tabular.dates`); "," for numbers with a decimal comma.
         has_times: whether dates have times.
         gaps: fraction of missing values.
-        notes: what a user should know about the column, as phrases.
-        offset: what is subtracted from numbers, and from the days of dates, before they become float32.
+        notes: facts about the column for the user, as phrases.
+        offset: number subtracted from numbers, and from the days of dates, before they become float32.
     """
 
     name: str
@@ -187,7 +187,7 @@ class Columns:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """What is subtracted from each encoded column, (width,)."""
+        """The number subtracted from each encoded column, (width,)."""
         offsets = np.zeros(self.width)
         offsets[: len(self.inputs)] = [column.offset for column in self.inputs]
         return offsets

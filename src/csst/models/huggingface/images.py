@@ -31,7 +31,7 @@ class HuggingFaceImages(nn.Module):
 
     Args:
         network: anything whose forward(pixel_values) returns an object with logits.
-        channels: how many channels the network takes; gray images are repeated for a network of three.
+        channels: number of channels that the network takes; gray images are repeated for a network of three.
         options: further arguments of the network's forward.
     """
 

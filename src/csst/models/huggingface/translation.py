@@ -35,7 +35,7 @@ _BOUNDARY = re.compile(
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next word is drawn.
+    """Settings of the draw of the next word.
 
     Args:
         temperature: temperature of the softmax; a lower one is closer to the likeliest translation, 0 takes the

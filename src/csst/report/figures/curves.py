@@ -17,7 +17,7 @@ EXTREMES = 3
 
 
 class Lines(NamedTuple):
-    """What is drawn over the steps: values (steps, lines), a name for each line, and its class's labeled examples."""
+    """Lines over the steps: values (steps, lines), a name for each line, and its class's labeled examples."""
 
     values: Any
     names: Sequence[str]
