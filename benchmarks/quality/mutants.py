@@ -70,7 +70,7 @@ ROOMS: dict[str, Room] = {
     "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
     "runs": Room(("runs/*.py",), ("tests/runs",), drawn=14),
     "data": Room(("data/*.py", "data/tabular/*.py"), ("tests/data",), drawn=20),
-    "cli": Room(("cli/partitions.py", "cli/examples.py", "cli/prediction_files.py"), ("tests/cli",), drawn=8),
+    "cli": Room(("cli/predict.py", "cli/examples.py", "cli/prediction_files.py"), ("tests/cli",), drawn=8),
     "report": Room(("report/*.py",), ("tests/report",), drawn=10),
 }
 #: tests with this fixture start processes of their own, which would not see a mutant
