@@ -35,11 +35,10 @@ def write_summary(
     labeled: list[int],
     notes: list[str],
     about: str,
-    intervals: dict[str, Any] | None = None,
+    intervals: dict[str, Any],
 ) -> str:
     """Return a few lines: the value to expect, the lowest recall with its interval, a row per class, notes."""
     confusion = estimate.confusion
-    intervals = estimate_intervals(objective, estimate) if intervals is None else intervals
     lowest_recall = intervals["min_recall"]
     lines = [
         f"{about}, for '{objective}'",
@@ -61,12 +60,10 @@ def write_summary(
         tightest_constraint = constraints[place]
         is_met = tightest_constraint["slack"] >= 0
         word = "constraints met, with a slack of" if is_met else "constraints missed by"
-        low, high = (
-            (tightest_constraint["low"], tightest_constraint["high"])
-            if is_met
-            else (-tightest_constraint["high"], -tightest_constraint["low"])
-        )
-        ends = " to ".join(format_amount(end, units[place], digits=2) for end in (low, high))
+        slack_ends = [tightest_constraint["low"], tightest_constraint["high"]]
+        if not is_met:
+            slack_ends = [-end for end in reversed(slack_ends)]
+        ends = " to ".join(format_amount(end, units[place], digits=2) for end in slack_ends)
         slack = format_amount(abs(tightest_constraint["slack"]), units[place])
         lines.append(f"{word} {slack} (95 % interval about {ends})")
     width = max(len(name) for name in [*class_names, "class"])

@@ -178,11 +178,6 @@ def _make_relative(paths: list[str], root: str) -> list[str]:
     return [Path(os.path.relpath(path, root)).as_posix() for path in paths]
 
 
-def hash_files(paths: list[str]) -> np.ndarray:
-    """Return a checksum of every file's bytes, (N,)."""
-    return np.array([zlib.crc32(Path(path).read_bytes()) for path in paths], dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class ImageFolder:
     """Images from files of any size: PNG, JPEG, WebP, BMP, GIF.
@@ -248,6 +243,7 @@ class ImageFolder:
         pool = Labeled(inputs, torch.from_numpy(labels))
         unlabeled = pool.part(split.unlabeled)
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
+        checksums = np.array([zlib.crc32(Path(path).read_bytes()) for path in files.paths], dtype=np.int64)
         preprocessing = (
             f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
             "scaling is part of the graph"
@@ -264,7 +260,7 @@ class ImageFolder:
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # From the files themselves: an image that was replaced under its name is another split.
-            split_hash=split_hash(np.array(files.names), hash_files(files.paths), labels, *parts),
+            split_hash=split_hash(np.array(files.names), checksums, labels, *parts),
             facts={"preprocessing": preprocessing} | ({"bad images skipped": skipped_count} if self.skip_bad else {}),
         )
 
