@@ -88,10 +88,11 @@ class ExploringMixin(MeasuringMixin):
         """
         check_is_fitted(self)
         classifier = copy.copy(self)
-        classifier.objective = objective  # type: ignore[attr-defined]
-        classifier.confidence = None  # type: ignore[attr-defined]
+        classifier.objective = objective
+        classifier.confidence = None
         classifier.per_group = self.per_group if per_group is None else per_group
-        classifier.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, classifier.per_group)
+        goal = read_objective(objective, costs=self.costs)
+        classifier.fit_ = decide(self.fit_, goal, self.seed_, classifier.per_group)
         classifier.intervals_ = classifier._find_intervals()
         note = describe_minimum(classifier.intervals_, classifier.fit_.class_names)
         doubts = list_notes(classifier.fit_.full_details)
@@ -100,10 +101,6 @@ class ExploringMixin(MeasuringMixin):
                 warnings.warn(doubt, stacklevel=2)
         classifier.notes_ = [*([note] if note else []), *doubts]
         return classifier
-
-    def _read_goal(self, objective: Any) -> Any:
-        """Return an objective with the costs that the estimator was given."""
-        return read_objective(objective, costs=getattr(self, "costs", None))
 
     def frontier(self, objective: Any = None) -> Frontier:
         """Return what rules for the fitted model can trade off, and whether bounds can be met.
@@ -115,7 +112,7 @@ class ExploringMixin(MeasuringMixin):
             Points that no other rule beats in mean recall, lowest recall and coverage, and a `sentence`.
         """
         check_is_fitted(self)
-        return explore(self.fit_, None if objective is None else self._read_goal(objective))
+        return explore(self.fit_, None if objective is None else read_objective(objective, costs=self.costs))
 
     @property
     def leaderboard_(self) -> list[Standing]:

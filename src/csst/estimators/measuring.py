@@ -88,8 +88,11 @@ def show_progress(runner: Any, record: Record) -> None:
 class MeasuringMixin(ScoringMixin):
     """Rows, predictions and measures of an estimator, whose parameters and fitted attributes are declared here."""
 
-    encoder: Any
+    objective: Any
     learner: Any
+    encoder: Any
+    confidence: float | None
+    costs: Any
     settings: Any
     deployment_prior: Any
     abstain_value: Any
