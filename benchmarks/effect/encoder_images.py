@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks.results_check import run_git, write_results
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.fitting.fit import fit
 from csst.learners.network import Network, build_network

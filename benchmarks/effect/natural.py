@@ -416,7 +416,7 @@ def fit_ours(method: str, split: Split, seed: int) -> Answer:
         model = PostHocClassifier(make_model("forest", seed), SENTENCES[0], random_state=seed)
         model.fit(labeled, split.y_labeled, X_unlabeled=unlabeled)
         fitted = model.summary_
-        probs = np.asarray(model._probs(test))
+        probs = np.asarray(model._compute_probs(test))
     prior = fitted.estimate.confusion.prior.numpy()
     lowest = fitted.intervals["min_recall"]
 

@@ -90,7 +90,7 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
 
     It is the averaged model at the end of training: no validation label is used, not even to select a model.
     """
-    from csst.data.tabular.table_views import NumberNoise, ScarfCorruption
+    from csst.data.tabular.table_views import WEAK_NOISE, Noise, ScarfCorruption
     from csst.data.task import make_task
     from csst.models import Model, Standardize, build
     from csst.settings import Settings, Training
@@ -105,7 +105,7 @@ def fit_network(split: Split, seed: int) -> list[np.ndarray]:
         own,
         pool,
         own,
-        views=(NumberNoise(scale), ScarfCorruption(pool, scale, pool.mean(0))),
+        views=(Noise(scale, WEAK_NOISE), ScarfCorruption(pool, scale, pool.mean(0))),
         kind="array",
     )
     model = build(Model("mlp"), task.input_shape, split.classes, seed)

@@ -31,7 +31,7 @@ import csst
 from benchmarks.quality.fuzz_files import damages, run_user, table_user, tables
 from csst.data import Arrays
 from csst.data.images.reading import Readers
-from csst.data.text.files import labels_of, read_table, texts_of
+from csst.data.text.files import read_label_words, read_table, read_texts
 from csst.maths.confusion import Confusion
 from csst.maths.costs import CostTable
 from csst.maths.gain import gain_matrix
@@ -235,8 +235,8 @@ def file_user(folder: Path) -> Callable[[tuple[str, bytes]], None]:
             Readers().read([str(path)], 16)
         else:
             table = read_table(str(path))
-            texts_of(table, "text", str(path))
-            labels_of(table.get("label", []))
+            read_texts(table, "text", str(path))
+            read_label_words(table.get("label", []))
 
     return use
 

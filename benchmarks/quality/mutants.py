@@ -70,7 +70,7 @@ ROOMS: dict[str, Room] = {
     "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
     "runs": Room(("runs/*.py",), ("tests/runs",), drawn=14),
     "data": Room(("data/*.py", "data/tabular/*.py"), ("tests/data",), drawn=20),
-    "cli": Room(("cli/partitions.py", "cli/examples.py", "cli/prediction_files.py"), ("tests/cli",), drawn=8),
+    "cli": Room(("cli/predict.py", "cli/examples.py", "cli/prediction_files.py"), ("tests/cli",), drawn=8),
     "report": Room(("report/*.py",), ("tests/report",), drawn=10),
 }
 #: tests with this fixture start processes of their own, which would not see a mutant
@@ -249,22 +249,22 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
-        "estimators/suggesting.py",
+        "estimators/deploying.py",
         "np.log(estimate_prior(scores, labeled / labeled.sum()))",
         "np.log(labeled / labeled.sum())",
     ),
-    ("estimators", "estimators/suggesting.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
+    ("estimators", "estimators/deploying.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
     ("fitted", "fitting/fitted_model.py", "goal, evidence.undo)", "goal, None)"),
     (
         "fitted",
         "fitting/fitted_model.py",
         "evidence.evidence, evidence.prior, goal",
-        "evidence.evidence, evidence.train_prior.numpy(), goal",
+        "evidence.evidence, evidence.evidence.train_prior, goal",
     ),
     (
         "fitted",
         "fitting/model_file.py",
-        "objective.bind_prior(counts / counts.sum())",
+        "objective.bind_prior(read_label_prior(self.metrics))",
         "objective.bind_prior(torch.full((len(names),), 1 / len(names)))",
     ),
     ("fitted", "fitting/fitted_model.py", '"selected" if rule is None else "last"', '"selected"'),
@@ -288,7 +288,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         'metrics["validation"]["estimate"]',
     ),
     ("runs", "fitting/metrics.py", ".abs().sum() / 2)", ".abs().sum())"),
-    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse, train_prior", "None, train_prior"),
+    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse)", "None)"),
 )
 
 #: why a survivor may live, by the beginning of its key
@@ -301,7 +301,7 @@ REASONS: dict[str, str] = {
     "maths/constraint_scale.py ConstraintUnits.measure: not places or": "without constraints nothing changes below",
     "rules/bias_search.py maximize: 1e-05": "when the search counts as converged, to five digits or so",
     "learners/portfolio.py fit_portfolio: 0 → 1 #1": "the default seed: any other is as good",
-    "comparison/direct.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
+    "comparison/rows.py execute_fit: 2 → 3 #0": "how far metrics.json is indented",
     "fitting/network_fit.py : 5000": "one unlabeled row more or less of five thousand",
     "rules/bias_search.py maximize: 10": "how many steps L-BFGS remembers; it finds the same",
 }

@@ -367,9 +367,10 @@ class Settings:
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
     folds=3,
+    # From logistic regression on, small steps: larger ones forget it for what few labels and wrong pseudo-labels say.
     model=Model(start="linear"),
-    training=Training(lr=0.01),
-    dual=Dual(step_size=0.5, schedule="linear", rates="pooled"),
+    training=Training(lr=0.003),
+    dual=Dual(update="solve", step_size=0.5, schedule="linear", rates="pooled"),
     selection=Selection("last"),
     hardware=Hardware(threads=1),
 )

@@ -12,7 +12,7 @@ import pytest
 
 from csst.cli import main
 from csst.comparison.compare import compare
-from csst.comparison.direct import BASELINES, fit_forest, fit_logistic
+from csst.comparison.rows import BASELINES, fit_forest, fit_logistic
 from tests.helpers.comparisons import nearest_mean
 from tests.helpers.runs import FAST
 from tests.helpers.short_runs import SHORT_RUN

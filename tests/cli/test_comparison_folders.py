@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from csst.cli import main
-from csst.comparison.direct import BASELINES
+from csst.comparison.rows import BASELINES
 
 #: rows that leave an ordinary run: two networks, one of them trained in generations, and a learner
 STORED = ("csst", "crest", "linear")

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import csst
 from csst.cli import main
-from csst.cli.terminal import metrics_table, show
+from csst.cli.terminal import make_metrics_table, show
 from csst.data.embeddings import Embedder
 from csst.settings import Embedding
 from csst.training.progress import Progress, plain_console
@@ -63,7 +63,7 @@ def test_nothing_prints_by_rich_but_these():
 
 def test_titles_and_cells_of_tables(capsys):
     part = {"constraint_slack": [], "mean_recall": 1, "min_recall": 1, "min_coverage": 1, "objective_value": 1}
-    show(metrics_table([{"method": "[b] :cat:", "test": part}], ODD))
+    show(make_metrics_table({"method": "[b] :cat:", "objective": ODD, "test": part}))
     other = Table("a [red] head", title="[i]")
     other.add_row("cell [/] :cat:")
     show(other)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from csst.data.content_store import ContentStore
-from csst.data.embeddings import Embedder, embedded, hash_contents, locate_cache
+from csst.data.embeddings import Embedder, embed_task, hash_contents, locate_cache
 from csst.data.prepared_views import Prepared
 from csst.data.task import Labeled, Task, identity_view, make_task
 from csst.data.text.texts import Texts, add_views
@@ -273,7 +273,7 @@ class Bag(Counting):
 
 def test_a_task_of_texts_becomes_one_of_vectors():
     task, encoder = text_task(), Bag("bag")
-    made = embedded(task, Embedder(encoder, Embedding(draws=3)))
+    made = embed_task(task, Embedder(encoder, Embedding(draws=3)))
     assert (made.kind, made.split_hash, made.input_shape) == ("text", task.split_hash, (3,))
     assert made.facts == {**task.facts, "encoder": "bag", "embedding_width": 3}
     for before, after in ((task.labeled, made.labeled), (task.validation, made.validation), (task.test, made.test)):
@@ -289,18 +289,18 @@ def test_a_task_of_texts_becomes_one_of_vectors():
 
 def test_strong_views_are_a_function_of_content_and_draw():
     texts = reviews(6, 6, seed=1)[0]
-    first = embedded(text_task(texts), Embedder(Bag("bag"), Embedding(draws=2)))
+    first = embed_task(text_task(texts), Embedder(Bag("bag"), Embedding(draws=2)))
     again = Bag("bag")
     order = [5, 2, 2, 11, 0]
-    second = embedded(text_task([texts[at] for at in order]), Embedder(again, Embedding(draws=2)))
+    second = embed_task(text_task([texts[at] for at in order]), Embedder(again, Embedding(draws=2)))
     assert again.asked == []  # neither the texts nor their views are embedded again
     assert torch.equal(second.strong.vectors, first.strong.vectors[:, order])
-    memory = embedded(text_task(texts), Embedder(Bag(""), Embedding(draws=2)))
+    memory = embed_task(text_task(texts), Embedder(Bag(""), Embedding(draws=2)))
     assert torch.equal(memory.strong.vectors, first.strong.vectors)
 
 
 def test_without_draws_the_strong_view_is_noise_alone():
-    made = embedded(text_task(), Embedder(Bag(), Embedding(draws=0, noise=0.1)))
+    made = embed_task(text_task(), Embedder(Bag(), Embedding(draws=0, noise=0.1)))
     assert torch.equal(made.strong.vectors, made.unlabeled[None])
     strong = made.strong.of_index(torch.arange(12), torch.Generator().manual_seed(0))
     spread = ((strong - made.unlabeled).abs() / made.unlabeled.std(0))[:, :2]  # all have the same number of words
@@ -310,7 +310,7 @@ def test_without_draws_the_strong_view_is_noise_alone():
 @pytest.mark.parametrize("count", [0, 1])
 @pytest.mark.filterwarnings("error")
 def test_no_or_one_unlabeled_text(count):
-    made = embedded(text_task(reviews(6, 6)[0][:count]), Embedder(Bag(), Embedding(noise=0.1)))
+    made = embed_task(text_task(reviews(6, 6)[0][:count]), Embedder(Bag(), Embedding(noise=0.1)))
     assert made.unlabeled.shape == (count, 3)
     if count:
         index = torch.zeros(2, dtype=torch.long)
@@ -332,7 +332,7 @@ def test_a_task_of_images_is_embedded_too():
     task = make_task(
         "i", (x[:10], y), x[10:18], (x[18:24], y[:6]), (x[24:], y[:6]), views=(identity_view, strong), kind="image"
     )
-    made = embedded(task, Embedder(encoder, Embedding(draws=2, batch=4)))
+    made = embed_task(task, Embedder(encoder, Embedding(draws=2, batch=4)))
     assert made.kind == "image"
     assert torch.equal(made.labeled.inputs, x[:10].float().mean((1, 2)))
     assert torch.equal(made.unlabeled, x[10:18].float().mean((1, 2)))
@@ -341,6 +341,6 @@ def test_a_task_of_images_is_embedded_too():
         assert not torch.equal(view, made.unlabeled)
     assert max(asked) <= 4
     del asked[:]
-    assert torch.equal(embedded(task, Embedder(encoder, Embedding(draws=2))).strong.vectors, made.strong.vectors)
+    assert torch.equal(embed_task(task, Embedder(encoder, Embedding(draws=2))).strong.vectors, made.strong.vectors)
     assert not asked
-    assert embedded(replace(task, test=None), Embedder(encoder, Embedding())).test is None
+    assert embed_task(replace(task, test=None), Embedder(encoder, Embedding())).test is None

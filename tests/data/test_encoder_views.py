@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from csst.data.embeddings import Embedder, embedded, hash_contents
+from csst.data.embeddings import Embedder, embed_task, hash_contents
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.views import OPERATIONS, SeededDraws, Strong, Weak
 from csst.data.prepared_views import WeakViews, mark_rows, view_keys
@@ -108,7 +108,7 @@ def test_seeded_draws_are_uniform_and_as_a_generators():
 def test_views_equal_encoding_augmented_images_one_by_one():
     made, raw, encoder = task(), task(), Stub()
     embedder = Embedder(encoder, Embedding(views=2, draws=3, batch=5))
-    out = embedded(made, embedder)
+    out = embed_task(made, embedder)
     assert encoder.asked == 36 + 40 + 36 * 2 + 24 * 3  # each content and each view once
     assert out.strong.vectors.shape == (3, 24, 12)
     assert out.strong.vectors.dtype == torch.float16
@@ -126,7 +126,7 @@ def test_views_equal_encoding_augmented_images_one_by_one():
 
 
 def test_views_that_are_kept_are_not_drawn_again(capfd, monkeypatch):
-    first = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2)))
+    first = embed_task(task(), Embedder(Stub(), Embedding(views=1, draws=2)))
     said = capfd.readouterr().err
     assert "embedding 76 images and 84 views of them (1 weak, 2 strong of each)" in said
     assert "at most 0 MB in " in said
@@ -137,14 +137,14 @@ def test_views_that_are_kept_are_not_drawn_again(capfd, monkeypatch):
 
     monkeypatch.setattr(Strong, "__call__", refuse)
     again = Stub()
-    second = embedded(task(), Embedder(again, Embedding(views=1, draws=2)))
+    second = embed_task(task(), Embedder(again, Embedding(views=1, draws=2)))
     assert again.asked == 0
     assert torch.equal(first.strong.vectors, second.strong.vectors)
     assert torch.equal(first.weak.views, second.weak.views)
 
 
 def _embed_until_killed(folder: str) -> None:
-    embedded(task(), Embedder(Stub(fails_after=100), Embedding(views=2, draws=2, batch=8, cache=folder)))
+    embed_task(task(), Embedder(Stub(fails_after=100), Embedding(views=2, draws=2, batch=8, cache=folder)))
 
 
 def test_the_store_survives_a_kill(tmp_path):
@@ -153,8 +153,8 @@ def test_the_store_survives_a_kill(tmp_path):
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     rest, whole = Stub(), Stub()
-    after = embedded(task(), Embedder(rest, Embedding(views=2, draws=2, batch=8, cache=str(tmp_path))))
-    alone = embedded(task(), Embedder(whole, Embedding(views=2, draws=2, batch=8, cache=str(tmp_path / "other"))))
+    after = embed_task(task(), Embedder(rest, Embedding(views=2, draws=2, batch=8, cache=str(tmp_path))))
+    alone = embed_task(task(), Embedder(whole, Embedding(views=2, draws=2, batch=8, cache=str(tmp_path / "other"))))
     assert 92 <= whole.asked - rest.asked <= 100  # all batches before the kill were kept
     assert torch.equal(after.strong.vectors, alone.strong.vectors)
     assert torch.equal(after.weak.views, alone.weak.views)
@@ -179,7 +179,7 @@ def test_weak_views_are_found_by_the_vector_wherever_it_is():
 
 
 def test_examples_that_join_the_labeled_ones_keep_their_views():
-    out = embedded(task(), Embedder(Stub(), Embedding(views=2, draws=1)))
+    out = embed_task(task(), Embedder(Stub(), Embedding(views=2, draws=1)))
     more = expand_labeled(out, torch.tensor([5, 1]), torch.tensor([0, 1]))
     drawn = torch.stack([more.weak(more.labeled.inputs, torch.Generator().manual_seed(at))[-2:] for at in range(30)])
     for place, row in ((0, 5), (1, 1)):
@@ -188,7 +188,7 @@ def test_examples_that_join_the_labeled_ones_keep_their_views():
 
 
 def test_without_views_the_weak_view_is_the_embedding_itself():
-    out = embedded(task(), Embedder(Stub(), Embedding(views=0, draws=1)))
+    out = embed_task(task(), Embedder(Stub(), Embedding(views=0, draws=1)))
     assert torch.equal(out.weak(out.unlabeled, torch.Generator()), out.unlabeled)
 
 
@@ -222,8 +222,8 @@ def test_a_head_trained_from_stored_views_resumes_to_the_bit():
 
 
 def test_components_are_those_of_the_training_images():
-    plain = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2)))
-    out = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=5)))
+    plain = embed_task(task(), Embedder(Stub(), Embedding(views=1, draws=2)))
+    out = embed_task(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=5)))
     known = torch.cat([plain.labeled.inputs, plain.unlabeled]).numpy()
     reference = PCA(5, svd_solver="full").fit(known)
     ours = torch.cat([out.labeled.inputs, out.unlabeled]).numpy()
@@ -238,7 +238,7 @@ def test_components_are_those_of_the_training_images():
     assert out.facts["embedding_width"] == 12
     assert len(set(out.moments[1])) == 1  # one scale for all
     assert out.moments[1][0] == pytest.approx(ours.std(), rel=1e-3)
-    same = embedded(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=12)))
+    same = embed_task(task(), Embedder(Stub(), Embedding(views=1, draws=2, components=12)))
     assert same.projection is None
 
 

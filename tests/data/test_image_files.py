@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from csst.data.images.files import ImageFiles, ImageFolder
-from csst.data.images.listing import from_table
+from csst.data.images.files import ImageFiles, ImageFolder, from_table
 from csst.data.images.reading import AHEAD, Readers, decode
 from csst.errors import InputError
 

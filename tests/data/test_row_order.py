@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.sparse import csc_matrix, csr_matrix
 
-from csst.data import row_order
-from csst.data.row_order import order_by_content
+from csst.data import row_hashes
+from csst.data.row_hashes import order_by_content
 
 
 def table(rows=300, columns=5, seed=0):
@@ -22,7 +22,7 @@ def table(rows=300, columns=5, seed=0):
 
 def hash_by_loops(X):
     """The formula of the module, in plain Python."""
-    weights = [int(w) for w in row_order.draw_weights(X.shape[1])]
+    weights = [int(w) for w in row_hashes.draw_weights(X.shape[1])]
     ranks = [{v: r for r, v in enumerate(sorted(set(column.tolist())))} for column in X.T]
     return [sum(w * r[v] for w, r, v in zip(weights, ranks, row.tolist(), strict=True)) % 2**64 for row in X]
 
@@ -37,8 +37,9 @@ def test_the_order_is_that_of_the_formula():
 
 @pytest.mark.parametrize("most", [10**9, 0])
 def test_the_order_of_rows_does_not_matter(most, monkeypatch):
-    monkeypatch.setattr(row_order, "MOST_RANKED", most)
-    monkeypatch.setattr(row_order, "CELLS", 600)
+    monkeypatch.setattr(row_hashes, "MOST_RANKED", most)
+    monkeypatch.setattr(row_hashes, "BLOCK", 600)
+    monkeypatch.setattr(row_hashes, "CELLS", 600)
     X = table()
     y = np.random.default_rng(2).integers(0, 3, len(X))
     X[100:200], y[150:200] = X[:100], y[50:100]  # equal rows, some with another label
@@ -55,7 +56,7 @@ def test_the_order_of_rows_does_not_matter(most, monkeypatch):
 @pytest.mark.parametrize("most", [10**9, 0])
 @pytest.mark.parametrize("kind", [csr_matrix, csc_matrix, torch.from_numpy])
 def test_sparse_matrices_and_tensors_have_the_order_of_the_array(kind, most, monkeypatch):
-    monkeypatch.setattr(row_order, "MOST_RANKED", most)
+    monkeypatch.setattr(row_hashes, "MOST_RANKED", most)
     X = table()
     np.testing.assert_array_equal(order_by_content(kind(X)), order_by_content(X))
     doubled = csr_matrix((np.ones(4), [0, 0, 2, 1], [0, 2, 4]), shape=(2, 3))  # twice the same place, and unsorted

@@ -7,12 +7,11 @@ import gzip
 import numpy as np
 import pytest
 
-from csst.data.delimiters import find_delimiter
 from csst.data.tabular import files
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
-from csst.data.tabular.files import read_arrays, read_chunks
+from csst.data.tabular.files import find_delimiter, read_arrays, read_chunks
 from csst.data.tabular.labeled_tables import read_labeled_table
 from csst.errors import InputError
 

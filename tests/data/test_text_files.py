@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from csst.data.text.files import class_names_of, column, labels_of, read_table, texts_of
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts, sort_class_names
 from csst.errors import InputError
 
 TEXTS = ["plain", 'say "hi", he said', "two\nlines", "", "  spaces  ", "naïve 東京 🙂", "x" * 200_000]
@@ -153,9 +153,9 @@ def test_a_missing_file_and_a_missing_column(tmp_path):
         read_table("nowhere.csv")
     table = read_table(written(tmp_path / "t.csv", "texts,score\na,1\n"))
     with pytest.raises(InputError, match=r"t\.csv has no column 'text'; did you mean 'texts'\?"):
-        column(table, "text", "t.csv")
+        find_column(table, "text", "t.csv")
     with pytest.raises(InputError, match="no column 'label'; its columns: texts, score"):
-        column(table, "label", "t.csv")
+        find_column(table, "label", "t.csv")
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [(3, "int"), (None, "NoneType"), (float("nan"), "float"), (["a"], "list")])
@@ -163,15 +163,15 @@ def test_values_that_are_no_texts_are_refused_with_their_row(wrong, kind):
     with pytest.raises(
         InputError, match=rf"'text' of f\.jsonl must hold texts; 2 rows .* first of them row 1 \({kind}\)"
     ):
-        texts_of({"text": ["fine", wrong, wrong]}, "text", "f.jsonl")
-    assert texts_of({"text": ["fine", ""]}, "text", "f.jsonl") == ["fine", ""]
+        read_texts({"text": ["fine", wrong, wrong]}, "text", "f.jsonl")
+    assert read_texts({"text": ["fine", ""]}, "text", "f.jsonl") == ["fine", ""]
 
 
 def test_half_a_character_is_no_text(tmp_path):
     """JSON can spell half of an emoji; no tokenizer can read it."""
     path = written(tmp_path / "t.jsonl", '{"text": "fine"}\n{"text": "half \\ud83d"}\n{"text": "\\ud83d\\ude42"}\n')
     with pytest.raises(InputError, match=r"row 1 .*t\.jsonl.* half of a character"):
-        texts_of(read_table(path), "text", path)
+        read_texts(read_table(path), "text", path)
 
 
 @pytest.mark.parametrize(
@@ -184,21 +184,21 @@ def test_half_a_character_is_no_text(tmp_path):
 )
 def test_labels_as_words(value, word):
     """`none` is a class of many data sets, so that it is not taken for a missing label."""
-    assert labels_of([value]) == [word]
+    assert read_label_words([value]) == [word]
 
 
 @pytest.mark.parametrize("value", [[1, 2], {"a": 1}, b"a"])
 def test_a_label_is_a_word_or_a_number(value):
     with pytest.raises(InputError, match=f"a label must be a word or a number; row 1 has a {type(value).__name__}"):
-        labels_of(["a", value])
+        read_label_words(["a", value])
 
 
 def test_classes_are_in_the_order_of_numbers_or_of_letters():
-    assert class_names_of(["10", "9", None, "2", "9"]) == ("2", "9", "10")
-    assert class_names_of(["1.5", "-3", "1"]) == ("-3", "1", "1.5")
-    assert class_names_of(["10", "9", "b", None]) == ("10", "9", "b")
-    assert class_names_of(["pos", "neg", "Neutral"]) == ("Neutral", "neg", "pos")
-    assert class_names_of([None]) == ()
+    assert sort_class_names(["10", "9", None, "2", "9"]) == ("2", "9", "10")
+    assert sort_class_names(["1.5", "-3", "1"]) == ("-3", "1", "1.5")
+    assert sort_class_names(["10", "9", "b", None]) == ("10", "9", "b")
+    assert sort_class_names(["pos", "neg", "Neutral"]) == ("Neutral", "neg", "pos")
+    assert sort_class_names([None]) == ()
 
 
 def test_integers_with_blanks_are_floats_in_parquet_and_classes_all_the_same(tmp_path, arrow):
@@ -207,9 +207,9 @@ def test_integers_with_blanks_are_floats_in_parquet_and_classes_all_the_same(tmp
     labels = {"floats": pyarrow.array([1.0, float("nan"), 0.0, 10.0]), "nulls": pyarrow.array([1, None, 0, 10])}
     for name, values in labels.items():
         arrow.write_table(pyarrow.table({"text": ["a", "b", "c", "d"], "label": values}), tmp_path / f"{name}.parquet")
-        words = labels_of(column(read_table(str(tmp_path / f"{name}.parquet")), "label", name))
+        words = read_label_words(find_column(read_table(str(tmp_path / f"{name}.parquet")), "label", name))
         assert words == ["1", None, "0", "10"]
-        assert class_names_of(words) == ("0", "1", "10")
+        assert sort_class_names(words) == ("0", "1", "10")
 
 
 def test_a_folder_of_datasets(tmp_path, datasets):

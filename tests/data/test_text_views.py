@@ -141,7 +141,7 @@ def test_a_corpus_without_words_is_refused():
 
 def test_counts_do_not_depend_on_how_texts_are_grouped(monkeypatch):
     whole = TfIdf.fit(CORPUS)
-    monkeypatch.setattr("csst.data.text.word_views._CHUNK", 2)
+    monkeypatch.setattr("csst.data.text.views._CHUNK", 2)
     parts = TfIdf.fit(iter(CORPUS))
     assert parts.words.tolist() == whole.words.tolist()
     assert np.array_equal(parts.idf, whole.idf)

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import csst
-from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
-from csst.data.tabular.tables import statistics
+from csst.data.tabular.table_views import NeighborMix, Noise, ScarfCorruption
+from csst.data.tabular.tables import compute_moments
 from csst.data.task import make_task
 from csst.estimation.bootstrap import slack_intervals
 from csst.estimation.expectation import estimate_intervals
@@ -313,8 +313,8 @@ def test_images_with_a_function():
 def test_views_are_chosen_and_can_be_given():
     X, y = blobs(60)
     task = make_task("blobs", (X[:30], y[:30]), X[30:])
-    assert [type(v) for v in task.with_views("table").views] == [NumberNoise, ScarfCorruption]
-    assert [type(v) for v in task.with_views("embedding").views] == [NumberNoise, NeighborMix]
+    assert [type(v) for v in task.with_views("table").views] == [Noise, ScarfCorruption]
+    assert [type(v) for v in task.with_views("embedding").views] == [Noise, NeighborMix]
     seen = []
 
     def view(batch, generator):
@@ -329,13 +329,13 @@ def test_views_are_chosen_and_can_be_given():
 def test_statistics_of_columns():
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(20_000, 3)) * [1, 10, 0] + [5, -1e4, 7]).astype(np.float32)
-    mean, std = statistics(rows)
+    mean, std = compute_moments(rows)
     np.testing.assert_allclose(mean, rows.astype(np.float64).mean(0), rtol=1e-9)
     np.testing.assert_allclose(std, rows.astype(np.float64).std(0), atol=1e-8)
     from scipy.sparse import csr_matrix
 
     sparse = csr_matrix(np.where(rng.random((500, 4)) < 0.1, rng.normal(size=(500, 4)), 0))
-    mean, std = statistics(sparse)
+    mean, std = compute_moments(sparse)
     np.testing.assert_allclose(mean, sparse.toarray().mean(0))
     np.testing.assert_allclose(std, sparse.toarray().std(0))
 

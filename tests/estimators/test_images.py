@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from csst import CSSTClassifier
 from csst.errors import InputError
-from csst.estimators.images import read_image_rows, read_image_views
+from csst.estimators.networks import read_image_rows, read_image_views
 from csst.estimators.settings import IMAGES, Inputs
 from csst.fitting.fitted_model import FittedModel
 from csst.models import build

@@ -13,7 +13,7 @@ import csst
 from csst.cli import main
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
-from csst.data.tabular.offsets import find_coarse_columns
+from csst.data.tabular.tables import find_coarse_columns
 from tests.helpers.exports import onnx
 
 START = 1_700_000_000.0

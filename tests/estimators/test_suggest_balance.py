@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-import csst.estimators.suggesting as module
+import csst.estimators.deploying as module
 from csst import CSSTClassifier
 from tests.learners.samples import gaussians
 

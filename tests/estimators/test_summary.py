@@ -8,7 +8,8 @@ import torch
 
 import csst
 from csst.estimation.class_rates import RateEstimate
-from csst.estimators.summary import summary
+from csst.estimation.expectation import estimate_intervals
+from csst.estimators.measuring import write_summary
 from csst.maths.confusion import Confusion
 
 
@@ -27,5 +28,6 @@ def test_a_constraint_that_is_just_met_is_met(bound, words):
         confusion, rates, rates, np.array([10, 10]), np.array([20.0, 20.0]), 100, np.array([0.5, 0.5])
     )
     goal = csst.objective(f"max mean(recall) s.t. recall[0] >= {bound}").bind(2)
-    printed = summary(goal, estimate, ["a", "b"], [10, 10], [], "linear")
+    intervals = estimate_intervals(goal, estimate)
+    printed = write_summary(goal, estimate, ["a", "b"], [10, 10], [], "linear", intervals)
     assert words in printed

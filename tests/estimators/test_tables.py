@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, csr_matrix
 import csst
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
-from csst.data.tabular.table_views import NeighborMix, NumberNoise, ScarfCorruption
+from csst.data.tabular.table_views import NeighborMix, Noise, ScarfCorruption
 from csst.data.tabular.tables import find_categorical, read_frame
 from csst.models.table import TableInput
 from tests.helpers.estimators import blobs, hidden, quick
@@ -199,7 +199,7 @@ def test_scarf_keeps_columns_marginals_and_kinds():
         assert set(drawn.tolist()) == set(rows[:, column].tolist())
     both = ((out[:, 0] == 1000) & (out[:, 1] == 9)).float().mean()
     assert float(both) == pytest.approx(0.36, abs=0.02), "columns are corrupted independently"
-    noisy = NumberNoise(scale, 0.1)(batch, torch.Generator().manual_seed(0))
+    noisy = Noise(scale, 0.1)(batch, torch.Generator().manual_seed(0))
     assert float(noisy[:, 0].std()) == pytest.approx(5.77, rel=0.05)
     assert (noisy[:, 1] == 9).all()
 

@@ -9,14 +9,13 @@ from scipy.sparse import csr_matrix
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
-from csst.fitting.unpack import unpack
 from csst.learners.catalog import Problem, make_variants
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
 from csst.learners.portfolio import LabeledRows, fit_portfolio
 from csst.learners.self_training import SelfTrained
 from csst.learners.sklearn_classifier import as_learner
-from csst.models.stored import pack, refuse_foreign
+from csst.models.stored import pack, refuse_foreign, unpack
 from tests.learners.samples import gaussians, member_of, mixed, portfolio_of, table_of
 
 NAMES = ("linear", "forest", "kernel", "propagation", "lda", "self-trained")

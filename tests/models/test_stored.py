@@ -14,8 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.fitting.unpack import unpack
-from csst.models.stored import FORMAT, StoredModule, pack
+from csst.models.stored import FORMAT, StoredModule, pack, unpack
 
 EXAMPLE = torch.zeros(2, 3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from csst import InputError
-from csst.cli.report import default_place, main
+from csst.cli.report import choose_place, main
 from tests.report.samples import write_run
 
 
@@ -23,10 +23,10 @@ def test_one_run_and_several(tmp_path, capsys):
 
 def test_where_the_page_goes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert default_place(["runs/a"]).as_posix() == "runs/a/report.html"
-    assert default_place(["runs/x/a", "runs/y/b"]) == tmp_path / "runs/report.html"
-    assert default_place(["runs/a", "runs/a/inner"]) == tmp_path / "runs/report.html"
-    assert default_place(["/one/a", "/two/b"]).as_posix() == "report.html"
+    assert choose_place(["runs/a"]).as_posix() == "runs/a/report.html"
+    assert choose_place(["runs/x/a", "runs/y/b"]) == tmp_path / "runs/report.html"
+    assert choose_place(["runs/a", "runs/a/inner"]) == tmp_path / "runs/report.html"
+    assert choose_place(["/one/a", "/two/b"]).as_posix() == "report.html"
 
 
 def test_mistakes(tmp_path):

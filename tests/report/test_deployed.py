@@ -13,8 +13,7 @@ from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
 from csst.report.bounds import find_limits
 from csst.report.figures import classes, tradeoff
-from csst.report.first_screen import STATES, list_facts, title_run
-from csst.report.run_tables import tabulate_deployed
+from csst.report.run_tables import STATES, list_facts, tabulate_deployed, title_run
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
 from tests.report.samples import read_limits, write_run
 

@@ -12,7 +12,7 @@ import yaml
 
 from csst import InputError
 from csst.report import comparison_page, report_page
-from csst.report.figures.matrix import block_average, draw_confusion
+from csst.report.figures.matrix import average_blocks, draw_confusion
 from csst.report.figures.svg import rank_colors, shorten
 from csst.report.run_tables import format_number, format_signed, tabulate_differing_settings, tabulate_runs
 from csst.report.run_view import read_run, read_runs, view_run
@@ -279,13 +279,13 @@ def test_numbers_in_the_confusion_up_to_thirty_classes(tmp_path, classes, pictur
 
 def test_blocks_of_a_large_confusion():
     rates = np.random.default_rng(0).dirichlet(np.ones(7), 7)
-    blocks = block_average(rates, side=3)
+    blocks = average_blocks(rates, side=3)
     groups = [range(0, 2), range(2, 5), range(5, 7)]
     for i, rows in enumerate(groups):
         for j, columns in enumerate(groups):
             expected = sum(rates[r][c] for r in rows for c in columns) / len(rows)
             assert blocks[i][j] == pytest.approx(expected)
-    assert np.allclose(block_average(rates), rates)
+    assert np.allclose(average_blocks(rates), rates)
 
 
 def test_comparison_page_as_other_commands_call_it(tmp_path):

@@ -16,7 +16,7 @@ from csst.recipes import recipe, with_overrides
 from csst.runs.execute import execute
 from csst.theory import from_pair
 from csst.theory.bounds import Assumptions
-from csst.theory.diagnosis import Diagnosis, Effort, _best_case, describe_promise, diagnose, write_sentences
+from csst.theory.diagnosis import Diagnosis, Effort, _check_best_case, describe_promise, diagnose, write_sentences
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
@@ -161,12 +161,12 @@ def test_the_numbers_are_those_of_the_parts():
 def test_classes_that_touch_are_charged():
     """Where neighbors belong to different classes even the best classifier costs something."""
     far = from_pair(0.9, 20.0)
-    free = _best_case(far, 0.2, 0.0, 0.0, torch.eye(2) / 2)
+    free = _check_best_case(far, 0.2, 0.0, 0.0, torch.eye(2) / 2)
     assert free.hold
-    some = _best_case(far, 0.2, 0.0, 0.02, torch.eye(2) / 2)
+    some = _check_best_case(far, 0.2, 0.0, 0.02, torch.eye(2) / 2)
     assert some.hold
     assert some.promise == pytest.approx(free.promise + (free.gamma + 1) / (free.gamma - 1) * 0.02)
-    much = _best_case(far, 0.2, 0.0, 0.3, torch.eye(2) / 2)
+    much = _check_best_case(far, 0.2, 0.0, 0.3, torch.eye(2) / 2)
     assert not much.hold
     assert "neighbors" in much.against[0]
 

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; print a user's mistake as one sentence on stderr, with exit code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help())
+        print(_write_help())
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
         print(f"csst {__version__}")
@@ -79,7 +79,7 @@ def _say_how_to_continue(arguments: list[str]) -> str:
     return f"{verb} with: {shlex.join(['csst', *arguments])}"
 
 
-def _help() -> str:
+def _write_help() -> str:
     width = max(map(len, VERBS))
     lines = [f"  {verb:<{width}}  {text}" for verb, text in VERBS.items()]
     return (

@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 import torch
 
-from csst.data.text.files import read_table, texts_of
+from csst.data.text.files import read_table, read_texts
 from csst.data.text.translations import TranslationWriter
 from csst.errors import InputError
 from csst.models.huggingface.translation import RoundTrip, Sampling, load_translator, parse_via
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     args = _make_parser().parse_args(argv)
     specs = parse_via(args.via)
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    rows = texts_of(read_table(args.input, args.split), args.text_column, args.input)
+    rows = read_texts(read_table(args.input, args.split), args.text_column, args.input)
     texts = [text for text in dict.fromkeys(rows) if text.strip()]
     settings = {"via": ",".join(specs), **asdict(sampling), "max_characters": args.max_characters}
     start = time.monotonic()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
-from csst.cli.examples import ExampleReader, index_labels
+from csst.cli.examples import ExampleReader, index_labels, make_parser
 from csst.fitting.fitted_model import FittedModel
 from csst.maths.language import objective as read_objective
 from csst.rules.certification import complete_sentence
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst certify",
-        description="Say whether fresh labels prove the bounds of a sentence for a finished run's model.",
-    )
-    parser.add_argument("run", help="the run's folder")
+    description = "Say whether fresh labels prove the bounds of a sentence for a finished run's model."
+    parser = make_parser("certify", description, "column", "label")
     parser.add_argument(
         "labeled",
         help="fresh rows with labels in the order of their arrival: an .npz file with x and y, or a table with the "
@@ -26,8 +22,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--confidence", type=float, help="confidence of the proof; default as the sentence says, or 0.95"
     )
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
-    parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     args = parser.parse_args(argv)
     model = FittedModel.load(args.run)
     objective = args.sentence or model.stated

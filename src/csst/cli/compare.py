@@ -10,9 +10,8 @@ from typing import Any
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.terminal import make_table, show
 from csst.comparison.compare import Clock, RunsFailed, compare, count_parallel_runs
-from csst.comparison.direct import BASELINES
 from csst.comparison.presets import PRESETS, read_preset
-from csst.comparison.rows import OTHER_LEARNERS, Row, make_rows
+from csst.comparison.rows import BASELINES, OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
 from csst.errors import InputError
 from csst.recipes import Recipe
@@ -119,7 +118,7 @@ def split_words(text: str, separator: str) -> list[str]:
 
 
 def describe_winner(table: Sequence[ComparisonRow]) -> str:
-    """Return the best row for each objective: the highest value of those that miss the constraints least."""
+    """Return the best row for each objective: the highest value among rows that miss the constraints least."""
     sentences = [f"For '{objective}', {_describe_best(rows)}." for objective, rows in split_objectives(table).items()]
     return " ".join(sentences) + f" Measured on the {describe_part(table)}."
 

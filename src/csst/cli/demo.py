@@ -10,8 +10,7 @@ from pathlib import Path
 
 from csst.cli.compare import print_table, write
 from csst.comparison.compare import Clock, compare
-from csst.comparison.direct import fit_forest, fit_logistic
-from csst.comparison.rows import Row
+from csst.comparison.rows import Row, fit_forest, fit_logistic
 from csst.comparison.summary import ComparisonRow, tabulate
 from csst.data import Digits
 from csst.errors import InputError

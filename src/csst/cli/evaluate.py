@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from csst.cli.examples import ExampleReader, index_labels
-from csst.cli.report import write_page
-from csst.cli.terminal import make_table, metrics_table, show
+from csst.cli.examples import ExampleReader, index_labels, make_parser
+from csst.cli.terminal import make_metrics_table, make_table, show
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.recipes import Recipe
 from csst.report.page import evaluation_page
+from csst.report.render import write_page
 from csst.rules.fresh_labels import deal_certifying
 from csst.runs.folder import read_recipe
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst evaluate",
-        description="Measure a finished run's model on labeled examples: confusion, metrics with intervals, the "
-        "sentence and its bounds. Without examples, measure it again on its own and compare with metrics.json.",
+    description = (
+        "Measure a finished run's model on labeled examples: confusion, metrics with intervals, the sentence and its "
+        "bounds. Without examples, measure it again on its own and compare with metrics.json."
     )
-    parser.add_argument("run", help="the run's folder")
+    parser = make_parser("evaluate", description, "column", "label")
     parser.add_argument(
         "labeled",
         nargs="*",
@@ -40,8 +38,6 @@ def main(argv: Sequence[str]) -> int:
         help="measure and decide for another sentence than the run's, by a rule fitted now on the examples whose "
         "scores it kept",
     )
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
-    parser.add_argument("--label", default="", help="the column of the labels; default the one of the training data")
     parser.add_argument("-o", "--out", default="", help="the page; default evaluation.html in the run")
     args = parser.parse_args(argv)
     if not args.labeled:
@@ -88,7 +84,7 @@ def measure_again(folder: str) -> int:
         rule_metrics = FittedModel.load(folder).measure(examples["test"])
         metrics["adjusted"] = {**former_metrics["adjusted"], "test": rule_metrics}
         pairs.append((rule_metrics, former_metrics["adjusted"]["test"]))
-    show(metrics_table([metrics], f"{metrics['method']} for '{metrics['objective']}'"))
+    show(make_metrics_table(metrics))
     if not pairs:
         print("there are no examples to measure again: labels were judged out of fold, and there is no test set")
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.images.files import ImageFolder
-from csst.data.images.listing import SUFFIXES, unlabeled_files
+from csst.data.images.files import SUFFIXES, ImageFolder, list_unlabeled
 from csst.data.images.reading import ImageFiles
 from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
 from csst.data.tabular.labeled_tables import index_words, refuse_single_column
 from csst.data.task import as_inputs
-from csst.data.text.files import column as find_column
-from csst.data.text.files import labels_of, texts_of
+from csst.data.text.files import find_column, read_label_words, read_texts
 from csst.data.text.texts import Texts
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
@@ -108,26 +107,26 @@ class ExampleReader:
         if len(paths) > 1:
             raise InputError(f"only images may be several files; found {len(paths)}: pass {FILES[kind]}")
         count = 0
-        for batch in self._read_file(paths[0], kind):
+        path = paths[0]
+        if kind == "text":
+            batches = self._read_texts(path)
+        else:
+            batches = self._read_table(path) if is_table(path) else self._read_array(path)
+        for batch in batches:
             yield batch
             count += len(batch.inputs)
         if not count:
-            raise InputError(f"{paths[0]} holds no rows")
+            raise InputError(f"{path} holds no rows")
 
     def read_all(self, paths: Sequence[str]) -> Batch:
         """Read all examples as one batch, for what has to look at all of them together."""
         (batch,) = replace(self, rows=sys.maxsize).read(paths)
         return batch
 
-    def _read_file(self, path: str, kind: str) -> Iterator[Batch]:
-        if kind == "text":
-            return self._read_texts(path)
-        return self._read_table(path) if is_table(path) else self._read_array(path)
-
     def _read_texts(self, path: str) -> Iterator[Batch]:
         name = self.text_column or getattr(self.recipe.data, "text", "text")
         for chunk in read_chunks(path, self.rows):
-            yield Batch(Texts(texts_of(chunk, name, path)), self._select(chunk, path), self._read_labels(chunk, path))
+            yield Batch(Texts(read_texts(chunk, name, path)), self._select(chunk, path), self._read_labels(chunk, path))
 
     def _read_table(self, path: str) -> Iterator[Batch]:
         if self.columns is None:
@@ -144,7 +143,7 @@ class ExampleReader:
                 for column in self.columns.inputs
             }
             rows = as_inputs(self.columns.encode(table, path, start), "x")
-            groups = labels_of(list(find_column(chunk, self.group, path))) if self.group else None
+            groups = read_label_words(list(find_column(chunk, self.group, path))) if self.group else None
             yield Batch(rows, self._select(chunk, path), self._read_labels(chunk, path), groups)
             start += count
 
@@ -185,7 +184,7 @@ class ExampleReader:
         names: list[str] = []
         for place in places:
             if Path(place).is_dir():
-                files = unlabeled_files(place)
+                files = list_unlabeled(place)
                 paths += files.paths
                 names += files.names if len(places) == 1 else [(Path(place) / name).as_posix() for name in files.names]
             elif not Path(place).is_file():
@@ -207,7 +206,24 @@ class ExampleReader:
         return {name: find_column(chunk, name, path) for name in names}
 
     def _read_labels(self, chunk: Chunk, path: str) -> list[str | None]:
-        return [] if self.label is None else labels_of(list(find_column(chunk, self.label_name, path)))
+        return [] if self.label is None else read_label_words(list(find_column(chunk, self.label_name, path)))
+
+
+def make_parser(verb: str, description: str, *columns: str) -> argparse.ArgumentParser:
+    """Return a parser of a command about a run and new examples.
+
+    Args:
+        verb: name of the command.
+        description: a sentence about the command.
+        *columns: "column" for an argument that names the column of texts, "label" for the column of labels.
+    """
+    parser = argparse.ArgumentParser(f"csst {verb}", description=description)
+    parser.add_argument("run", help="the run's folder")
+    for name in columns:
+        content = {"column": "texts", "label": "labels"}[name]
+        text = f"the column of the {content}; default the one of the training data"
+        parser.add_argument(f"--{name}", default="", help=text)
+    return parser
 
 
 def read_column(values: Any, is_number: bool) -> np.ndarray:
@@ -219,7 +235,7 @@ def read_column(values: Any, is_number: bool) -> np.ndarray:
 def read_array(path: str) -> dict[str, np.ndarray]:
     """Return the arrays of an .npz file, or the array of an .npy file as x."""
     if not path.endswith(".npy"):
-        return read_npz(path, KEYS, needed=("x",))
+        return read_npz(path, KEYS, required_names=("x",))
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:

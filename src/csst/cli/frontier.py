@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from csst.cli.report import write_page
 from csst.cli.terminal import make_table, show
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.metrics import KeptEvidence, describe_trades
-from csst.fitting.sentences import bind_sentence
+from csst.fitting.metrics import KeptEvidence, bind_sentence, describe_trades
 from csst.report.page import frontier_page
+from csst.report.render import write_page
 from csst.rules import trace_frontier
 from csst.rules.reviews import Review
 from csst.runs.folder import Run
@@ -37,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     scores = KeptEvidence.read(args.run)
     objective = model.objective
     if args.objective:
-        objective = bind_sentence(args.run, args.objective, model.class_names, model.metrics)
+        objective = bind_sentence(args.run, args.objective, model.metrics)
     frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
     named_points = [("as trained", frontier.unadjusted)]
     if frontier.best is not None:

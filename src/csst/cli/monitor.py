@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 
-from csst.cli.examples import ExampleReader
+from csst.cli.examples import ExampleReader, make_parser
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.monitoring import adapt, monitor, read_run, write_adapted
@@ -15,14 +14,12 @@ from csst.runs.folder import Run
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst monitor",
-        description="Say what new examples without labels mean for a finished run: their class balance, what to "
-        "expect of the objective there, and whether the labeled classes explain them.",
+    description = (
+        "Say what new examples without labels mean for a finished run: their class balance, what to expect of the "
+        "objective there, and whether the labeled classes explain them."
     )
-    parser.add_argument("run", help="the run's folder")
+    parser = make_parser("monitor", description, "column")
     parser.add_argument("input", nargs="+", help="new examples without labels, as for csst predict")
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument(
         "--adapt", metavar="FOLDER", default="", help="write a run with the rule solved again for the new balance"
     )
@@ -33,19 +30,19 @@ def main(argv: Sequence[str]) -> int:
     inputs = ExampleReader.open(args.run, model, text_column=args.column).read_all(args.input).inputs
     if args.adapt:
         adapted = adapt(model, deployed, inputs)
-        seen = adapted.monitoring
+        result = adapted.monitoring
         write_adapted(args.run, args.adapt, model, adapted)
-        print(seen)
+        print(result)
         print(f"adapted: {adapted.fitted.sentence}\nthe run with the new rule is in {args.adapt}")
     else:
-        seen = monitor(model, deployed, inputs)
-        print(seen)
-        keep(args.run, args.input, seen.sentences)
+        result = monitor(model, deployed, inputs)
+        print(result)
+        keep(args.run, args.input, result.sentences)
         print(f"kept in the run: csst report {args.run} has it on its page")
     if args.json:
         try:
             with open(args.json, "w", encoding="utf-8") as file:
-                json.dump(seen.as_dict(), file, indent=2)
+                json.dump(result.as_dict(), file, indent=2)
         except OSError as error:
             raise InputError(f"{args.json} cannot be written: {error}") from None
     return 0

@@ -11,22 +11,8 @@ from csst.data.costs import read_costs
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
-from csst.maths.language import ALIASES, Sentence, objective
+from csst.maths.language import ALIASES, Sentence, objective, tree
 from csst.maths.language.meaning import VECTOR, has_groups, has_pairs, is_constant, shape
-from csst.maths.language.tree import (
-    By,
-    Call,
-    Constraint,
-    Each,
-    EveryOther,
-    Group,
-    Metric,
-    Negative,
-    Node,
-    Sum,
-    render,
-    walk,
-)
 from csst.maths.language.words import list_words
 from csst.maths.multipliers import Multipliers
 
@@ -82,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     if args.prior is None:
         print("gain        depends on the class fractions: pass --prior 0.7,0.2,0.1")
         return 0
-    prior = _prior(args.prior)
+    prior = _parse_prior(args.prior)
     game = Multipliers(goal, prior)
     start = Confusion.uniform(prior)
     matrix = gain_matrix(game.objective, game.value, start, prior).matrix
@@ -100,14 +86,15 @@ def main(argv: Sequence[str]) -> int:
 
 def explain(sentence: Sentence) -> list[str]:
     """Return the objective, the constraints and the domain of the multipliers, one line each."""
-    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", _state_goal(sentence)]
-    lines += [f"subject to  {render(constraint)}" for constraint in sentence.constraints]
+    verb = "minimizes" if sentence.minimizes else "maximizes"
+    lines = [f"in words    {NEXT_LINE.join(say(sentence))}", f"{verb}   {tree.render(read_goal(sentence))}"]
+    lines += [f"subject to  {tree.render(constraint)}" for constraint in sentence.constraints]
     if sentence.confidence is not None:
         lines.append(
             f"promised    all bounds with confidence {sentence.confidence!r}, on labels that nothing is fitted to"
         )
     worst_cases = sentence.parts[1]
-    domains = [f"the simplex over the entries of {render(case.call)}: a worst case" for case in worst_cases]
+    domains = [f"the simplex over the entries of {tree.render(case.call)}: a worst case" for case in worst_cases]
     if sentence.constraints:
         domains.append("λ ≥ 0, the price of each constraint")
     if not domains:
@@ -118,28 +105,26 @@ def explain(sentence: Sentence) -> list[str]:
     return lines
 
 
-def _state_goal(sentence: Sentence) -> str:
+def read_goal(sentence: Sentence) -> tree.Node:
+    """Return what a sentence maximizes or minimizes."""
     if sentence.minimizes:
-        assert isinstance(sentence.expression, Negative)
-        return f"minimizes   {render(sentence.expression.of)}"
-    return f"maximizes   {render(sentence.expression)}"
+        assert isinstance(sentence.expression, tree.Negative)
+        return sentence.expression.of
+    return sentence.expression
 
 
 def say(sentence: Sentence) -> list[str]:
     """Return the objective in words, then the meaning of each of its metrics, one line each."""
-    nodes = [node for tree in (sentence.expression, *sentence.constraints) for node in walk(tree)]
-    names = [node.name for node in nodes if isinstance(node, Metric)]
-    names += [node.metric for node in nodes if isinstance(node, Each)]
-    request = f"make {_say(sentence.expression)} as high as possible"
-    if sentence.minimizes:
-        assert isinstance(sentence.expression, Negative)
-        request = f"make {_say(sentence.expression.of)} as low as possible"
+    nodes = [node for part in (sentence.expression, *sentence.constraints) for node in tree.walk(part)]
+    names = [node.name for node in nodes if isinstance(node, tree.Metric)]
+    names += [node.metric for node in nodes if isinstance(node, tree.Each)]
+    request = f"make {_say(read_goal(sentence))} as {'low' if sentence.minimizes else 'high'} as possible"
     if sentence.constraints:
         request += ", with " + " and ".join(map(_say_constraint, sentence.constraints))
     return [request, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
 
 
-def _say_constraint(constraint: Constraint) -> str:
+def _say_constraint(constraint: tree.Constraint) -> str:
     sides = [constraint.left, constraint.right]
     bounds = {">=": "at least", "<=": "at most"}
     if is_constant(constraint.left):
@@ -151,27 +136,27 @@ def _say_constraint(constraint: Constraint) -> str:
     return f"{_say(sides[0])} {bounds[constraint.sign]} {_say(sides[1])}{scope}"
 
 
-def _say(node: Node) -> str:
-    if isinstance(node, Call):
-        is_metric = len(node.args) == 1 and isinstance(node.args[0], (Metric, Each, By))
+def _say(node: tree.Node) -> str:
+    if isinstance(node, tree.Call):
+        is_metric = len(node.args) == 1 and isinstance(node.args[0], (tree.Metric, tree.Each, tree.By))
         joint = " " if is_metric and node.function in ("mean", "min") else " of "
         return f"the {MEAN_NAMES[node.function]}{joint}{' and '.join(map(_say, node.args))}"
-    if isinstance(node, By):
+    if isinstance(node, tree.By):
         return f"{_say(node.of)} by {node.column}" if node.group is None else f"{_say(node.of)} in group {node.group}"
-    if isinstance(node, Sum) and has_pairs(node):
+    if isinstance(node, tree.Sum) and has_pairs(node):
         return "".join(_say(part) if sign == "+" else f" less {_say(part)}" for sign, part in node.terms)
-    if isinstance(node, EveryOther):
+    if isinstance(node, tree.EveryOther):
         return f"{_say(node.of)} in any other group"
-    if isinstance(node, Each):
+    if isinstance(node, tree.Each):
         return f"{node.metric} in {node.group}"
-    if isinstance(node, Metric) and isinstance(node.index, Group):
+    if isinstance(node, tree.Metric) and isinstance(node.index, tree.Group):
         return f"the average {node.name} in {node.index.name}"
-    if isinstance(node, Metric) and node.index is not None:
+    if isinstance(node, tree.Metric) and node.index is not None:
         return f"{node.name} of class {node.index}"
-    return render(node)
+    return tree.render(node)
 
 
-def _prior(text: str) -> torch.Tensor:
+def _parse_prior(text: str) -> torch.Tensor:
     try:
         numbers = torch.tensor([float(part) for part in text.split(",")], dtype=torch.float64)
     except ValueError:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from csst.cli.examples import ExampleReader
-from csst.cli.partitions import Record, hash_model, list_parts
+from csst.cli.examples import ExampleReader, make_parser
 from csst.cli.prediction_files import Cells, open_writer
 from csst.data.tabular.columns import Columns
+from csst.data.tabular.files import is_table
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
 from csst.report.comparison_tables import quote_formula
+from csst.runs.folder import Run
 
 #: seconds between two lines of progress
 PROGRESS_SECONDS = 5.0
+#: the file in the folder of predictions that names their model and options
+RECORD = "predictions.json"
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("csst predict", description="Label new examples with a finished run's model.")
-    parser.add_argument("run", help="the run's folder")
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of csst predict."""
+    parser = make_parser("predict", "Label new examples with a finished run's model.", "column")
     parser.add_argument(
         "input",
         nargs="+",
@@ -42,17 +48,16 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--keep", default="", help="columns of the input to write beside predictions: id,date or all")
     parser.add_argument("--probabilities", action="store_true", help="write the probability of every class, p(CLASS)")
-    parser.add_argument("--column", default="", help="the column of the texts; default the one of the training data")
     parser.add_argument(
         "--objective",
         default="",
         help="decide for another sentence than the run's, by a rule fitted now on the examples whose scores it kept",
     )
-    return parser
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str]) -> int:
-    args = make_parser().parse_args(argv)
+    args = parse_arguments(argv)
     model = FittedModel.load(args.run)
     if args.objective:
         model = model.with_objective(args.run, args.objective)
@@ -178,3 +183,74 @@ class RowProgress:
         if moment - self.last >= PROGRESS_SECONDS:
             self.last = moment
             print(f"{count:,} rows, {count / (moment - self.start):,.0f} a second", file=sys.stderr, flush=True)
+
+
+class Part(NamedTuple):
+    """A file of the input folder, and the file of its predictions."""
+
+    source: Path
+    target: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there are predictions, and the input has not changed since."""
+        return self.target.exists() and self.target.stat().st_mtime >= self.source.stat().st_mtime
+
+
+@dataclass(frozen=True)
+class Record:
+    """The model and the options of a folder of predictions.
+
+    Args:
+        model: the SHA-256 of the run's metrics, which hold the rule and the checksum of the model.
+        objective: another sentence than the run's, or "".
+        keep: columns of the input that are kept.
+        has_all: whether there is a column for every class.
+        text_column: the column of texts, or "" for the one of training.
+    """
+
+    model: str
+    objective: str
+    keep: tuple[str, ...]
+    has_all: bool
+    text_column: str
+
+    def write(self, folder: Path) -> None:
+        """Store the record in a new folder; raise an error if the folder is of another model or of other options."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / RECORD
+        text = json.dumps(asdict(self), indent=1) + "\n"
+        if path.exists() and path.read_text() != text:
+            raise InputError(f"{folder} holds predictions of another model or with other options: name another folder")
+        if not path.exists() and any(folder.iterdir()):
+            raise InputError(f"{folder} holds files that are no predictions of csst: name an empty or a new folder")
+        path.write_text(text)
+
+
+def hash_model(run: str) -> str:
+    """Return the SHA-256 of a run's metrics, which hold the rule and the checksum of the model."""
+    return hashlib.sha256(Run(run).path("metrics.json").read_bytes()).hexdigest()
+
+
+def list_parts(folder: str, output: str) -> list[Part]:
+    """Return the tables of a folder and of its sub-folders, sorted, with the files of their predictions.
+
+    Predictions of a .csv or .parquet file have its name; predictions of any other table are a CSV file.
+    """
+    if not output:
+        raise InputError(f"{folder} is a folder, which is predicted file by file: name a folder for predictions by -o")
+    root = Path(folder).resolve()
+    target_root = Path(output).resolve()
+    if target_root.is_relative_to(root):
+        raise InputError(f"predictions would lie among the files of {folder}: name a folder outside of it")
+    if target_root.is_file() or target_root.suffix:
+        raise InputError(f"{folder} is a folder, so are its predictions; found the file name {output}")
+    sources = sorted(path for path in root.rglob("*") if path.is_file() and is_table(path))
+    if not sources:
+        raise InputError(f"{folder} holds no .csv, .tsv, .jsonl or .parquet file")
+    parts = []
+    for source in sources:
+        place = source.relative_to(root)
+        name = place.name if place.suffix.lower() in (".csv", ".parquet") else f"{place.name}.csv"
+        parts.append(Part(source, target_root / place.with_name(name)))
+    return parts

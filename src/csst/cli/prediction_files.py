@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +17,6 @@ from csst.plugins import import_extra
 
 #: cells by column name, the same number in each
 Cells = dict[str, Any]
-
-
-class Writer(Protocol):
-    """Writes rows of predictions."""
-
-    def write(self, cells: Cells) -> None: ...
 
 
 class CsvWriter:
@@ -86,7 +80,7 @@ class ParquetWriter:
 
 
 @contextmanager
-def open_writer(output: str) -> Iterator[Writer]:
+def open_writer(output: str) -> Iterator[CsvWriter | ParquetWriter]:
     """Open a writer for a .csv or .parquet file, or the terminal for ""; the file appears only when it is complete."""
     if not output:
         with suppress_broken_pipe():

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from csst.errors import InputError
 from csst.report import report_page
+from csst.report.render import write_page
 
 
 def main(argv: Sequence[str]) -> int:
@@ -16,13 +16,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="the folder of a run, finished or not")
     parser.add_argument("-o", "--out", default="", help="the page; default report.html in the run, or beside the runs")
     args = parser.parse_args(argv)
-    path = Path(args.out) if args.out else default_place(args.runs)
+    path = Path(args.out) if args.out else choose_place(args.runs)
     write_page(report_page(args.runs), path)
     print(f"report of {len(args.runs)} run{'s' if len(args.runs) > 1 else ''}: {path}")
     return 0
 
 
-def default_place(runs: Sequence[str]) -> Path:
+def choose_place(runs: Sequence[str]) -> Path:
     """Return RUN/report.html; for several runs report.html in their common folder, or here if that is the root."""
     if len(runs) == 1:
         return Path(runs[0]) / "report.html"
@@ -32,14 +32,3 @@ def default_place(runs: Sequence[str]) -> Path:
     except ValueError:  # on different drives
         return Path("report.html")
     return Path("report.html") if folder == Path(folder.anchor) else folder / "report.html"
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write a page completely or not at all."""
-    draft = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, encoding="utf-8")
-        os.replace(draft, path)
-    except OSError as error:
-        raise InputError(f"the page {path} cannot be written: {error.strerror or error}") from None

@@ -19,19 +19,19 @@ MOST_COLUMNS = 60
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
-def metrics_table(runs: Sequence[dict[str, Any]], title: str) -> Table:
-    """Return a table of the metrics of runs on validation and test, each with and without the decision rule."""
-    table = Table("method", "measured on", *COLUMNS, title=title)
-    for metrics in runs:
-        for name, results in ((metrics["method"], metrics), ("+ rule", metrics.get("adjusted", {}))):
-            for part in ("validation", "test"):
-                if part in results:
-                    numbers = [f"{results[part][key]:.3f}" for key in KEYS]
-                    table.add_row(name, part, *numbers, _describe_slack(results[part]["constraint_slack"]))
-    return table
+def make_metrics_table(metrics: dict[str, Any]) -> Table:
+    """Return a table of the metrics of a run on validation and test, with and without the decision rule."""
+    method = metrics["method"]
+    rows = [["method", "measured on", *COLUMNS]]
+    for name, results in ((method, metrics), ("+ rule", metrics.get("adjusted", {}))):
+        for part in ("validation", "test"):
+            if part in results:
+                numbers = [f"{results[part][key]:.3f}" for key in KEYS]
+                rows.append([name, part, *numbers, _describe_slack(results[part]["constraint_slack"])])
+    return make_table(rows, f"{method} for '{metrics['objective']}'")
 
 
-def columns_table(columns: Columns) -> Table:
+def make_columns_table(columns: Columns) -> Table:
     """Return a table of what is done with each column of the training data; of many columns, those with notes first."""
     head, *rows = tabulate_columns(columns)
     title = f"{len(rows)} columns"

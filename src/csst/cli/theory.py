@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"classes in P_w: {_format_top(class_fractions(weights), task.class_names)}")
     print(f"measured on {diagnosis.examples} {part} examples, ± one standard error")
     print("\n".join(write_sentences(diagnosis)))
-    print("\n".join(["", *dual_lines(trainer, scores, journal)]))
+    print("\n".join(["", *describe_dual(trainer, scores, journal)]))
     return 0
 
 
@@ -102,7 +102,7 @@ def run_weights(trainer: Trainer, scores: Tensor, step: int, journal: list[Any])
     return shifted(weights_of_gain(gain, task.train_prior))
 
 
-def dual_lines(trainer: Trainer, scores: Tensor, journal: list[dict[str, Any]]) -> list[str]:
+def describe_dual(trainer: Trainer, scores: Tensor, journal: list[dict[str, Any]]) -> list[str]:
     """Return lines about the multipliers: the distance to a saddle point, and warnings."""
     game = trainer.multipliers
     if not len(game.value):

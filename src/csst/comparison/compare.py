@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from csst.comparison.direct import execute_fit
-from csst.comparison.rows import Row
+from csst.comparison.rows import Row, execute_fit
 from csst.comparison.summary import Outcome
 from csst.errors import InputError
 from csst.maths.language import objective as read_objective
@@ -142,7 +141,7 @@ def _carry_out(runs: list[PlannedRun], jobs: int | None) -> Iterator[tuple[str, 
     if jobs is None:
         from sklearn.utils.parallel import Parallel, delayed
 
-        # joblib kills its processes when it is interrupted; those of the pool below save their runs before.
+        # joblib kills its processes when it is interrupted; the processes of the pool below save their runs before.
         errors = Parallel(return_as="generator")(delayed(_run)(run) for run in runs)
         yield from zip((run.folder.name for run in runs), errors, strict=True)
         return

@@ -9,13 +9,13 @@ from csst.comparison.rows import Row, Setting, make_rows
 from csst.errors import InputError, nearest
 from csst.recipes.recipe import Recipe
 
-#: KL thresholds of Fig. 5b, and labels beside those of the recipe of Fig. 5a
+#: KL thresholds of Fig. 5b, and labels of Fig. 5a as fractions of the recipe's
 TAUS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 FRACTIONS = (0.25, 0.5, 1.0, 2.0)
 VISION = ("cifar10-lt", "cifar100-lt", "imagenet100-lt")
 SCRATCH = ("mnist-lt", "fashion-lt", "traffic-signs")
 UPDATES = ("gradient", "solve", "fixed")
-#: methods of the tables of the main text, and of those of the appendix
+#: methods of the tables in the main text, and of the tables in the appendix
 MAIN = ("erm", "la", "csl", "fixmatch", "csst-fixmatch")
 SSL = ("crest", "darp", "flexmatch", "fixmatch", "csst-fixmatch")
 TEXTS = ("imdb-lt-10", "imdb-lt-100", "dbpedia14-lt")
@@ -26,9 +26,9 @@ class Preset:
     """The rows of a table or figure.
 
     Args:
-        paper: where it is in the printed paper.
-        recipes: those it is for.
-        make: the rows for one of them.
+        paper: place in the printed paper.
+        recipes: names of the recipes that it is for.
+        make: function from a recipe to the rows.
     """
 
     paper: str
@@ -37,10 +37,10 @@ class Preset:
 
 
 def read_preset(name: str, base: Recipe) -> list[Row]:
-    """The rows of one of the paper's tables or figures (Tables 2 to 4 and 9 to 11, Figs. 1, 4 and 5).
+    """Return the rows of one of the paper's tables or figures (Tables 2 to 4 and 9 to 11, Figs. 1, 4 and 5).
 
     Args:
-        name: of the preset, such as "table-min-recall".
+        name: name of the preset, such as "table-min-recall".
         base: the recipe that the rows change.
 
     Returns:
@@ -51,35 +51,35 @@ def read_preset(name: str, base: Recipe) -> list[Row]:
     return PRESETS[name].make(base)
 
 
-def _worst(base: Recipe) -> str:
+def _ask_worst(base: Recipe) -> str:
     return "min-ht-recall" if "ht" in base.objective.split("-") else "min-recall"
 
 
-def _coverage(base: Recipe) -> str:
+def _ask_coverage(base: Recipe) -> str:
     return "mean-recall-ht-coverage" if "ht" in base.objective.split("-") else "mean-recall-coverage"
 
 
-def _table(methods: Sequence[str], *goals: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
-    """Every method for every goal."""
+def _make_table(methods: Sequence[str], *goals: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
+    """Return a function that makes a row for every method and goal."""
     return lambda base: make_rows(methods, [goal(base) for goal in goals])
 
 
-def _protocol(base: Recipe) -> list[Row]:
+def _make_protocol(base: Recipe) -> list[Row]:
     _require(base, "protocol-1500-3000", "labeled", "unlabeled", "imbalance")
     data = {"labeled": 1500, "unlabeled": 3000, "imbalance": 100.0}
-    return make_rows(["erm", "la", "csl", *SSL], [_worst(base)], {"data": data})
+    return make_rows(["erm", "la", "csl", *SSL], [_ask_worst(base)], {"data": data})
 
 
-def _ablation_tau(base: Recipe) -> list[Row]:
+def _vary_tau(base: Recipe) -> list[Row]:
     return [
         Row(f"csst tau={tau:g}", "csst", objective, {"selftraining": {"tau": tau}}, Setting("KL threshold τ", tau))
-        for objective in (_worst(base), _coverage(base))
+        for objective in (_ask_worst(base), _ask_coverage(base))
         for tau in TAUS
     ]
 
 
-def _ablation_labeled(base: Recipe) -> list[Row]:
-    """The unlabeled data is the same in all rows: that of the recipe without what the most labels take from it."""
+def _vary_labels(base: Recipe) -> list[Row]:
+    """Return rows with the same unlabeled data: the recipe's, less the examples that the most labels take from it."""
     labeled, unlabeled = _require(base, "ablation-labeled", "labeled", "unlabeled", "labeled_fraction")[:2]
     constant = unlabeled - round((max(FRACTIONS) - 1) * labeled)
     if labeled < 1 or constant < 1:
@@ -95,14 +95,14 @@ def _ablation_labeled(base: Recipe) -> list[Row]:
             {"data": {"labeled_fraction": fraction, "unlabeled": constant}},
             Setting("labels, as a fraction of the recipe's", fraction),
         )
-        for objective in (_worst(base), _coverage(base))
+        for objective in (_ask_worst(base), _ask_coverage(base))
         for fraction in FRACTIONS
         for method in ("fixmatch", "csst")
     ]
 
 
-def _update(methods: Sequence[str], objective: str, updates: Sequence[str] = UPDATES) -> list[Row]:
-    """Every method with every way in which multipliers move."""
+def _vary_updates(methods: Sequence[str], objective: str, updates: Sequence[str] = UPDATES) -> list[Row]:
+    """Return a row for every method and every way in which multipliers move."""
     return [
         Row(f"{method} {update}", method, objective, {"dual": {"update": update}})
         for method in methods
@@ -110,31 +110,31 @@ def _update(methods: Sequence[str], objective: str, updates: Sequence[str] = UPD
     ]
 
 
-def _scratch(base: Recipe) -> list[Row]:
-    objective = _worst(base)
+def _make_scratch(base: Recipe) -> list[Row]:
+    objective = _ask_worst(base)
     # CSST's classes weigh alike at first, and a fixed gain stays so; without the KL threshold that is FixMatch.
     weighted_row = Row("fixmatch 1/pi", "csst-no-kl", objective, {"dual": {"update": "fixed", "initial": "zero"}})
     return [
         *make_rows(["erm", "la"], [objective]),
-        *_update(["csl"], objective, ["gradient"]),
+        *_vary_updates(["csl"], objective, ["gradient"]),
         *make_rows(["fixmatch", "uda", "flexmatch", "darp", "crest+"], [objective]),
         weighted_row,
-        *_update(["csst-fixmatch", "csst-uda"], objective),
-        *_update(["csst-no-kl"], objective, ["gradient", "solve"]),
-        *_update(["csst-balanced"], objective),
+        *_vary_updates(["csst-fixmatch", "csst-uda"], objective),
+        *_vary_updates(["csst-no-kl"], objective, ["gradient", "solve"]),
+        *_vary_updates(["csst-balanced"], objective),
     ]
 
 
-def _few(goal: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
-    """The best known methods and the paper's, with every way in which multipliers move."""
+def _make_few(goal: Callable[[Recipe], str]) -> Callable[[Recipe], list[Row]]:
+    """Return a function that makes rows of the best known methods, and of the paper's with every update."""
     return lambda base: [
         *make_rows(["la", "fixmatch"], [goal(base)]),
-        *_update(["csst-fixmatch", "csst-balanced"], goal(base)),
+        *_vary_updates(["csst-fixmatch", "csst-balanced"], goal(base)),
     ]
 
 
 def _require(base: Recipe, name: str, *settings: str) -> list[int]:
-    """The values of these settings of the recipe's data, which the preset changes."""
+    """Return these settings of the recipe's data; raise an error if it has none of them."""
     missing_settings = [setting for setting in settings if not hasattr(base.data, setting)]
     if missing_settings:
         raise InputError(
@@ -145,19 +145,23 @@ def _require(base: Recipe, name: str, *settings: str) -> list[int]:
 
 
 PRESETS: dict[str, Preset] = {
-    "table-min-recall": Preset("Table 2, Fig. 1", VISION, _table(MAIN, _worst)),
-    "table-coverage": Preset("Table 3, Table 6", VISION, _table((*MAIN[:-1], "csst-no-kl", MAIN[-1]), _coverage)),
-    "table-nlp": Preset("Table 4, Table 7", TEXTS, _table(("erm", "uda", "csst-uda"), _worst)),
-    "mask-rate": Preset(
-        "Fig. 4", ("cifar100-lt",), _table(("fixmatch", "csst-no-kl", "csst-fixmatch"), _worst, _coverage)
+    "table-min-recall": Preset("Table 2, Fig. 1", VISION, _make_table(MAIN, _ask_worst)),
+    "table-coverage": Preset(
+        "Table 3, Table 6", VISION, _make_table((*MAIN[:-1], "csst-no-kl", MAIN[-1]), _ask_coverage)
     ),
-    "ablation-labeled": Preset("Fig. 5a", ("cifar10-lt",), _ablation_labeled),
-    "ablation-tau": Preset("Fig. 5b", ("cifar10-lt",), _ablation_tau),
-    "seeds": Preset("Table 9", ("cifar10-lt",), _table(MAIN, _worst)),
-    "table-ssl-min-recall": Preset("Table 10", ("cifar10-lt", "cifar100-lt"), _table(SSL, _worst)),
-    "table-ssl-coverage": Preset("Table 11", ("cifar10-lt", "cifar100-lt"), _table(SSL, _coverage)),
-    "protocol-1500-3000": Preset("not in the paper", ("cifar10-lt",), _protocol),
-    "scratch": Preset("not in the paper", SCRATCH, _scratch),
-    "scratch-few": Preset("not in the paper", SCRATCH, _few(_worst)),
-    "scratch-coverage": Preset("not in the paper", SCRATCH, _few(_coverage)),
+    "table-nlp": Preset("Table 4, Table 7", TEXTS, _make_table(("erm", "uda", "csst-uda"), _ask_worst)),
+    "mask-rate": Preset(
+        "Fig. 4",
+        ("cifar100-lt",),
+        _make_table(("fixmatch", "csst-no-kl", "csst-fixmatch"), _ask_worst, _ask_coverage),
+    ),
+    "ablation-labeled": Preset("Fig. 5a", ("cifar10-lt",), _vary_labels),
+    "ablation-tau": Preset("Fig. 5b", ("cifar10-lt",), _vary_tau),
+    "seeds": Preset("Table 9", ("cifar10-lt",), _make_table(MAIN, _ask_worst)),
+    "table-ssl-min-recall": Preset("Table 10", ("cifar10-lt", "cifar100-lt"), _make_table(SSL, _ask_worst)),
+    "table-ssl-coverage": Preset("Table 11", ("cifar10-lt", "cifar100-lt"), _make_table(SSL, _ask_coverage)),
+    "protocol-1500-3000": Preset("not in the paper", ("cifar10-lt",), _make_protocol),
+    "scratch": Preset("not in the paper", SCRATCH, _make_scratch),
+    "scratch-few": Preset("not in the paper", SCRATCH, _make_few(_ask_worst)),
+    "scratch-coverage": Preset("not in the paper", SCRATCH, _make_few(_ask_coverage)),
 }

@@ -13,7 +13,7 @@ import torch
 
 from csst.comparison.rows import Row
 from csst.errors import InputError
-from csst.fitting.metrics import KeptEvidence, read_outputs
+from csst.fitting.metrics import KeptEvidence, read_label_prior, read_outputs
 from csst.fitting.plan import read_group
 from csst.maths.confusion import Confusion, head_tail
 from csst.rules.candidates import NAMES, fit_candidates, sharpness
@@ -104,7 +104,7 @@ class ComparisonRow:
         return len(self.results)
 
     def values(self, measure: str) -> list[float]:
-        """One measure over the seeds: `VALUE`, one of `MEASURES`, or `LOWEST`."""
+        """Return one measure over the seeds: `VALUE`, one of `MEASURES`, or `LOWEST`."""
         if measure == LOWEST:
             return [result.five_lowest_recalls for result in self.results]
         return [result.values[measure] for result in self.results]
@@ -160,7 +160,8 @@ def tabulate(outcomes: Sequence[Outcome], rules: Sequence[str] = ("fit",)) -> li
         table.append(_make_row(outcome, "", outcome.metrics))
         candidates = []
         if {*rules} - {"fit"}:
-            candidates = [dict(_measure_candidates(*run)) for run in _with_rule(outcome)]
+            runs = zip(outcome.folders, outcome.metrics, strict=True)
+            candidates = [dict(_measure_candidates(*run)) for run in runs if "adjusted" in run[1]]
         for name in rules:
             if name == "fit":
                 label = "rule"
@@ -179,17 +180,12 @@ def sort_rows(table: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     return sorted(table, key=lambda line: (objectives.index(line.row.objective), line.rank))
 
 
-def _with_rule(outcome: Outcome) -> Iterator[tuple[Path, dict[str, Any]]]:
-    pairs = zip(outcome.folders, outcome.metrics, strict=True)
-    return ((folder, metrics) for folder, metrics in pairs if "adjusted" in metrics)
-
-
 def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit every candidate for a run's rule to its stored scores; yield its name and numbers as in metrics.json."""
     run_scores = KeptEvidence.read(folder)
     outputs = read_outputs(folder)
     names = tuple(metrics["class_names"])
-    objective = run_scores.bind(read_recipe(folder).bind_objective(names), names)
+    objective = read_recipe(folder).bind_objective(names).bind_prior(read_label_prior(metrics))
     soft_objective = SoftObjective(objective, run_scores.prior, sharpness(run_scores.evidence))
     for candidate in fit_candidates(soft_objective, run_scores.evidence, run_scores.undo):
         rule = candidate.as_rule(run_scores.evidence.train_prior, run_scores.undo)
@@ -244,8 +240,7 @@ def read_hardware(folder: Path, uses_gpu: bool = True) -> str:
 
 def _read_groups(folder: Path, metrics: dict[str, Any]) -> list[list[int]]:
     """Return the classes of head and tail, by frequency unless the recipe names them."""
-    counts = torch.tensor(metrics["labeled_counts"]).double()
-    groups = head_tail(counts / counts.sum())
+    groups = head_tail(read_label_prior(metrics))
     recipe_groups = read_recipe(folder).groups if Run.exists(folder) else {}
     for name in groups.keys() & recipe_groups.keys():
         members = read_group(recipe_groups[name], metrics["class_names"])

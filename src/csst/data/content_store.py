@@ -33,16 +33,18 @@ class ContentStore:
     Args:
         path: the file; None keeps everything in memory.
         kind: kind of the values, in the plural; a file holds one kind only.
-        again: advice for a file that cannot be read, for the error.
-        elsewhere: advice for a place that cannot be written, for the error.
+        advice: advice for a file that cannot be read, for the error.
+        write_advice: advice for a place that cannot be written, for the error.
         create: whether to create a missing file; otherwise it is an error.
     """
 
-    def __init__(self, path: Path | None, kind: str, again: str = "", elsewhere: str = "", create: bool = True) -> None:
+    def __init__(
+        self, path: Path | None, kind: str, advice: str = "", write_advice: str = "", create: bool = True
+    ) -> None:
         self.path = path
         self.kind = kind
-        self.again = again
-        self.elsewhere = elsewhere
+        self.advice = advice
+        self.write_advice = write_advice
         with self._explain_errors():
             self._connection = self._connect()
         self.close = weakref.finalize(self, self._connection.close)
@@ -165,15 +167,12 @@ class ContentStore:
         try:
             yield
         except (OSError, sqlite3.OperationalError) as error:
-            raise self._unusable(error) from None
+            raise InputError(f"{self.path} cannot be written ({error}): {self.write_advice}") from None
         except sqlite3.DatabaseError as error:
             raise self._unreadable(str(error)) from None
 
-    def _unusable(self, error: Exception) -> InputError:
-        return InputError(f"{self.path} cannot be written ({error}): {self.elsewhere}")
-
     def _unreadable(self, reason: str) -> InputError:
-        return InputError(f"{self.path} cannot be read as a file of {self.kind}: {reason}; {self.again}")
+        return InputError(f"{self.path} cannot be read as a file of {self.kind}: {reason}; {self.advice}")
 
 
 def _compute_checksum(key: bytes, value: bytes) -> int:

@@ -68,8 +68,14 @@ class Embedder:
         """Return the vectors of the examples or of a view of them, (N, width), float32."""
 
         def embed(batch: Any, advance: Callable[[int], None]) -> np.ndarray:
-            batch = batch if view is None else view(batch)
-            return self._embed_chunk(hash_contents(batch), _measure_lengths(batch), _take(batch), advance)
+            examples = batch if view is None else view(batch)
+
+            def take(places: list[int]) -> Any:
+                if isinstance(examples, Tensor):
+                    return examples[torch.tensor(places)]
+                return [examples[place] for place in places]
+
+            return self._embed_chunk(hash_contents(examples), list(map(len, examples)), take, advance)
 
         return self._embed_all(inputs, what, embed)
 
@@ -137,17 +143,6 @@ class Embedder:
         return vectors
 
 
-def _take(batch: Any) -> Callable[[list[int]], Any]:
-    """Return a function from places to the examples at these places."""
-    if isinstance(batch, Tensor):
-        return lambda places: batch[torch.tensor(places)]
-    return lambda places: [batch[place] for place in places]
-
-
-def _measure_lengths(batch: Any) -> list[int]:
-    return [len(example) for example in batch]
-
-
 def hash_contents(batch: Any) -> list[bytes]:
     """Return the first 16 bytes of the SHA-256 of each example."""
     if isinstance(batch, Tensor):
@@ -170,7 +165,7 @@ def embed_parts(task: Task, embedder: Embedder) -> Task:
     return replace(task.with_inputs(embed), views=None, columns=None, facts=facts)
 
 
-def embedded(task: Task, embedder: Embedder) -> Task:
+def embed_task(task: Task, embedder: Embedder) -> Task:
     """Return the task with examples replaced by their embeddings, and views by embeddings of views.
 
     The settings say how many views of an image are embedded; the weak view of other examples is the embedding itself.
@@ -251,7 +246,5 @@ def announce(task: Task, embedder: Embedder) -> None:
     where = "memory" if store.path is None else str(store.path)
     Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False).print(
         f"embedding {images} images and {views} views of them ({weak} weak, {strong} strong of each): at most "
-        f"{size:.0f} MB in {where}, which already holds {len(store)} vectors; an interrupted run resumes there",
-        highlight=False,
-        markup=False,
+        f"{size:.0f} MB in {where}, which already holds {len(store)} vectors; an interrupted run resumes there"
     )

@@ -1,7 +1,9 @@
-"""Examples that are fetched by index: tensors, sparse rows, and parts of any others."""
+"""Examples that are fetched by index (tensors, sparse rows, and parts of any others), and the inputs of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -132,3 +134,22 @@ class Joined:
         is_other = indices >= len(self.examples)
         pairs = [(self.examples, indices[~is_other]), (self.other, indices[is_other] - len(self.examples))]
         return [(examples, index) for examples, index in pairs if len(index)]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """The inputs of a fitted model.
+
+    Args:
+        kind: array, image or text.
+        shape: shape of one input, after the encoder; () for texts.
+        preprocessing: how raw examples become inputs, as a phrase; derived from kind and shape if empty.
+        embed: function from raw examples to vectors, if a frozen encoder is part of the model.
+        is_embedded: whether inputs are embeddings, made by the model or by the user.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    preprocessing: str = ""
+    embed: Callable[[Examples], Examples] | None = None
+    is_embedded: bool = False

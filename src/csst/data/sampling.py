@@ -15,14 +15,14 @@ class Sampler:
         size: number of examples.
         batch: examples per batch.
         generator: source of the random orders.
-        only: indices of the examples, `size` of them; None for 0 .. size-1.
+        indices: indices of the examples, `size` of them; None for 0 .. size-1.
     """
 
-    def __init__(self, size: int, batch: int, generator: torch.Generator, only: Tensor | None = None) -> None:
+    def __init__(self, size: int, batch: int, generator: torch.Generator, indices: Tensor | None = None) -> None:
         self.size = size
         self.batch = batch
         self.generator = generator
-        self.only = only
+        self.indices = indices
         self.order = torch.zeros(0, dtype=torch.int64)
 
     def draw(self) -> Tensor:
@@ -35,7 +35,7 @@ class Sampler:
         """Return the batch that the next draw will return."""
         while len(self.order) < self.batch:
             order = torch.randperm(self.size, generator=self.generator)
-            self.order = torch.cat([self.order, order if self.only is None else self.only[order]])
+            self.order = torch.cat([self.order, order if self.indices is None else self.indices[order]])
         return self.order[: self.batch]
 
     def state_dict(self) -> dict[str, Any]:

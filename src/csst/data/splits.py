@@ -145,20 +145,17 @@ def hold_out(labels: np.ndarray, fraction: float, seed: int, class_names: Sequen
     """Return the indices of a held-out part: the same fraction of every class, at least one and never all of it."""
     if not 0 < fraction < 1:
         raise InputError(f"the held-out fraction must lie between 0 and 1; found {fraction}")
-    labels = np.asarray(labels)
-    rng = np.random.default_rng(seed)
-    pieces = []
-    for c in range(int(labels.max()) + 1):
-        members = rng.permutation(np.flatnonzero(labels == c))
-        if len(members) < 2:
+
+    def sizes(c: int, count: int) -> tuple[int, int]:
+        if count < 2:
             name = class_names[c] if class_names is not None else c
             raise InputError(
-                f"class {name!r} has {len(members)} labeled examples, and holding some out for validation needs 2: "
+                f"class {name!r} has {count} labeled examples, and holding some out for validation needs 2: "
                 "label more, merge classes, or give a validation set"
             )
-        count = min(len(members) - 1, max(1, round(fraction * len(members))))
-        pieces.append(members[:count])
-    return np.sort(np.concatenate(pieces))
+        return min(count - 1, max(1, round(fraction * count))), 0
+
+    return stratified_pair(np.asarray(labels), seed, sizes)[0]
 
 
 def split_held_out(

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import Examples, as_examples, as_rows, choose, join_examples
-from csst.data.row_hashes import hash_rows
-from csst.data.row_order import order_by_content
+from csst.data.row_hashes import hash_rows, order_by_content
 from csst.data.splits import hold_out, split_hash
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.table_views import make_table_views
-from csst.data.tabular.tables import is_sparse, statistics
+from csst.data.tabular.tables import compute_moments, is_sparse
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -61,7 +60,7 @@ class Labeled:
         )
 
     def join(self, other: Labeled) -> Labeled:
-        """Return these examples and others; their groups are known if those of both are."""
+        """Return these examples and others; their groups are known if both parts have groups."""
         groups = None
         if self.groups is not None and other.groups is not None:
             groups = torch.cat([self.groups, other.groups])
@@ -98,9 +97,9 @@ class Task:
         projection: mean (D,) and directions (D, components) by which embeddings were projected; None if they were not.
         certifying: examples that certify bounds and have no other use; None without a confidence.
         kept_apart: unlabeled examples that certify a coverage and have no other use.
-        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if they are those of the parts.
+        row_hashes: hashes of the original examples, see `csst.data.row_hashes`; None if the parts hold these.
         group_column: the column of groups of rows; "" if there is none.
-        group_names: its values.
+        group_names: the values of that column.
         unlabeled_groups: groups of the unlabeled examples, -1 if unknown; None without groups.
     """
 
@@ -182,13 +181,13 @@ class Task:
     @property
     def digest(self) -> str:
         """A fingerprint of the labeled and validation rows with their labels."""
-        return split_hash(*_arrays(self.labeled), *_arrays(self.validation))
+        return split_hash(*_list_arrays(self.labeled), *_list_arrays(self.validation))
 
     def require(self, part: Literal["validation", "test", "certifying"]) -> Labeled:
         """Return the validation, test or certifying examples; raise an error if there are none.
 
         Args:
-            part: which of them.
+            part: name of the part.
 
         Returns:
             The examples with their classes.
@@ -235,7 +234,7 @@ class Task:
         """
         if isinstance(views, str):
             views = make_table_views(self.measured, self.column_sizes, views)
-        return replace(self, views=views, moments=statistics(self.measured))
+        return replace(self, views=views, moments=compute_moments(self.measured))
 
     def with_inputs(self, convert: Callable[[Examples, str], Examples]) -> Task:
         """Return the task with the inputs of every part converted.
@@ -276,12 +275,11 @@ class Task:
         Returns:
             The sorted task.
         """
-
-        def sort(rows: Examples) -> Examples:
-            return choose(rows, order_by_content(rows))
-
         order = order_by_content(self.unlabeled)
         groups = self.unlabeled_groups
+        kept_apart = self.kept_apart
+        if kept_apart is not None:
+            kept_apart = choose(kept_apart, order_by_content(kept_apart))
         return replace(
             self,
             labeled=self.labeled.in_content_order(),
@@ -289,7 +287,7 @@ class Task:
             unlabeled_groups=None if groups is None else groups[torch.from_numpy(order)],
             validation=None if self.validation is None else self.validation.in_content_order(),
             certifying=None if self.certifying is None else self.certifying.in_content_order(),
-            kept_apart=None if self.kept_apart is None else sort(self.kept_apart),
+            kept_apart=kept_apart,
         )
 
     def hash_rows(self) -> np.ndarray:
@@ -305,7 +303,7 @@ class Task:
         return np.concatenate([hash_rows(part) for part in (*labeled, *unlabeled)])
 
 
-def _arrays(part: Labeled | None) -> list[np.ndarray]:
+def _list_arrays(part: Labeled | None) -> list[np.ndarray]:
     """Return the arrays that hold labeled rows."""
     if part is None:
         return []
@@ -355,6 +353,13 @@ def as_labels(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
+def refuse_other_shapes(*parts: Examples) -> None:
+    """Raise an error if tensors of inputs hold examples of different shapes."""
+    shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
+    if len(shapes) > 1:
+        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+
+
 def hash_parts(unlabeled: Tensor, *parts: Labeled | None) -> str:
     """Return a short fingerprint of tensors: of the labeled parts in this order, then of the unlabeled inputs."""
     content = [np.asarray(values) for part in parts if part is not None for values in (part.inputs, part.labels)]
@@ -378,10 +383,7 @@ def make_task(
         if pair is not None
     }
     inputs = as_inputs(unlabeled, "unlabeled inputs")
-    shapes = {tuple(part.inputs.shape[1:]) for part in parts.values() if isinstance(part.inputs, Tensor)}
-    shapes.add(tuple(inputs.shape[1:]))
-    if len(shapes) > 1:
-        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    refuse_other_shapes(inputs, *(part.inputs for part in parts.values()))
     if class_names is None:
         largest_label = int(max(part.labels.max() for part in parts.values() if len(part)))
         class_names = tuple(str(c) for c in range(largest_label + 1))

@@ -154,7 +154,7 @@ class Digits:
         labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled examples of the most frequent class.
         imbalance: most frequent over rarest class.
-        unlabeled_imbalance: the same for the unlabeled part; None for that of the labels.
+        unlabeled_imbalance: the same for the unlabeled part; None for the imbalance of the labels.
         unlabeled_reversed: the unlabeled part's most frequent class is the labeled part's rarest.
         validation: validation examples per class.
         test: test examples per class.

@@ -13,20 +13,22 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
-from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
-from csst.estimators.deploying import DeployingMixin
+from csst.estimators.deploying import DeployingMixin, suggest_rows
 from csst.estimators.exploring import ExploringMixin, find_judged_rows, keep_examples
 from csst.estimators.grouping import number_groups, require_group
-from csst.estimators.images import is_image_array
 from csst.estimators.inputs import describe_columns, note_markers, number_classes, read_labels, split_rows
-from csst.estimators.measuring import MeasuringMixin
-from csst.estimators.networks import plan_network
-from csst.estimators.parameters import (
+from csst.estimators.measuring import show_progress
+from csst.estimators.networks import is_image_array, plan_network
+from csst.estimators.scoring import choose_abstain_value
+from csst.estimators.settings import (
+    IMAGES,
+    ROWS,
     SETTINGS,
+    EstimatorSettings,
     change_settings,
     list_parameters,
     read_seed,
@@ -34,10 +36,6 @@ from csst.estimators.parameters import (
     read_validation,
     refuse_network_settings,
 )
-from csst.estimators.reading import ReadingMixin
-from csst.estimators.settings import IMAGES, ROWS, EstimatorSettings
-from csst.estimators.suggesting import suggest_rows
-from csst.estimators.summary import show_progress
 from csst.fitting.export import Format
 from csst.fitting.fit import fit
 from csst.fitting.fitted_model import FittedModel
@@ -51,12 +49,9 @@ from csst.settings import Settings
 
 
 class CSSTClassifier(
-    ReadingMixin,
     DeployingMixin,
-    MeasuringMixin,
     ExploringMixin,
     ClassifierMixin,  # type: ignore[misc]
-    LogProbaMixin,
     BaseEstimator,  # type: ignore[misc]
 ):
     """A classifier for an objective, from few labeled and many unlabeled rows.
@@ -80,11 +75,11 @@ class CSSTClassifier(
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in the sentence says. The
             validation rows then certify, or else half of the labels (docs/how-to/promise.md).
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
-            None (that of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or one
-            number per class.
-        costs: what every prediction costs, for a sentence with `cost`: a matrix with one row per true class and one
+            None (the balance of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or
+            one number per class.
+        costs: cost of every prediction, for a sentence with `cost`: a matrix with one row per true class and one
             column per prediction, a data frame with class names, or a `csst.CostTable`.
-        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
+        abstain_value: value that `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer
             classes and None otherwise.
         per_group: for a sentence about groups of rows: True fits one rule for each group, and `predict` then needs the
             group of every row; False fits one rule for all, best for the worst group (docs/how-to/groups.md).
@@ -96,9 +91,7 @@ class CSSTClassifier(
         verbose: 1 shows progress.
     """
 
-    fit_: FittedModel
     history_: list[dict[str, Any]]
-    seed_: int
 
     def __init__(
         self,
@@ -118,16 +111,23 @@ class CSSTClassifier(
         random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
-        self.objective, self.learner, self.method, self.validation = objective, learner, method, validation
-        self.encoder, self.deployment_prior, self.settings = encoder, deployment_prior, settings
+        self.objective = objective
+        self.learner = learner
+        self.method = method
+        self.validation = validation
+        self.encoder = encoder
         self.confidence = confidence
+        self.deployment_prior = deployment_prior
         self.costs = costs
         self.abstain_value = abstain_value
         self.per_group = per_group
-        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+        self.settings = settings
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name.
+        """Return the parameters by name.
 
         Args:
             deep: whether every setting is among them, such as settings__training__steps.
@@ -157,12 +157,12 @@ class CSSTClassifier(
     def fit(
         self, X: Any, y: Any, X_unlabeled: Any = None, *, group: Any = None, group_unlabeled: Any = None
     ) -> CSSTClassifier:
-        """Train on the rows of X whose label is known, and use the others, and those of X_unlabeled, without one.
+        """Train on the rows of X with a label, and use its other rows and the rows of X_unlabeled without one.
 
         Args:
             X: N rows: an array or sparse matrix (N, D), or a data frame; texts or images with an encoder; images
                 (N, H, W) or (N, H, W, C), uint8 or floats in 0...1, with learner="network".
-            y: their classes, (N,); -1, NaN or None where it is not known.
+            y: their classes, (N,); -1, NaN or None if unknown.
             X_unlabeled: more rows like X, without labels.
             group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
                 one, unlabeled rows without one (None or NaN) count for each group alike.
@@ -245,19 +245,18 @@ class CSSTClassifier(
         )
 
     def _fit_network(
-        self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, before: FittedModel | None
+        self, rows: Task, objective: Objective, settings: EstimatorSettings, seed: int, former_fit: FittedModel | None
     ) -> None:
-        """Train by the paper's method on these rows, going on from `before` if there is one."""
-        plan = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
-        task = plan.task
+        """Train by the paper's method on these rows, continuing `former_fit` if there is one."""
+        task, make, inputs = plan_network(rows, settings, self.image_shape_, self.encoder is not None, seed)
         method = str(self.method)
         if read_method(method, task.kind).select is not None and not len(task.unlabeled):
             self.notes_.append(f"there are no unlabeled rows, so {method} learned from labels alone (csl)")
             warnings.warn(self.notes_[-1], stacklevel=3)
             method = "csl"
         name = read_method(method, task.kind).name
-        if before is not None:
-            former_details = before.full_details.about
+        if former_fit is not None:
+            former_details = former_fit.full_details.about
             if former_details["method"] != name:
                 raise InputError(
                     f"warm_start continues with the same method; the last fit was {former_details['method']}, "
@@ -266,75 +265,33 @@ class CSSTClassifier(
             settings = replace(
                 settings, training=replace(settings.training, steps=settings.training.steps + former_details["steps"])
             )
-        learner = Network(plan.make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
+        learner = Network(make, method, settings, (settings.folds or ROWS.folds) if rows.validation is None else 0)
         self.fit_ = fit(
             task,
             learner,
             objective,
             fits_rule=settings.rule == "fit",
             deployment_prior=self.deployment_prior,
-            inputs=plan.inputs,
+            inputs=inputs,
             seed=seed,
             per_group=self.per_group,
-            state=None if before is None else before.full_details.state,
+            state=None if former_fit is None else former_fit.full_details.state,
             on_record=show_progress if self.verbose else None,
         )
         details = self.fit_.full_details
         assert details.gain is not None
         self.multipliers_ = details.about["multipliers"]
         self.gain_ = details.gain.matrix.numpy()
-        self.history_ = [*([] if before is None else self.history_), *details.history]
-
-    def decision_function(self, X: Any, group: Any = None) -> np.ndarray:
-        """The scores whose largest is predicted: the rule's, or logits without one.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
-            column for it, (N, K + 1).
-        """
-        scores = self._scores(X, group)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: Any, group: Any = None) -> np.ndarray:
-        """The class of every row, by the decision rule.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Classes, (N,), and `abstain_value` for no answer.
-        """
-        decisions = self._scores(X, group).argmax(1)
-        return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
-
-    def predict_proba(self, X: Any, group: Any = None) -> np.ndarray:
-        """Calibrated probabilities under the deployment prior; their argmax is not `predict`, which follows the rule.
-
-        A network without a rule gives the softmax of its logits, which is not calibrated for a worst-class objective.
-
-        Args:
-            X: N rows, as in `fit`.
-            group: the group of every row, (N,), if each group has a rule of its own.
-
-        Returns:
-            Probabilities, (N, K).
-        """
-        check_is_fitted(self)
-        return self.fit_.predict_proba(self._rows(X, reset=False), group).numpy()
+        self.history_ = [*([] if former_fit is None else self.history_), *details.history]
 
     def suggest(self, X_pool: Any, n: int) -> np.ndarray:
-        """Rows of the pool to label next, the first first: those of the classes that may be the worst.
+        """Return rows of the pool to label next, the most useful first: rows of the classes that may be the worst.
 
         See `csst.estimation.labeling` for the rule. Label all of them, or as many of the first as can be paid for.
 
         Args:
-            X_pool: rows without labels, such as those of the fit.
-            n: how many.
+            X_pool: rows without labels, such as unlabeled rows of the fit.
+            n: number of rows.
 
         Returns:
             Indices of rows of X_pool, (n,).
@@ -349,7 +306,7 @@ class CSSTClassifier(
         """Write the model with its decision rule, and a model card.
 
         Args:
-            path: of the model's file.
+            path: the model's file.
             to: onnx, torch-export or safetensors.
 
         Returns:
@@ -372,13 +329,6 @@ class CSSTClassifier(
         tags.input_tags.sparse = True
         tags.input_tags.string = self.encoder is not None
         return tags
-
-    def _scores(self, X: Any, group: Any = None) -> np.ndarray:
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        if self.fit_.rule is None:
-            return self.fit_.logits(rows).numpy()
-        return self.fit_.rule.scores(self.fit_.probs(rows), group).numpy()
 
     def _require_same(self, classes: np.ndarray, data_hash: str) -> None:
         if not np.array_equal(classes, self.classes_):

@@ -1,4 +1,4 @@
-"""A fitted estimator where it is used: what it promises, what fresh labels prove, and what rows without labels say."""
+"""A fitted estimator in use: rows to label next, what it promises, what fresh labels prove, what unlabeled rows say."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
-from csst.estimators.inputs import numbers_of, read_labels
+from csst.estimation.held_out_scores import take_out
+from csst.estimation.labeling import allocate_labels, rank_rows
+from csst.estimation.shift import estimate_prior
+from csst.estimators.inputs import number_labels, read_labels
+from csst.estimators.measuring import MeasuringMixin
 from csst.fitting import monitoring
 from csst.fitting.fitted_model import FittedModel
 from csst.rules.certification import (
@@ -24,36 +30,18 @@ from csst.rules.certification import (
     read_certified,
     refuse_seen,
 )
-from csst.rules.certified import Certificate
 from csst.rules.monitor import Monitoring
-from csst.rules.rule import read_group_values
+from csst.rules.rule import read_group_values, undo_gain
 
 Self = TypeVar("Self", bound="DeployingMixin")
 
 
-class DeployingMixin:
-    """Certificates and monitoring of an estimator that has `fit_`, `classes_` and `_rows`."""
-
-    fit_: FittedModel
-    classes_: np.ndarray
-    suggested_: np.ndarray
-    intervals_: dict[str, Any]
-    notes_: list[str]
-    deployment_prior: Any
-    seed_: int
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        raise NotImplementedError
+class DeployingMixin(MeasuringMixin):
+    """Certificates and monitoring of a fitted estimator."""
 
     def _remember_suggested(self, rows: Any) -> None:
         """Keep in mind rows that were chosen and are no random sample, so that they cannot certify."""
         self.suggested_ = np.concatenate([self.suggested_, hash_rows(rows)])
-
-    @property
-    def certificate_(self) -> Certificate | None:
-        """Whether the bounds of the sentence are promised; None where no confidence was stated."""
-        check_is_fitted(self)
-        return self.fit_.certificate
 
     def certify(
         self,
@@ -93,7 +81,7 @@ class DeployingMixin:
             raise InputError(
                 "every row that certifies needs a label; leave the others out, or pass them as X_unlabeled"
             )
-        truth = numbers_of(values, self.classes_, "the labels y")
+        truth = number_labels(values, self.classes_, "the labels y")
         names = self.fit_.class_names
         objective = self.fit_.stated if sentence is None else sentence
         row_groups = name_row_groups(self.fit_.groups, group)
@@ -151,7 +139,7 @@ class DeployingMixin:
         return classifier
 
     def _expect(self, rows: Any, pool: Any) -> Expectation | None:
-        """What the model expects of labeled and unlabeled rows; None without a rule and the labels it was fitted on."""
+        """Return what the model expects of labeled and unlabeled rows; None without a rule fitted to labels."""
         details = self.fit_.full_details
         if details.adjusted is None or self.fit_.rule is None:
             return None
@@ -166,3 +154,31 @@ class DeployingMixin:
             evidence.labels,
             self.fit_.rule.predict(probs).numpy(),
         )
+
+
+def suggest_rows(fitted: FittedModel, probs: Tensor, labeled: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Return the rows of a pool to label next, the most useful first, (count,).
+
+    Args:
+        fitted: the model, right after fitting.
+        probs: probabilities of the pool by the model, (N, K).
+        labeled: number of labels of every class in the fit, (K,).
+        count: number of rows.
+        seed: seed of the draws.
+    """
+    if not 1 <= count <= len(probs):
+        raise InputError(f"n must be from 1 to the {len(probs)} rows of X_pool; found {count}")
+    scores = calibrate_scores(fitted, probs)
+    posterior = softmax(scores + np.log(estimate_prior(scores, labeled / labeled.sum())), axis=1)
+    return rank_rows(posterior, allocate_labels(fitted.expected), count, seed)
+
+
+def calibrate_scores(fitted: FittedModel, probs: Tensor) -> np.ndarray:
+    """Return s = T z + a, the model's calibrated log-probabilities with every class prior taken out, (N, K)."""
+    if fitted.rule is not None:
+        return take_out(fitted.rule.posterior(probs).numpy(), fitted.expected.confusion.prior.numpy())
+    # The softmax of a network without a rule is under the gain and the class prior that it was trained under.
+    details = fitted.full_details
+    posterior = undo_gain(probs, details.outputs.gain.softmax_inverse).numpy()
+    evidence = details.outputs.evidence(details.train_prior, fitted.class_names)
+    return evidence.calibration.apply(take_out(posterior, evidence.train_prior))

@@ -1,4 +1,4 @@
-"""What can be asked of a fitted estimator: other sentences, trade-offs, learners, columns, doubtful labels, a page."""
+"""Questions to a fitted estimator: other sentences, trade-offs, learners, columns, doubtful labels, a page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from torch import Tensor
 
 from csst.data.row_hashes import hash_rows
 from csst.data.tabular.column_words import tabulate_columns
-from csst.data.tabular.columns import Columns
 from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum
+from csst.estimators.measuring import MeasuringMixin
 from csst.fitting.deciding import decide, explore, read_evidence
-from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import list_notes
 from csst.learners.portfolio import compute_losses
 from csst.maths.language import objective as read_objective
@@ -37,10 +36,10 @@ class Standing(NamedTuple):
     """A learner beside the mean of all that were not left out.
 
     Args:
-        name: its name.
-        balanced_log_loss: out of fold, lower is better; of a network nothing is compared, and it is None.
-        weight: in the mean; 0 for a learner that was left out as clearly worse.
-        excess: its loss less that of the mean.
+        name: name of the learner.
+        balanced_log_loss: loss out of fold, lower is better; None for a network, which is compared with nothing.
+        weight: weight in the mean; 0 for a learner that was left out as clearly worse.
+        excess: loss of the learner less the loss of the mean.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Suspect(NamedTuple):
 
     Args:
         row: index in the X of `fit`.
-        label: its label.
+        label: label of the row.
         probability: the probability of the label, out of fold.
         likelier: the most probable class.
     """
@@ -73,25 +72,8 @@ class Suspect(NamedTuple):
     likelier: Any
 
 
-class ExploringMixin:
-    """Questions to an estimator that has `fit_`, `classes_`, `columns_` and `seed_`."""
-
-    fit_: FittedModel
-    classes_: np.ndarray
-    columns_: Columns
-    seed_: int
-    labeled_counts_: list[int]
-    intervals_: dict[str, Any]
-    notes_: list[str]
-    judged_rows_: np.ndarray | None
-    judged_examples_: Labeled | None
-    per_group: bool
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        raise NotImplementedError
-
-    def _find_intervals(self) -> dict[str, Any]:
-        raise NotImplementedError
+class ExploringMixin(MeasuringMixin):
+    """Questions to a fitted estimator."""
 
     def decide(self, objective: Any, per_group: bool | None = None) -> Any:
         """Return a classifier that decides for another sentence, without fitting the model again.
@@ -105,35 +87,32 @@ class ExploringMixin:
             A fitted classifier; this one stays as it is.
         """
         check_is_fitted(self)
-        other = copy.copy(self)
-        other.objective = objective  # type: ignore[attr-defined]
-        other.confidence = None  # type: ignore[attr-defined]
-        other.per_group = self.per_group if per_group is None else per_group
-        other.fit_ = decide(self.fit_, self._read_goal(objective), self.seed_, other.per_group)
-        other.intervals_ = other._find_intervals()
-        note = describe_minimum(other.intervals_, other.fit_.class_names)
-        doubts = list_notes(other.fit_.full_details)
+        classifier = copy.copy(self)
+        classifier.objective = objective
+        classifier.confidence = None
+        classifier.per_group = self.per_group if per_group is None else per_group
+        goal = read_objective(objective, costs=self.costs)
+        classifier.fit_ = decide(self.fit_, goal, self.seed_, classifier.per_group)
+        classifier.intervals_ = classifier._find_intervals()
+        note = describe_minimum(classifier.intervals_, classifier.fit_.class_names)
+        doubts = list_notes(classifier.fit_.full_details)
         for doubt in doubts:
             if doubt not in self.notes_:  # `fit` has warned of these
                 warnings.warn(doubt, stacklevel=2)
-        other.notes_ = [*([note] if note else []), *doubts]
-        return other
-
-    def _read_goal(self, objective: Any) -> Any:
-        """Return an objective with the costs that the estimator was given."""
-        return read_objective(objective, costs=getattr(self, "costs", None))
+        classifier.notes_ = [*([note] if note else []), *doubts]
+        return classifier
 
     def frontier(self, objective: Any = None) -> Frontier:
         """Return what rules for the fitted model can trade off, and whether bounds can be met.
 
         Args:
-            objective: a sentence whose bounds are checked; None for that of the fit.
+            objective: a sentence whose bounds are checked; None for the objective of the fit.
 
         Returns:
             Points that no other rule beats in mean recall, lowest recall and coverage, and a `sentence`.
         """
         check_is_fitted(self)
-        return explore(self.fit_, None if objective is None else self._read_goal(objective))
+        return explore(self.fit_, None if objective is None else read_objective(objective, costs=self.costs))
 
     @property
     def leaderboard_(self) -> list[Standing]:
@@ -144,7 +123,7 @@ class ExploringMixin:
             return [Standing(str(about["method"]), None, 1.0, None)]
         evidence = read_evidence(self.fit_)[0]
         mean_loss = float(compute_losses(evidence.scores, evidence.labels).mean())
-        entries = [(one["name"], one["balanced_log_loss"], one["weight"]) for one in about["members"]]
+        entries = [(member["name"], member["balanced_log_loss"], member["weight"]) for member in about["members"]]
         entries += [(name, loss, 0.0) for name, loss in about["left_out"].items()]
         standings = [Standing(name, loss, weight, loss - mean_loss) for name, loss, weight in entries]
         return sorted(standings, key=lambda standing: (not standing.weight, standing.balanced_log_loss))
@@ -171,10 +150,10 @@ class ExploringMixin:
         return sorted(rows, key=lambda row: -row.loss)
 
     def suspects(self, n: int = 10) -> list[Suspect]:
-        """Return the labels that are most likely wrong: those that models which did not see them contradict most.
+        """Return the labels that are most likely wrong: models that did not learn from them contradict them most.
 
         Args:
-            n: how many.
+            n: number of rows.
 
         Returns:
             Rows of X, the most doubtful first.
@@ -207,12 +186,13 @@ class ExploringMixin:
 
         Args:
             path: the page, an .html file; it needs no other file.
-            title: its title; "" for the sentence.
+            title: title of the page; "" for the sentence.
 
         Returns:
             The path.
         """
         from csst.report.page import fitted_page
+        from csst.report.render import write_page
 
         check_is_fitted(self)
         with warnings.catch_warnings():
@@ -221,11 +201,7 @@ class ExploringMixin:
         columns = tabulate_columns(self.columns_) if self.columns_.parts else []
         page = fitted_page(metrics, self.fit_.history, columns, self._find_mistakes(), title)
         target = Path(path)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the page {target} cannot be written: {error.strerror or error}") from None
+        write_page(page, target)
         return target
 
     def _find_mistakes(self) -> list[Any]:
@@ -253,13 +229,13 @@ def keep_examples(task: Task, image_shape: tuple[int, int, int] | None) -> Label
     return examples if image_shape is None else Labeled(inputs.reshape(-1, *image_shape), examples.labels)
 
 
-def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:
+def find_judged_rows(rows: Any, is_labeled: np.ndarray, labels: np.ndarray, examples: Labeled) -> np.ndarray | None:
     """Return the index of each labeled row of a fit among all rows, by content and label, (n,).
 
     Args:
         rows: all rows, (N, D).
-        known: which of them have a label, (N,).
-        labels: the class indices of those, in the order of the rows.
+        is_labeled: whether each row has a label, (N,).
+        labels: class indices of the labeled rows, in the order of the rows.
         examples: the labeled rows of the fit.
 
     Returns:
@@ -267,14 +243,14 @@ def find_judged_rows(rows: Any, known: np.ndarray, labels: np.ndarray, examples:
     """
     if len(labels) > MOST_JUDGED:
         return None
-    indices = np.flatnonzero(known)
+    indices = np.flatnonzero(is_labeled)
     places: dict[tuple[int, int], list[int]] = {}
     for index, code, label in zip(indices.tolist(), hash_rows(rows[indices]).tolist(), labels.tolist(), strict=True):
         places.setdefault((code, label), []).append(index)
-    judged = []
+    rows_of_examples = []
     for code, label in zip(hash_rows(examples.inputs).tolist(), examples.labels.tolist(), strict=True):
         candidates = places.get((code, label))
         if not candidates:
             return None
-        judged.append(candidates.pop(0))
-    return np.array(judged, dtype=np.int64)
+        rows_of_examples.append(candidates.pop(0))
+    return np.array(rows_of_examples, dtype=np.int64)

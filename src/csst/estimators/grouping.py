@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from csst.data.tabular.arrays import number_words
 from csst.errors import InputError
-from csst.estimators.inputs import GivenGroups, numbers_of, read_labels
+from csst.estimators.inputs import GivenGroups, number_labels, read_labels
 from csst.fitting.evaluation import align
 from csst.maths.grouped_confusion import GroupedConfusion, count_groups
 from csst.maths.language import Sentence
@@ -23,7 +24,7 @@ def read_groups(group: Any, rows: int, what: str) -> np.ndarray:
     """Return groups as texts, None where one is missing, (N,).
 
     Args:
-        group: the value of the column for each row, (N,); None or NaN where it is not known; None for all unknown.
+        group: the value of the column for each row, (N,); None or NaN if unknown; None for all unknown.
         rows: N.
         what: the name of the rows, for errors.
     """
@@ -39,16 +40,15 @@ def number_groups(column: str, group: Any, rows: int, extra_group: Any, extra_ro
     """Return the groups of X and of X_unlabeled as numbers.
 
     Args:
-        column: the column that the groups are of.
+        column: name of the column of groups.
         group: the value of each row of X, see `read_groups`.
         rows: N.
         extra_group: the value of each row of X_unlabeled.
-        extra_rows: how many these are.
+        extra_rows: number of rows of X_unlabeled.
     """
     parts = [read_groups(group, rows, "X"), read_groups(extra_group, extra_rows, "X_unlabeled")]
     names = tuple(sorted({value for values in parts for value in values if value is not None}))
-    places = {name: index for index, name in enumerate(names)} | {None: -1}
-    numbers = [np.array([places[value] for value in values], dtype=np.int64) for values in parts]
+    numbers = [number_words(values, names).numpy() for values in parts]
     return GivenGroups(column, names, *numbers)
 
 
@@ -61,23 +61,6 @@ def require_group(objective: Objective, group: Any) -> None:
         raise InputError(f"group is given, but '{objective}' names none: write for instance max min(recall by region)")
 
 
-def measure_groups(sentence: Sentence, truth: np.ndarray, answers: np.ndarray, group: Any) -> GroupedConfusion:
-    """Return what predictions do in each group.
-
-    Args:
-        sentence: bound to its classes and groups.
-        truth: class indices, (N,).
-        answers: predicted class indices, (N,).
-        group: the value of the column for every row, (N,).
-    """
-    require_group(sentence, group)
-    names = sentence.binding.row_groups
-    classes = sentence.binding.class_names or ()
-    places = read_group_values(group, names, str(sentence.column), len(truth))
-    counts = count_groups(truth, answers, torch.from_numpy(places), len(classes), len(names))
-    return GroupedConfusion.from_counts(counts, classes, names)
-
-
 def score_groups(
     sentence: Sentence, y: Any, predictions: np.ndarray, classes: np.ndarray, group: Any, sample_weight: Any = None
 ) -> float:
@@ -85,7 +68,7 @@ def score_groups(
 
     Args:
         sentence: bound to its classes and groups.
-        y: the true classes, (N,); -1, NaN or None where it is not known.
+        y: the true classes, (N,); -1, NaN or None if unknown.
         predictions: the predicted classes, (N,).
         classes: the classes in order, (K,).
         group: the value of the column for every row, (N,).
@@ -95,16 +78,20 @@ def score_groups(
         raise InputError("a sentence about groups counts rows and takes no sample_weight: leave it out")
     require_group(sentence, group)
     values, is_known = read_labels(y)
-    truth = numbers_of(values[is_known], classes, "the labels y")
-    answers = numbers_of(predictions[is_known], classes, "the predictions")
-    confusion = measure_groups(sentence, truth, answers, np.asarray(group, dtype=object)[is_known])
-    return score_on(sentence, confusion, TOLERANCE).score
+    truth = number_labels(values[is_known], classes, "the labels y")
+    answers = number_labels(predictions[is_known], classes, "the predictions")
+    names = sentence.binding.row_groups
+    class_names = sentence.binding.class_names or ()
+    group_values = np.asarray(group, dtype=object)[is_known]
+    places = torch.from_numpy(read_group_values(group_values, names, str(sentence.column), len(truth)))
+    counts = count_groups(truth, answers, places, len(class_names), len(names))
+    return score_on(sentence, GroupedConfusion.from_counts(counts, class_names, names), TOLERANCE).score
 
 
 def summarize_groups(groups: GroupEstimate) -> list[str]:
     """Return the lines of a table with the expected recall of every group and class."""
     values = groups.as_dict()
-    lowest = values["lowest_recall"]
+    lowest_recall = values["lowest_recall"]
     head = [values["column"], *groups.class_names]
     cells = [
         [
@@ -116,6 +103,6 @@ def summarize_groups(groups: GroupEstimate) -> list[str]:
     kind = "one rule for each group" if groups.is_per_group else "one rule for all groups"
     return [
         f"recall by {values['column']}, {kind} (95 % interval, labels); the lowest is expected to be "
-        f"{lowest['estimate']:.2f} ({lowest['low']:.2f}–{lowest['high']:.2f})",
+        f"{lowest_recall['estimate']:.2f} ({lowest_recall['low']:.2f}–{lowest_recall['high']:.2f})",
         align([head, *cells]),
     ]

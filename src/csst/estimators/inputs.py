@@ -1,4 +1,4 @@
-"""What the estimator is given → examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
+"""Inputs of the estimator as examples: arrays, data frames, sparse matrices, texts or images with an encoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, as_examples
-from csst.data.row_order import order_by_content
+from csst.data.row_hashes import order_by_content
 from csst.data.splits import hold_out
 from csst.data.tabular.column_words import describe_encoding
 from csst.data.tabular.columns import Columns
@@ -22,7 +22,7 @@ from csst.data.tabular.tables import is_missing, stack
 from csst.data.task import Labeled, Task
 from csst.data.text.texts import Texts
 from csst.errors import InputError
-from csst.estimators.images import PREPROCESSING
+from csst.estimators.networks import PREPROCESSING, stack_images
 from csst.models.encoders import Function, encoder
 from csst.settings import Embedding
 
@@ -31,7 +31,7 @@ MARKS = ("", "-1", "-1.0", "nan", "none", "<na>", "null")
 
 
 def embed(values: Any, name_or_function: Any, embedding: Embedding) -> np.ndarray:
-    """Texts or images through an encoder: a name, or any function of a batch (kept in memory only)."""
+    """Return texts or images as vectors of an encoder: a name, or any function of a batch (kept in memory only)."""
     kind = "text" if _are_texts(values) else "image"
     if callable(name_or_function):
         embedder: Any = Function(name_or_function, fingerprint="")
@@ -40,7 +40,7 @@ def embed(values: Any, name_or_function: Any, embedding: Embedding) -> np.ndarra
         embedder = encoder(name_or_function if is_complete else f"hf:{name_or_function}", kind, embedding.max_length)  # type: ignore[arg-type]
     else:
         raise InputError(f"an encoder is a name, such as words or hf:FOLDER, or a function; found {name_or_function!r}")
-    inputs: Examples = Texts(list(values)) if kind == "text" else _images(values)
+    inputs: Examples = Texts(list(values)) if kind == "text" else _read_images(values)
     return Embedder(embedder, embedding)(inputs, f"{kind}s").numpy()
 
 
@@ -59,11 +59,8 @@ def _are_texts(values: Any) -> bool:
     return True
 
 
-def _images(values: Any) -> Tensor:
-    try:
-        array = np.stack([np.asarray(value) for value in values])
-    except ValueError:
-        raise InputError("all images of X must have one size; found several: resize them first") from None
+def _read_images(values: Any) -> Tensor:
+    array = stack_images(values)
     if array.ndim == 3:
         array = array[:, None]
     if array.ndim != 4 or array.dtype != np.uint8:
@@ -77,7 +74,7 @@ def _images(values: Any) -> Tensor:
 
 
 def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The labels as an array, and which of them are known: not -1, NaN or None."""
+    """Return the labels as an array, and which of them are known: not -1, NaN or None."""
     from sklearn.utils.validation import column_or_1d
 
     if y is None:
@@ -86,7 +83,9 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     of_texts = isinstance(y, list | tuple) and any(isinstance(label, str) for label in y)
     labels = y.to_numpy() if hasattr(y, "to_numpy") else y
     if "int" in str(getattr(y, "dtype", "")).lower() and np.asarray(labels).dtype.kind == "f":
-        labels, of_texts = y.to_list(), True  # integers with missing ones among them, which numpy has as floats
+        # NumPy turns integers with missing ones among them into floats.
+        labels = y.to_list()
+        of_texts = True
     values = column_or_1d(np.asarray(labels, dtype=object if of_texts else None), warn=True)
     if values.dtype.kind in "iu":
         return values, values != -1
@@ -112,8 +111,8 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
 
     Args:
         values: labels, as `read_labels` gives them.
-        is_known: which of them are known.
-        rows: how many rows there are.
+        is_known: whether each label is known.
+        rows: number of rows of X.
     """
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -130,7 +129,7 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
 
 
 def note_markers(classes: np.ndarray) -> str | None:
-    """A sentence where a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan])."""
+    """Return a note if a class is named like a mark for unlabeled rows, as in numpy.array(["a", nan]); else None."""
     texts = [name for name in classes.tolist() if isinstance(name, str)]
     marks = [name for name in texts if name.strip().lower() in MARKS]
     if not marks or all(name.lstrip("+-").replace(".", "", 1).isdigit() for name in texts):
@@ -141,8 +140,8 @@ def note_markers(classes: np.ndarray) -> str | None:
     )
 
 
-def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
-    """Labels as class numbers 0 .. K-1."""
+def number_labels(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray:
+    """Return labels as class numbers 0 .. K-1."""
     number = {label: place for place, label in enumerate(classes.tolist())}
     unknown_names = sorted({str(value) for value in values.tolist() if value not in number})
     if unknown_names:
@@ -153,52 +152,67 @@ def numbers_of(values: np.ndarray, classes: np.ndarray, what: str) -> np.ndarray
 def split_rows(
     rows: Any,
     labels: np.ndarray,
-    known: np.ndarray,
-    extra: Any,
+    is_known: np.ndarray,
+    extra_rows: Any,
     validation: Any,
     classes: np.ndarray,
     columns: Columns,
     seed: int,
-    read: Callable[[Any], Any],
+    read_rows: Callable[[Any], Any],
     groups: GivenGroups | None = None,
 ) -> Task:
-    """The task of a fit, each in the order of its rows' content, so that the order of X does not matter.
+    """Return the task of a fit, its rows in the order of their content, so that the order of X does not matter.
 
-    labels: class numbers of the known rows; extra: rows without labels; read: X → rows; groups: of X and of extra.
+    Args:
+        rows: all rows of X, (N, D).
+        labels: class numbers of the rows with a label, (n,).
+        is_known: whether each row has a label, (N,).
+        extra_rows: further rows without labels; None without any.
+        validation: see `CSSTClassifier`.
+        classes: the classes in order, (K,).
+        columns: columns of the rows.
+        seed: seed of the held-out rows.
+        read_rows: function from an X to its rows.
+        groups: groups of the rows of X and of `extra_rows`.
     """
-    names, place = tuple(str(name) for name in classes), np.flatnonzero(known)
+    names = tuple(str(name) for name in classes)
+    place = np.flatnonzero(is_known)
     judge = None
     order = order_by_content(rows[place], labels)  # for what is held out
     place = place[order]
     labels = labels[order]
     is_held_out = np.zeros(len(labels), dtype=bool)
+
+    def part(mask: np.ndarray) -> Labeled:
+        index = place[mask]
+        return make_part(rows[index], labels[mask], None if groups is None else groups.rows[index])
+
     if validation is None:
         pass  # every labeled row is learned from and judged out of fold
     elif isinstance(validation, str):
         raise InputError(f"validation is None, a fraction, indices or a pair (X, y); found {validation!r}")
     elif isinstance(validation, tuple):
-        judge = make_part(*_pair(validation, classes, read))
+        judge = make_part(*_read_pair(validation, classes, read_rows))
     elif isinstance(validation, Real):
         is_held_out[hold_out(labels, float(validation), seed, names)] = True
     else:
-        is_held_out = np.isin(place, _indices(validation, place, rows.shape[0]))
+        is_held_out = np.isin(place, _read_indices(validation, place, rows.shape[0]))
     if is_held_out.any():
-        judge = make_part(rows[place[is_held_out]], labels[is_held_out], _take(groups, place[is_held_out]))
+        judge = part(is_held_out)
         for counts, what in ((labels[~is_held_out], "learned from"), (labels[is_held_out], "held out for validation")):
             missing_names = [
                 name for name, n in zip(names, np.bincount(counts, minlength=len(names)), strict=True) if not n
             ]
             if missing_names:
                 raise InputError(f"classes {missing_names[:10]} have no label among those {what}: hold out other rows")
-    unlabeled = rows[np.flatnonzero(~known)]
-    if extra is not None:
-        unlabeled = stack(unlabeled, extra)
-    labeled = make_part(rows[place[~is_held_out]], labels[~is_held_out], _take(groups, place[~is_held_out]))
-    task = Task("arrays", names, labeled, as_examples(unlabeled), judge, columns=columns)
+    unlabeled = rows[np.flatnonzero(~is_known)]
+    if extra_rows is not None:
+        unlabeled = stack(unlabeled, extra_rows)
+    task = Task("arrays", names, part(~is_held_out), as_examples(unlabeled), judge, columns=columns)
     if groups is not None:
         if isinstance(validation, tuple):
             raise InputError("validation rows need groups, too: pass a fraction or indices of rows instead of (X, y)")
-        unlabeled_groups = torch.from_numpy(np.concatenate([groups.rows[~known], groups.extra]))
+        unlabeled_groups = torch.from_numpy(np.concatenate([groups.rows[~is_known], groups.extra]))
         task = replace(task, group_column=groups.column, group_names=groups.names, unlabeled_groups=unlabeled_groups)
     return task.in_content_order()
 
@@ -213,10 +227,10 @@ class GivenGroups:
     """Groups of rows as numbers.
 
     Args:
-        column: the column that the groups are of.
-        names: its values.
-        rows: of each row of X, (N,), -1 where it is not known.
-        extra: of each row of X_unlabeled.
+        column: name of the column of groups.
+        names: the values of that column.
+        rows: the group of each row of X, (N,), -1 if unknown.
+        extra: the group of each row of X_unlabeled, -1 if unknown.
     """
 
     column: str
@@ -225,25 +239,20 @@ class GivenGroups:
     extra: np.ndarray
 
 
-def _take(groups: GivenGroups | None, index: np.ndarray) -> np.ndarray | None:
-    """Return the groups of some rows of X; None if there are none."""
-    return None if groups is None else groups.rows[index]
-
-
-def _pair(validation: tuple, classes: np.ndarray, read: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
+def _read_pair(validation: tuple, classes: np.ndarray, read_rows: Callable[[Any], Any]) -> tuple[Any, np.ndarray]:
     if len(validation) != 2:
         raise InputError(f"validation as a tuple is a pair (X, y); found {len(validation)} parts")
     values, there = read_labels(validation[1])
     if not there.all():
         raise InputError("every validation row needs a label; some are -1, NaN or None")
-    rows = read(validation[0])
-    labels = numbers_of(values, classes, "the validation labels")
+    rows = read_rows(validation[0])
+    labels = number_labels(values, classes, "the validation labels")
     if len(labels) != rows.shape[0]:
         raise InputError(f"each validation row needs one label; found {rows.shape[0]} rows and {len(labels)} labels")
     return rows, labels
 
 
-def _indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
+def _read_indices(validation: Any, place: np.ndarray, count: int) -> np.ndarray:
     index = np.asarray(validation)
     if index.dtype == bool and index.shape == (count,):
         index = np.flatnonzero(index)

@@ -13,18 +13,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from csst.errors import InputError
-from csst.estimators.answers import LogProbaMixin, choose_abstain_value, name_answers
-from csst.estimators.grouping import number_groups, require_group, score_groups, summarize_groups
-from csst.estimators.inputs import numbers_of, read_labels
-from csst.estimators.scoring import score_predictions
-from csst.estimators.summary import summary
+from csst.estimators.grouping import number_groups, require_group, summarize_groups
+from csst.estimators.inputs import number_labels, read_labels
+from csst.estimators.measuring import write_summary
+from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.cells import RowGroups
 from csst.rules.fit import fit_rule
 
 
-class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Predicts by a decision rule for an objective on the probabilities of any classifier.
 
         clf = PostHocClassifier(LogisticRegression(), "max min(recall)").fit(X, y)     # y == -1: unlabeled
@@ -41,8 +40,8 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             those it was fitted on), "uniform" for a class-weighted estimator, or one number per class.
         deployment_prior: the class prior under which the objective is measured: "labels", "unlabeled", "uniform", or
             one number per class.
-        costs: what every prediction costs, for a sentence with `cost`, see `csst.CSSTClassifier`.
-        abstain_value: what `predict` gives for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
+        costs: cost of every prediction, for a sentence with `cost`, see `csst.CSSTClassifier`.
+        abstain_value: value of `predict` for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
         per_group: whether each group of rows gets a rule of its own, see `csst.CSSTClassifier`.
         random_state: seed of the folds on which rules are judged.
 
@@ -79,7 +78,7 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
 
         Args:
             X: N rows, as the estimator takes them.
-            y: their classes, (N,); -1, NaN or None where it is not known.
+            y: their classes, (N,); -1, NaN or None if unknown.
             X_unlabeled: more rows like X, without labels.
             group: for a sentence such as "max min(recall by region)", the region of every row, (N,); labeled rows need
                 one, other rows without one count for each group alike.
@@ -116,12 +115,12 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         groups = None
         if group is not None:
             extra_count = sum(map(len, unlabeled_probs)) - int((~is_known).sum())
-            given = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
-            unlabeled_groups = np.concatenate([given.rows[~is_known], given.extra])
-            groups = RowGroups(given.column, given.names, given.rows[is_known], unlabeled_groups)
+            all_groups = number_groups(str(objective.column), group, len(is_known), group_unlabeled, extra_count)
+            unlabeled_groups = np.concatenate([all_groups.rows[~is_known], all_groups.extra])
+            groups = RowGroups(all_groups.column, all_groups.names, all_groups.rows[is_known], unlabeled_groups)
         self.summary_ = fit_rule(
             probs,
-            numbers_of(target, self.classes_, "y"),
+            number_labels(target, self.classes_, "y"),
             objective,
             np.vstack(unlabeled_probs) if unlabeled_probs else None,
             train_prior=self.train_prior,
@@ -151,13 +150,13 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
             return self.estimator_.predict_proba(labeled)
         if len(np.unique(target)) < 2:
             raise InputError("a rule chooses between classes, and y holds one class only: at least 2 are needed")
-        folds = self._folds(target)
+        folds = self._make_folds(target)
         probs = cross_val_predict(clone(self.estimator), labeled, target, cv=folds, method="predict_proba")
         self.estimator_ = clone(self.estimator).fit(labeled, target)
         return probs
 
     def predict(self, X: Any, group: Any = None) -> Any:
-        """The class of each row by the fitted rule.
+        """Return the class of each row by the fitted rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -166,12 +165,12 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         Returns:
             Classes, (N,).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         decisions = self.rule_.predict(probs, group).numpy()
         return name_answers(decisions, self.classes_, choose_abstain_value(self.abstain_value, self.classes_))
 
     def predict_proba(self, X: Any, group: Any = None) -> Any:
-        """Calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
+        """Return calibrated probabilities under the deployment prior; their argmax is not the prediction of the rule.
 
         Args:
             X: N rows, as in `fit`.
@@ -180,11 +179,11 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         Returns:
             Probabilities, (N, K).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         return self.rule_.posterior(probs, group).numpy()
 
     def decision_function(self, X: Any, group: Any = None) -> Any:
-        """What the rule maximizes.
+        """Return the scores whose largest is predicted.
 
         Args:
             X: N rows, as in `fit`.
@@ -193,72 +192,60 @@ class PostHocClassifier(ClassifierMixin, LogProbaMixin, MetaEstimatorMixin, Base
         Returns:
             Scores, (N, K); for two classes the second less the first, (N,).
         """
-        probs = self._probs(X)
+        probs = self._compute_probs(X)
         scores = self.rule_.scores(probs, group).numpy()
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, group: Any = None) -> float:
-        """Return value - 10 · largest miss of a constraint, on the rows whose label is known.
-
-        A miss of no more than .001 counts as none. A class that was not among the labels in training counts as wrong.
-
-        Args:
-            X: N rows, as in `fit`.
-            y: their classes, (N,), every class of training at least once; -1, NaN or None where it is not known.
-            sample_weight: how many rows each row stands for, (N,); None for one.
-            group: the group of every row, (N,), for a sentence about groups.
-
-        Returns:
-            The objective's value, less 10 times the largest miss of its constraints.
-        """
-        predictions = self.predict(X, group)  # first: it says so if nothing was fitted
-        if self.summary_.groups is not None:
-            return score_groups(self.summary_.groups.sentence, y, predictions, self.classes_, group, sample_weight)
-        return score_predictions(
-            self.summary_.objective, y, predictions, self.classes_, self.abstain_value, sample_weight
-        )
+    @property
+    def _goal(self) -> Objective:
+        groups = self.summary_.groups
+        return self.summary_.objective if groups is None else groups.sentence
 
     def summary(self) -> str:
         """Return what to expect of the rule, how sure that is, and what to be wary of, in a few lines."""
         check_is_fitted(self)
-        fitted = self.summary_
+        rule = self.summary_
         names = [str(name) for name in self.classes_.tolist()]
-        about = f"{type(self.estimator_).__name__}, rule: {fitted.chosen}"
-        text = summary(
-            fitted.goal, fitted.estimate, names, self.labeled_counts_, list(fitted.notes), about, fitted.intervals
+        about = f"{type(self.estimator_).__name__}, rule: {rule.chosen}"
+        text = write_summary(
+            rule.goal, rule.estimate, names, self.labeled_counts_, list(rule.notes), about, rule.intervals
         )
-        return text if fitted.groups is None else "\n".join([text, *summarize_groups(fitted.groups)])
+        return text if rule.groups is None else "\n".join([text, *summarize_groups(rule.groups)])
 
-    def _probs(self, X: Any) -> Any:
+    def _compute_probs(self, X: Any) -> Any:
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    def _folds(self, target: Any) -> Any:
+    def _make_folds(self, target: Any) -> Any:
         if isinstance(self.cv, bool) or not isinstance(self.cv, int):
             return self.cv
         classes, counts = np.unique(target, return_counts=True)
-        fewest, rarest = int(counts.min()), classes[counts.argmin()]
+        count = int(counts.min())
+        name = classes[counts.argmin()]
         if self.cv < 2:
             raise InputError(f"cv needs at least 2 folds; found {self.cv}")
-        if fewest < 2:
+        if count < 2:
             raise InputError(
-                f"out-of-fold probabilities need at least 2 rows of every class; class {str(rarest)!r} has 1 in y"
+                f"out-of-fold probabilities need at least 2 rows of every class; class {str(name)!r} has 1 in y"
             )
-        if fewest < self.cv:
+        if count < self.cv:
             warnings.warn(
-                f"cv is lowered from {self.cv} to {fewest} folds, as class {str(rarest)!r} has only {fewest} rows "
-                f"and each fold needs one: add rows of it, or set cv={fewest}",
+                f"cv is lowered from {self.cv} to {count} folds, as class {str(name)!r} has only {count} rows "
+                f"and each fold needs one: add rows of it, or set cv={count}",
                 UserWarning,
                 stacklevel=4,
             )
-        return check_cv(min(self.cv, fewest), target, classifier=True)
+        return check_cv(min(self.cv, count), target, classifier=True)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import get_tags
 
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.input_tags.pairwise = inner.input_tags.pairwise
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        tags = super().__sklearn_tags__()
+        estimator_tags = get_tags(self.estimator)
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
+        tags.input_tags.pairwise = estimator_tags.input_tags.pairwise
+        tags.input_tags.allow_nan = estimator_tags.input_tags.allow_nan
+        tags.classifier_tags.multi_class = (
+            estimator_tags.classifier_tags is None or estimator_tags.classifier_tags.multi_class
+        )
         return tags

@@ -63,16 +63,16 @@ def explore(fitted: FittedModel, objective: Any = None) -> Frontier:
 
     Args:
         fitted: the model, right after fitting.
-        objective: whose bounds are checked; None for that of the fit.
+        objective: a sentence whose bounds are checked; None for the objective of the fit.
     """
     evidence, prior, undo = read_evidence(fitted)
     goal = fitted.objective if objective is None else bind(objective, evidence, fitted.class_names)
     # Rules along the frontier are estimates: no fresh labels certify them.
     goal = replace(goal, confidence=None) if isinstance(goal, Sentence) else goal
-    adjusted = fitted.full_details.adjusted
-    if adjusted is None or adjusted.groups is None:
+    rule = fitted.full_details.adjusted
+    if rule is None or rule.groups is None:
         return trace_frontier(evidence, prior, goal, undo)
-    groups = adjusted.groups
+    groups = rule.groups
     stated_goal = replace(groups.sentence, confidence=None) if objective is None else goal
     plain_goal = stated_goal.ungrouped if isinstance(stated_goal, Sentence) else stated_goal
     points = trace_groups(evidence, groups.groups, prior, groups.is_per_group, fitted.class_names)

@@ -1,8 +1,8 @@
-"""A model measured on labeled rows: the confusion, every metric with its interval, the sentence and its bounds."""
+"""A model measured on labeled rows, or on rows of several groups: the confusion, metrics with intervals, bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from torch import Tensor
 
 from csst.estimation.bootstrap import DRAWS, WIDER, all_intervals, bootstrap_counts
 from csst.estimation.intervals import clopper_pearson
 from csst.maths.confusion import Confusion
 from csst.maths.costs import format_amount
+from csst.maths.grouped_confusion import GroupedConfusion
+from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
 from csst.training.evaluation import constraints_met, summarize_counts
 
@@ -27,13 +30,13 @@ MOST_CLASSES = 12
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a model does on labeled rows.
+    """Numbers of a model on labeled rows.
 
     Args:
         objective: the objective, bound to the classes.
         class_names: K names.
         counts: rows by true class and predicted class, (K, K), or (K, K + 1) with no answers in the last column.
-        level: level of the intervals; those of several classes or bounds are simultaneous.
+        level: level of the intervals; intervals of several classes or bounds are simultaneous.
     """
 
     objective: Objective
@@ -58,10 +61,10 @@ class Evaluation:
         intervals["accuracy"] = {"low": hits.low, "high": hits.high}
 
         def measure(c: Confusion) -> Tensor:
-            single = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
-            return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in single])])
+            means = [self.objective.value(c), c.recall.mean(), c.f1.mean()]
+            return torch.cat([c.f1.double(), torch.stack([torch.as_tensor(value).double() for value in means])])
 
-        ends = intervals_by_bootstrap(measure, self.counts, self.level, [classes] * classes + [1] * 3)
+        ends = bootstrap_intervals(measure, self.counts, self.level, [classes] * classes + [1] * 3)
         intervals["f1"] = ends[:classes]
         intervals |= dict(zip(("objective_value", "mean_recall", "mean_f1"), ends[classes:], strict=True))
         return {**numbers, "rows": rows, "intervals": intervals}
@@ -150,7 +153,7 @@ class Evaluation:
         return "\n\n".join([*blocks, self.sentence])
 
 
-def intervals_by_bootstrap(
+def bootstrap_intervals(
     measure: Callable[[Confusion], Tensor], counts: Tensor, level: float, simultaneous: Sequence[int]
 ) -> list[dict[str, float]]:
     """Return the interval of each of several numbers: the widest of percentile, basic and normal bootstrap.
@@ -200,3 +203,98 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GroupEvaluation(Evaluation):
+    """Numbers of a model on labeled rows of several groups.
+
+    Args:
+        goal: the sentence, bound to its classes and groups; `objective` is the same as if all rows were one group.
+        group_counts: rows by group, true class and predicted class, (A, K, K).
+    """
+
+    goal: Sentence
+    group_counts: Tensor
+
+    @classmethod
+    def of_groups(cls, goal: Sentence, group_counts: Tensor) -> GroupEvaluation:
+        """Return the evaluation of counts in each group, (A, K, K)."""
+        names = goal.binding.class_names or ()
+        GroupedConfusion.from_counts(group_counts, names, goal.binding.row_groups)  # names a class without a row
+        return cls(goal.ungrouped, names, group_counts.sum(0), goal=goal, group_counts=group_counts)
+
+    @property
+    def stated(self) -> Objective:
+        return self.goal
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers as plain values: numbers of all rows, and the sentence's own numbers of groups."""
+        numbers = Evaluation.numbers.func(self)  # type: ignore[attr-defined]
+        confusion = GroupedConfusion.from_counts(self.group_counts)
+        draws = [GroupedConfusion.from_counts(counts) for counts in draw_counts(self.group_counts)]
+        value = float(self.goal.value(confusion))
+        slack = self.goal.slack(confusion).numpy()
+        value_reach = self._measure_reach(np.array([[float(self.goal.value(c))] for c in draws]))[0]
+        slack_reach = self._measure_reach(np.stack([self.goal.slack(c).numpy() for c in draws]))
+        names = self.goal.labels[len(self.goal.labels) - len(slack) :]
+        intervals = {
+            **numbers["intervals"],
+            "objective_value": {"low": value - value_reach, "high": value + value_reach},
+            "constraints": [
+                {"constraint": name, "slack": float(s), "low": float(s - r), "high": float(s + r)}
+                for name, s, r in zip(names, slack, slack_reach, strict=True)
+            ],
+        }
+        return {
+            **numbers,
+            "objective_value": value,
+            "constraint_slack": slack.tolist(),
+            "intervals": intervals,
+            "groups": self._describe_groups(),
+        }
+
+    def _measure_reach(self, draws: np.ndarray) -> np.ndarray:
+        """Return how far simultaneous intervals reach to either side, by the spread of draws (B, P)."""
+        return WIDER * norm.ppf(1 - (1 - self.level) / 2 / max(1, draws.shape[1])) * draws.std(0)
+
+    def _describe_groups(self) -> dict[str, Any]:
+        """Return recall with simultaneous intervals, and rows, of every group and class."""
+        rows = self.group_counts.sum(2)
+        level = 1 - (1 - self.level) / rows.numel()
+        recall = []
+        for counts, totals in zip(self.group_counts, rows.tolist(), strict=True):
+            ends = [clopper_pearson(int(hits), n, level) for hits, n in zip(counts.diagonal(), totals, strict=True)]
+            rates = (counts.diagonal() / counts.sum(1)).tolist()
+            recall.append([[rate, end.low, end.high] for rate, end in zip(rates, ends, strict=True)])
+        return {
+            "column": self.goal.column,
+            "names": list(self.goal.binding.row_groups),
+            "rows": rows.tolist(),
+            "recall": recall,
+        }
+
+    @property
+    def tables(self) -> dict[str, list[list[str]]]:
+        """All tables by their titles, with one of groups and classes."""
+        groups = self.numbers["groups"]
+        return {**super().tables, f"recall by {groups['column']}": tabulate_groups(groups, self.class_names)}
+
+
+def tabulate_groups(groups: dict[str, Any], class_names: tuple[str, ...]) -> list[list[str]]:
+    """Return cells: recall of every group and class with its interval and the rows behind it."""
+    counts = groups["rows"] if "rows" in groups else groups["labels"]
+    return [
+        [groups["column"], *class_names],
+        *(
+            [name, *(f"{r[0]:.2f} ({r[1]:.2f} to {r[2]:.2f}), {n}" for r, n in zip(row, totals, strict=True))]
+            for name, row, totals in zip(groups["names"], groups["recall"], counts, strict=True)
+        ),
+    ]
+
+
+def draw_counts(counts: Tensor) -> Iterator[Tensor]:
+    """Yield counts (A, K, K) as they might have come out with other examples, one draw at a time."""
+    for draws in zip(*(bootstrap_counts(part, DRAWS) for part in counts), strict=True):
+        yield torch.stack(draws)

@@ -33,7 +33,10 @@ Format = Literal["onnx", "torch-export", "safetensors"]
 
 
 class Decision(nn.Module):
-    """A model with its decision rule: inputs → probabilities and labels."""
+    """A model with its decision rule: inputs → probabilities and labels.
+
+    With one rule for each group, the indices of the groups are a second input, (N,).
+    """
 
     scale: Tensor
     offset: Tensor
@@ -41,52 +44,30 @@ class Decision(nn.Module):
     shift: Tensor
     undo: Tensor | None
 
-    def __init__(self, model: nn.Module, rule: DecisionRule | None, classes: int) -> None:
+    def __init__(self, model: nn.Module, rule: Rule | None, classes: int) -> None:
         super().__init__()
         self.model = model
         rule = rule or DecisionRule.identity(classes)
-        self.register_buffer("scale", rule.scale.float())
-        self.register_buffer("offset", rule.offset.float())
-        self.register_buffer("temperature", torch.tensor(rule.temperature).float())
-        self.register_buffer("shift", rule.shift.float())
+        for name, values in list_numbers(rule).items():
+            self.register_buffer(name, values.float())
         self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, group: Tensor | None = None) -> tuple[Tensor, Tensor]:
         probs = torch.softmax(self.model(x), 1).float()  # learners compute in double precision
-        posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
-        return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
-
-
-class GroupDecision(nn.Module):
-    """A model with one rule for each group: inputs and the indices of their groups → probabilities and labels."""
-
-    scale: Tensor
-    offset: Tensor
-    temperature: Tensor
-    shift: Tensor
-    undo: Tensor | None
-
-    def __init__(self, model: nn.Module, rule: GroupedRule) -> None:
-        super().__init__()
-        self.model = model
-        for name in ("scale", "offset", "shift"):
-            self.register_buffer(name, torch.stack([getattr(part, name) for part in rule.rules]).float())
-        self.register_buffer("temperature", torch.tensor([[part.temperature] for part in rule.rules]).float())
-        self.register_buffer("undo", None if rule.undo is None else rule.undo.float())
-
-    def forward(self, x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-        probs = torch.softmax(self.model(x), 1).float()
+        if group is None:
+            posterior = rule_probs(probs, self.temperature, self.shift, self.undo)
+            return posterior, rule_scores(posterior, self.scale, self.offset).argmax(1)
         posterior = rule_probs(probs, self.temperature[group], self.shift[group], self.undo)
         return posterior, (posterior * self.scale[group] + self.offset[group]).argmax(1)
 
 
-def make_decision(what: Exportable) -> nn.Module:
-    """Return the graph of a model with its decision rule."""
-    model = what.model.cpu().eval()
-    if isinstance(what.rule, GroupedRule):
-        return GroupDecision(model, what.rule).eval()
-    assert what.rule is None or isinstance(what.rule, DecisionRule)
-    return Decision(model, what.rule, len(what.class_names)).eval()
+def list_numbers(rule: Rule) -> dict[str, Tensor]:
+    """Return the numbers of a rule by name; of one rule for each group, a row for each."""
+    names = ("scale", "offset", "shift", "temperature")
+    if isinstance(rule, GroupedRule):
+        numbers = {name: torch.stack([torch.as_tensor(getattr(part, name)) for part in rule.rules]) for name in names}
+        return {**numbers, "temperature": numbers["temperature"][:, None]}
+    return {name: torch.as_tensor(getattr(rule, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -187,12 +168,12 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     path = Path(path)
     if path.suffix != FORMATS[to]:
         raise InputError(f"a file for {to} ends in {FORMATS[to]}; found {path.name!r}")
-    decision = make_decision(what)
+    decision = Decision(what.model.cpu().eval(), what.rule, len(what.class_names)).eval()
     card = path.with_suffix(".card.md")
     card_text = model_card(what, path.name, to)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers = {"onnx": _onnx, "torch-export": _torch_export, "safetensors": _safetensors}
+        writers = {"onnx": _write_onnx, "torch-export": _write_torch_export, "safetensors": _write_safetensors}
         writers[to](decision, what, path)
         card.write_text(card_text, encoding="utf-8")
     except OSError as error:
@@ -200,7 +181,7 @@ def export(what: Exportable, path: str | Path, to: Format) -> list[Path]:
     return [path, card]
 
 
-def _dynamic(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
+def _list_sizes(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
     """Return the dimensions of each input that may vary: the batch and, for token ids, the length."""
     batch = torch.export.Dim("batch")
     length = torch.export.Dim("length")
@@ -211,7 +192,7 @@ def _dynamic(inputs: dict[str, Tensor]) -> tuple[dict[int, Any], ...]:
 
 
 @contextmanager
-def _quiet_torch() -> Iterator[None]:
+def _silence_torch() -> Iterator[None]:
     """Silence torch's warnings about changes to its own code, on which a user cannot act."""
     with warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
@@ -219,7 +200,7 @@ def _quiet_torch() -> Iterator[None]:
         yield
 
 
-def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     for package in ("onnx", "onnxscript"):
         try:
             importlib.import_module(package)
@@ -229,13 +210,13 @@ def _onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
     level = registration.level
     registration.setLevel(logging.ERROR)  # it warns that torchvision, which nothing here uses, is not installed
     try:
-        with _quiet_torch():
+        with _silence_torch():
             program = torch.onnx.export(
                 decision,
                 tuple(what.inputs.values()),
                 input_names=list(what.inputs),
                 output_names=["probabilities", "label"],
-                dynamic_shapes=_dynamic(what.inputs),
+                dynamic_shapes=_list_sizes(what.inputs),
                 dynamo=True,
                 verbose=False,
             )
@@ -281,18 +262,20 @@ def _compare_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
         )
 
 
-def _torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_torch_export(decision: nn.Module, what: Exportable, path: Path) -> None:
     try:
-        with _quiet_torch():
-            program = torch.export.export(decision, tuple(what.inputs.values()), dynamic_shapes=_dynamic(what.inputs))
+        with _silence_torch():
+            program = torch.export.export(
+                decision, tuple(what.inputs.values()), dynamic_shapes=_list_sizes(what.inputs)
+            )
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:300]
         raise InputError(f"this model cannot be written by torch.export: {reason}") from error
-    with _quiet_torch():
+    with _silence_torch():
         torch.export.save(program, path)
 
 
-def _safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
+def _write_safetensors(decision: nn.Module, what: Exportable, path: Path) -> None:
     from safetensors.torch import save_file
 
     tensors = {name: value.contiguous().clone() for name, value in decision.state_dict().items()}

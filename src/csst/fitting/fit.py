@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.data.examples import as_rows
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec, as_rows
 from csst.data.task import Task
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
-from csst.fitting.network_fit import NetworkFit, describe_prior
+from csst.fitting.network_fit import Fit, NetworkFit, describe_prior
 from csst.learners.fit import fit_members, read_task_groups
 from csst.learners.network import Network
 from csst.learners.portfolio import Portfolio
@@ -44,14 +42,14 @@ def fit(
     on_record: OnRecord | None = None,
     **options: Any,
 ) -> FittedModel:
-    """From data to a fitted model.
+    """Fit a model to data.
 
     Args:
         task: see `begin`.
         learner: see `begin`.
         objective: a sentence, a short name or an Objective.
-        state: of an earlier training to go on from, see `FitDetails.state`; the order of examples begins anew.
-        on_record: is called with the training and the record at every multiplier update of a network.
+        state: state of an earlier training to continue, see `FitDetails.state`; the order of examples begins anew.
+        on_record: function called with the training and the record at every multiplier update of a network.
         **options: see `begin`.
 
     Returns:
@@ -91,16 +89,16 @@ def begin(
     """Return a fit before its first step; raise an error if no classifier could meet the constraints.
 
     Args:
-        task: what there is to learn from; rows of numbers for learners other than a network.
+        task: the data; rows of numbers for learners other than a network.
         learner: a `Network`; or a name of `csst.learners.LEARNERS`, a scikit-learn classifier, or a list of these.
         objective: a sentence, a short name or an Objective.
         fits_rule: whether a network gets a decision rule; the other learners always have one.
         deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
-        inputs: what the model takes, if not told by the task.
-        seed: of the weights, the folds and the order of examples.
-        rounds: of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
+        inputs: inputs of the model; None if the task tells them.
+        seed: seed of the weights, the folds and the order of examples.
+        rounds: rounds of self-training of learners other than a network, see `csst.learners.portfolio.fit_portfolio`.
         tau: the largest divergence that such a round trusts.
-        n_jobs: learners other than a network that are fitted at a time.
+        n_jobs: number of learners other than a network fitted at a time.
         certifying: with a confidence, the share of the labels that certify and that nothing is fitted to.
         per_group: whether each group of rows gets a decision rule of its own, for a sentence about groups.
     """

@@ -17,21 +17,18 @@ import torch
 from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
-from csst.data.examples import as_examples, as_rows
-from csst.data.input_spec import InputSpec
+from csst.data.examples import InputSpec, as_examples, as_rows
 from csst.data.row_hashes import hash_rows, pack_hashes
 from csst.data.tabular.tables import is_sparse
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.reference import Reference
-from csst.fitting.evaluation import Evaluation
+from csst.fitting.evaluation import Evaluation, GroupEvaluation
 from csst.fitting.export import Exportable, Format, describe_card, describe_inputs, export, make_graph
 from csst.fitting.folder import Folder
-from csst.fitting.group_evaluation import GroupEvaluation
-from csst.fitting.metrics import FitDetails, KeptEvidence, describe_fit, pack_outputs
+from csst.fitting.metrics import FitDetails, KeptEvidence, bind_sentence, describe_fit, pack_outputs, read_label_prior
 from csst.fitting.model_file import MODEL, REFERENCE, ROWS, ModelFile, Weights, pack_reference, read_reference
-from csst.fitting.sentences import bind_sentence
 from csst.learners.protocol import FittedLearner
 from csst.maths.confusion import confusion_counts
 from csst.maths.grouped_confusion import count_groups
@@ -53,14 +50,14 @@ class FittedModel:
 
     Args:
         model: a network, or learners.
-        rule: what decides; None for the most probable class.
-        objective: bound to the classes.
-        class_names: in the order of the outputs.
-        inputs: what the model takes.
-        batch: examples at a time.
-        metrics: what metrics.json holds, after loading.
-        details: what is known right after fitting; None after loading.
-        row_hashes: of the rows of the fit, which cannot certify, (N,); None if they are not known.
+        rule: the decision rule; None for the most probable class.
+        objective: the objective, bound to the classes.
+        class_names: K names, in the order of the outputs.
+        inputs: inputs of the model.
+        batch: number of examples scored at a time.
+        metrics: content of metrics.json, after loading.
+        details: details that exist only right after fitting; None after loading.
+        row_hashes: hashes of the rows of the fit, which cannot certify, (N,); None if unknown.
         reference: rows of the fit that new rows are compared with; None for examples that are no rows of numbers.
     """
 
@@ -76,7 +73,7 @@ class FittedModel:
     reference: Reference | None = None
 
     def logits(self, inputs: Any) -> Tensor:
-        """Scores of raw examples; the rule looks at their softmax.
+        """Return scores of raw examples; the rule looks at their softmax.
 
         Args:
             inputs: N examples of the kind that `inputs` names: rows, images or texts.
@@ -93,7 +90,7 @@ class FittedModel:
         return compute_logits(self.model.to(device), rows, self.batch, device)
 
     def probs(self, inputs: Any) -> Tensor:
-        """What the rule looks at: the softmax of the logits.
+        """Return the probabilities that the rule looks at: the softmax of the logits.
 
         Args:
             inputs: N examples, see `logits`.
@@ -104,7 +101,7 @@ class FittedModel:
         return torch.softmax(self.logits(inputs).double(), 1)
 
     def predict_proba(self, inputs: Any, groups: Any = None) -> Tensor:
-        """Calibrated probabilities under the deployment prior where there is a rule, else those of the model.
+        """Return calibrated probabilities under the deployment prior; without a rule, the softmax of the model.
 
         Their argmax is not `predict`, which follows the rule.
 
@@ -119,7 +116,7 @@ class FittedModel:
         return probs if self.rule is None else self.rule.posterior(probs, groups)
 
     def predict(self, inputs: Any, groups: Any = None) -> Tensor:
-        """The class of every example.
+        """Return the class of every example.
 
         Args:
             inputs: N examples, see `logits`.
@@ -132,10 +129,10 @@ class FittedModel:
         return probs.argmax(1) if self.rule is None else self.rule.predict(probs, groups)
 
     def measure(self, examples: Labeled) -> dict[str, Any]:
-        """Recalls, coverages, confusion and the objective's value on labeled examples, with intervals.
+        """Return recalls, coverages, confusion and the objective's value on labeled examples, with intervals.
 
         Args:
-            examples: with their classes, every class at least once.
+            examples: examples with their classes, every class at least once.
 
         Returns:
             The numbers by name, as in metrics.json; see `csst.fitting.evaluation`.
@@ -170,7 +167,7 @@ class FittedModel:
         """Return what labeled examples say about the model.
 
         Args:
-            counts: of the examples, (K, K), (K, K + 1) or (A, K, K), see `count`.
+            counts: counts of the examples, (K, K), (K, K + 1) or (A, K, K), see `count`.
 
         Returns:
             Every metric with its interval, the sentence and its bounds.
@@ -209,10 +206,15 @@ class FittedModel:
         names = name_row_groups(self.groups, groups)
         goal = read_certified(objective, confidence, self.objective, self.class_names, names)
         refuse_seen(hash_rows(inputs), self.row_hashes)
-        prior = (self.metrics if self.details is None else self.details.about).get("deployment_prior")
+        prior = self._about.get("deployment_prior")
         predictions = self.predict(inputs, groups).cpu().numpy()
         places = None if not names else read_group_values(groups, names, str(goal.column), len(predictions))
         return certify_labels(goal, np.asarray(labels), predictions, prior, self.class_names, groups=places)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """Entries about the learner and its labels, as in metrics.json."""
+        return self.metrics if self.details is None else self.details.about
 
     @property
     def groups(self) -> dict[str, Any] | None:
@@ -228,21 +230,19 @@ class FittedModel:
         groups = self.groups
         if groups is None:
             return self.objective
-        counts = self.metrics["labeled_counts"] if self.details is None else self.details.about["labeled_counts"]
-        totals = torch.tensor(counts).double()
-        sentence = read_objective(groups["sentence"], class_names=self.class_names).bind_prior(totals / totals.sum())
+        sentence = read_objective(groups["sentence"], class_names=self.class_names)
         assert isinstance(sentence, Sentence)
-        return sentence.bind_row_groups(groups["names"])
+        return sentence.bind_prior(read_label_prior(self._about)).bind_row_groups(groups["names"])
 
     @property
     def expected(self) -> RateEstimate:
-        """The rates to expect of what is used in the end: cross-fitted, where a rule was fitted."""
+        """The expected rates of the model in use: cross-fitted if a rule was fitted."""
         details = self.full_details
         return details.estimate if details.adjusted is None else details.adjusted.estimate
 
     @property
     def learner_name(self) -> str:
-        """Who decides, in words."""
+        """The learners and the rule, as a phrase."""
         details = self.full_details
         method = details.about["method"]
         if "members" not in details.about:
@@ -257,10 +257,10 @@ class FittedModel:
         return self.full_details.history
 
     def describe(self, **about: Any) -> dict[str, Any]:
-        """What metrics.json holds.
+        """Return the content of metrics.json.
 
         Args:
-            **about: more to put into it.
+            **about: further entries.
 
         Returns:
             Plain values for JSON.
@@ -281,11 +281,11 @@ class FittedModel:
         """Write the model, its outputs and metrics.json into a run's folder.
 
         Args:
-            folder: the run's, made if need be.
-            **about: more for metrics.json.
+            folder: the run's folder, made if need be.
+            **about: further entries for metrics.json.
 
         Returns:
-            What metrics.json holds.
+            The content of metrics.json.
         """
         run = Folder(folder)
         details = self.full_details
@@ -311,12 +311,12 @@ class FittedModel:
         weights: Weights | None = None,
         make: Callable[[], nn.Module] | None = None,
     ) -> FittedModel:
-        """The model of a complete run, from its folder alone; or one that `save` wrote.
+        """Load the model of a complete run, from its folder alone, or a model that `save` wrote.
 
         Args:
-            folder: the run's.
-            weights: "selected" for the model as trained, without a rule; None for what the run uses in the end.
-            make: makes an untrained network, for one fitted in Python: no recipe in the folder tells which it is.
+            folder: the run's folder.
+            weights: "selected" for the model as trained, without a rule; None for the model in use at the end.
+            make: function that makes the untrained network, for a model fitted in Python: its folder has no recipe.
 
         Returns:
             The model, without the details of its fit.
@@ -337,17 +337,17 @@ class FittedModel:
         )
 
     def with_objective(self, folder: str | Path, objective: str) -> FittedModel:
-        """The same model deciding for another sentence, by a rule fitted on the examples whose scores its run kept.
+        """Return the same model with a rule for another sentence, fitted to the scores that its run has stored.
 
         Args:
-            folder: of the run that this model was loaded from.
+            folder: folder of the run that this model was loaded from.
             objective: a sentence or a short name.
 
         Returns:
             The model with the other rule and objective.
         """
         evidence = KeptEvidence.read(folder)
-        goal = bind_sentence(folder, objective, self.class_names, self.metrics)
+        goal = bind_sentence(folder, objective, self.metrics)
         rule, notes = fit_again(evidence.evidence, evidence.prior, goal, evidence.undo)
         for note in notes:
             warnings.warn(note, stacklevel=2)
@@ -357,9 +357,9 @@ class FittedModel:
         """Write the model with its decision rule, and a model card.
 
         Args:
-            path: of the model's file.
+            path: the model's file.
             to: onnx, torch-export or safetensors.
-            **card: more for the card.
+            **card: further entries for the card.
 
         Returns:
             The files that were written.
@@ -367,13 +367,13 @@ class FittedModel:
         return export(self.as_exportable(**card), path, to)
 
     def as_exportable(self, **card: Any) -> Exportable:
-        """The model as a graph, an input for it, its rule, and what its card says.
+        """Return the model as a graph, inputs for it, its rule, and the entries of its card.
 
         Args:
-            **card: more for the card.
+            **card: further entries for the card.
 
         Returns:
-            What `csst.fitting.export.export` writes.
+            The model as `csst.fitting.export.export` takes it.
         """
         spec = self.inputs
         example, preprocessing = describe_inputs(self.model, spec.kind, spec.shape, spec.is_embedded)
@@ -387,7 +387,7 @@ class FittedModel:
 
     @property
     def full_details(self) -> FitDetails:
-        """`details`, or a sentence where there are none."""
+        """`details`; raises an error if there are none."""
         if self.details is None:
             raise InputError("this model was loaded from a folder, which keeps numbers but not how it was fitted")
         return self.details

@@ -109,7 +109,7 @@ class Folder:
 
         Args:
             name: the file.
-            content: what to write.
+            content: content of the file.
             former_name: name under which the old file is kept; empty to replace it.
         """
         target = self.path(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,16 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
+from csst.fitting.evaluation import GroupEvaluation
 from csst.fitting.folder import Folder
-from csst.fitting.group_evaluation import GroupEvaluation
+from csst.fitting.plan import read_plan
 from csst.maths.confusion import confusion_counts
+from csst.maths.costs import cost_table_from_dict
 from csst.maths.gain import Gain
 from csst.maths.grouped_confusion import count_groups
+from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules import FittedRule, Frontier, Point, trace_frontier
-from csst.rules.trades import ClassPoint
 from csst.training.evaluation import summarize_counts
 from csst.training.measurement import evidence_from_logits
 
@@ -230,7 +233,7 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
         "ways": {name: [describe_point(point) for point in points] for name, points in frontier.trades.items()},
         "classes": {
             # Keys are strings, as JSON would make them, so that the result equals what is read back.
-            str(k): [describe_class_point(point) for point in points]
+            str(k): [{name: round(value, 4) for name, value in point._asdict().items()} for point in points]
             for k, points in frontier.class_trades.items()
         },
     }
@@ -239,20 +242,15 @@ def describe_trades(frontier: Frontier) -> dict[str, Any]:
 def describe_point(point: Point) -> dict[str, Any]:
     """Return a point of a frontier: its sentence and the expected numbers of every class, to four digits."""
     confusion = point.estimate.confusion
-    classes = {name: _rounded(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
+    classes = {name: _round(getattr(confusion, name)) for name in ("recall", "precision", "coverage")}
     numbers = {**point.as_dict(), "min_precision": point.min_precision, "sentence": point.sentence, **classes}
     if len(confusion.rates) <= WHOLE_RATES:
-        return {**numbers, "rates": _rounded(confusion.rates)}
+        return {**numbers, "rates": _round(confusion.rates)}
     rate, taken_for = (confusion.rates - torch.diag(confusion.recall)).max(1)
-    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _rounded(rate)}
+    return {**numbers, "taken_for": taken_for.tolist(), "taken_for_rate": _round(rate)}
 
 
-def describe_class_point(point: ClassPoint) -> dict[str, float]:
-    """Return a point of the trade-off of one class, to four digits."""
-    return {name: round(value, 4) for name, value in point._asdict().items()}
-
-
-def _rounded(values: Tensor) -> list[Any]:
+def _round(values: Tensor) -> list[Any]:
     return torch.round(values, decimals=4).tolist()
 
 
@@ -292,28 +290,41 @@ class KeptEvidence:
         evidence: the scores of its model.
         prior: the deployment prior, (K,).
         undo: see `DecisionRule`.
-        train_prior: the class fractions of the labels, (K,).
     """
 
     evidence: HeldOutScores
     prior: np.ndarray
     undo: Tensor | None
-    train_prior: Tensor
 
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
         """Read the scores of a run."""
         metrics = Folder.open(folder).metrics()
         outputs = read_outputs(folder)
-        counts = torch.tensor(metrics["labeled_counts"]).double()
-        train_prior = counts / counts.sum()
-        evidence = outputs.evidence(train_prior, tuple(metrics["class_names"]))
+        evidence = outputs.evidence(read_label_prior(metrics), tuple(metrics["class_names"]))
         estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
-        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse, train_prior)
+        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse)
 
-    def bind(self, objective: Objective, class_names: tuple[str, ...]) -> Objective:
-        """Return the objective for these classes and the class prior of the labels."""
-        return objective.bind(len(class_names), class_names).bind_prior(self.train_prior)
+
+def bind_sentence(folder: str | Path, text: str, metrics: Mapping[str, Any]) -> Objective:
+    """Return another sentence for the classes, the groups and the costs of a run.
+
+    Args:
+        folder: the run's folder.
+        text: a sentence or a short name, without a confidence.
+        metrics: content of metrics.json.
+    """
+    if read_objective(text).confidence is not None:
+        raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
+    costs = cost_table_from_dict(metrics.get("costs"))
+    objective = read_plan(folder).bind_objective(metrics["class_names"], text, costs)
+    return objective.bind_prior(read_label_prior(metrics))
+
+
+def read_label_prior(metrics: Mapping[str, Any]) -> Tensor:
+    """Return the class fractions of the labels in a run's metrics, (K,)."""
+    counts = torch.tensor(metrics["labeled_counts"]).double()
+    return counts / counts.sum()
 
 
 def read_outputs(folder: str | Path) -> Outputs:
@@ -323,7 +334,7 @@ def read_outputs(folder: str | Path) -> Outputs:
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required_names = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
     arrays = read_npz(
-        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), needed=required_names
+        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), required_names=required_names
     )
     is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))  # not stored by earlier versions
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}

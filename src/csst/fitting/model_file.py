@@ -16,16 +16,15 @@ from safetensors.torch import load as load_tensors
 from torch import nn
 
 from csst.data.embeddings import Embedder
-from csst.data.examples import Examples
-from csst.data.input_spec import InputSpec
+from csst.data.examples import Examples, InputSpec
 from csst.data.row_hashes import read_hashes
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
 from csst.estimation.reference import Reference
 from csst.estimation.row_features import Projection
 from csst.fitting.folder import Folder
+from csst.fitting.metrics import read_label_prior
 from csst.fitting.plan import Plan, read_plan
-from csst.fitting.unpack import unpack
 from csst.learners.catalog import load_learner
 from csst.maths.costs import cost_table_from_dict
 from csst.maths.language import objective as read_objective
@@ -33,6 +32,7 @@ from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
+from csst.models.stored import unpack
 from csst.rules import Rule, rule_from_dict
 
 #: the model, in a run's folder
@@ -53,7 +53,7 @@ class ModelFile:
 
     Args:
         folder: the folder.
-        plan: what the run was asked for; None for a model fitted in Python.
+        plan: plan of the run; None for a model fitted in Python.
         metrics: content of metrics.json.
         content: content of the model's file, whose checksum is right.
         row_hashes: hashes of the rows of the fit; None if they are not stored.
@@ -89,9 +89,8 @@ class ModelFile:
             objective = read_objective(self.metrics["objective"], costs=costs).bind(len(names), names)
         else:
             objective = self.plan.bind_objective(names, costs=costs)
-        counts = torch.tensor(self.metrics["labeled_counts"]).double()
         # Numbers of classes are of all rows; groups are in the details of the rule.
-        return objective.bind_prior(counts / counts.sum()).ungrouped
+        return objective.bind_prior(read_label_prior(self.metrics)).ungrouped
 
     def read_rule(self) -> Rule | None:
         """Return the decision rule; None if the run fitted none."""
@@ -223,7 +222,7 @@ def read_reference(run: Folder) -> Reference | None:
     path = run.path(REFERENCE)
     if not path.is_file():
         return None
-    arrays = read_npz(str(path), ARRAYS, needed=ARRAYS)
+    arrays = read_npz(str(path), ARRAYS, required_names=ARRAYS)
     reference = Reference(
         arrays["labeled"],
         arrays["labels"],

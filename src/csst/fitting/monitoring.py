@@ -79,42 +79,35 @@ def read_run(folder: str | Path, model: FittedModel) -> Deployed:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """New rows as a model sees them.
-
-    Args:
-        rows: numbers that are compared with those of the fit, (N, D); None if there are none, as for texts.
-        probs: of the model, (N, K).
-    """
-
-    rows: Any
-    probs: np.ndarray
-
-
-def score_inputs(model: FittedModel, inputs: Any) -> Scored:
-    """Return the probabilities of new examples, and some of them as rows of numbers."""
+def watch_inputs(model: FittedModel, deployed: Deployed, inputs: Any) -> tuple[np.ndarray, Monitoring]:
+    """Return the probabilities of new examples, (N, K), and what the examples say about the rule."""
     refuse_few(inputs.shape[0] if hasattr(inputs, "shape") else len(inputs))
     spec = model.inputs
     rows = inputs if spec.embed is None else spec.embed(inputs)
     plain_model = replace(model, inputs=replace(spec, embed=None))
-    return Scored(rows, plain_model.probs(rows).cpu().numpy())
+    probs = plain_model.probs(rows).cpu().numpy()
+    return probs, watch(deployed, probs, compare_rows(model, deployed, rows, probs))
 
 
-def compare_inputs(model: FittedModel, deployed: Deployed, scored: Scored) -> ShiftTest | None:
+def compare_rows(model: FittedModel, deployed: Deployed, rows: Any, probs: np.ndarray) -> ShiftTest | None:
     """Return whether the labeled classes explain new rows; None if there is nothing to compare them with.
 
     A fit that has no unlabeled rows, or none that its classes explain, has its labels; then many new rows are needed.
+
+    Args:
+        model: the model, with the rows of its fit.
+        deployed: the rule of the model.
+        rows: N new rows, as the model takes them after its encoder.
+        probs: probabilities of the new rows, (N, K).
     """
     reference = model.reference
-    if reference is None or (not len(reference.unlabeled) and len(scored.probs) < FEWEST_ALONE):
+    if reference is None or (not len(reference.unlabeled) and len(probs) < FEWEST_ALONE):
         return None
-    sample = np.sort(np.random.default_rng(0).permutation(len(scored.probs))[:MOST_NEW])
-    rows = scored.rows
+    sample = np.sort(np.random.default_rng(0).permutation(len(probs))[:MOST_NEW])
     sample_rows = rows[sample] if isinstance(rows, np.ndarray) or is_sparse(rows) else rows[torch.from_numpy(sample)]
     flat = sample_rows if is_sparse(sample_rows) else np.asarray(sample_rows).reshape(len(sample), -1)
-    result = measure_shift(reference, flat, deployed.estimate_prior(scored.probs))
-    strangeness = np.full(len(scored.probs), -np.inf)
+    result = measure_shift(reference, flat, deployed.estimate_prior(probs))
+    strangeness = np.full(len(probs), -np.inf)
     strangeness[sample] = result.strangeness
     return replace(result, strange_rows=sample[result.strange_rows], strangeness=strangeness)
 
@@ -123,12 +116,11 @@ def monitor(model: FittedModel, deployed: Deployed, inputs: Any) -> Monitoring:
     """Return what new examples without labels say about a model in use.
 
     Args:
-        model: what predicts.
-        deployed: its rule, and what it was fitted on.
+        model: the model in use.
+        deployed: the rule of the model, and the scores that it was fitted to.
         inputs: N examples, as the model takes them.
     """
-    scored = score_inputs(model, inputs)
-    return watch(deployed, scored.probs, compare_inputs(model, deployed, scored))
+    return watch_inputs(model, deployed, inputs)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +128,9 @@ class Adapted:
     """A rule solved again for new rows.
 
     Args:
-        fitted: the rule, and what to expect of it on them.
-        monitoring: what the rows say about the former rule.
-        probs: of the rows, by the model, (N, K).
+        fitted: the rule, and what to expect of it on the new rows.
+        monitoring: what the new rows say about the former rule.
+        probs: probabilities of the new rows by the model, (N, K).
     """
 
     fitted: FittedRule
@@ -150,24 +142,23 @@ def adapt(model: FittedModel, deployed: Deployed, inputs: Any, seed: int = 0) ->
     """Return the rule solved again for the class balance of new examples; raise where that would not make it right.
 
     Args:
-        model: what predicts.
-        deployed: its rule, and what it was fitted on.
+        model: the model in use.
+        deployed: the rule of the model, and the scores that it was fitted to.
         inputs: N examples, as the model takes them.
-        seed: of the folds on which rules are judged.
+        seed: seed of the folds on which rules are judged.
     """
-    scored = score_inputs(model, inputs)
-    monitoring = watch(deployed, scored.probs, compare_inputs(model, deployed, scored))
-    return Adapted(adapt_rule(deployed, monitoring, scored.probs, seed), monitoring, scored.probs)
+    probs, monitoring = watch_inputs(model, deployed, inputs)
+    return Adapted(adapt_rule(deployed, monitoring, probs, seed), monitoring, probs)
 
 
 def write_adapted(folder: str | Path, target: str | Path, model: FittedModel, adapted: Adapted) -> dict[str, Any]:
     """Write a run whose rule is an adapted one, and return its metrics.
 
     Args:
-        folder: the run that it comes from.
+        folder: the run of the former rule.
         target: the folder to write, which must be new.
         model: the former model.
-        adapted: its new rule.
+        adapted: the new rule.
     """
     if Path(target).exists() and any(Path(target).iterdir()):
         raise InputError(f"{target} is not empty: an adapted run needs a folder of its own")

@@ -1,10 +1,11 @@
-"""The fit of a network: its training, then scores, what to expect, the decision rule and stored weights."""
+"""A fit that has begun; of a network: its training, then scores, what to expect, the rule and stored weights."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -13,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from csst.data.input_spec import InputSpec
+from csst.data.examples import Examples, InputSpec
 from csst.data.sampling import stream
+from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
-from csst.fitting.begun import Fit
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.model_file import Weights
@@ -25,7 +26,9 @@ from csst.maths.gain import Gain
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
 from csst.rules.deployment import read_deployment_prior
+from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import bind_groups, fit_groups
+from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
@@ -37,6 +40,58 @@ from csst.training.warnings import CollapseDetector, ReachCheck
 UNLABELED_ROWS = 5000
 #: of examples that are not tensors in memory (texts, image files): each goes through a whole fine-tuned network
 UNLABELED_RAW_ROWS = 2000
+
+
+class Fit(ABC):
+    """A fit that has begun.
+
+        for record in fit.run(): ...
+        model = fit.conclude()
+
+    Args:
+        task: the task that is learned from.
+        deployment_prior: see `csst.rules.fit_rule`; None for the class balance of the labels that are judged.
+        runner: the training of a network; None for other learners.
+    """
+
+    task: Task
+    deployment_prior: Any
+    runner: Any = None
+
+    def run(self) -> Iterator[Record]:
+        """Train, yielding a record at every multiplier update of a network; other learners have none."""
+        return iter(())
+
+    @abstractmethod
+    def conclude(self) -> FittedModel:
+        """Return the fitted model; `run` must have ended."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries about the run for metrics.json."""
+        return {}
+
+    @property
+    def test_groups(self) -> np.ndarray | None:
+        """Groups of the test examples, (n,); None without any."""
+        test = self.task.test
+        return None if test is None or test.groups is None else test.groups.numpy()
+
+    def certify(self, rule: FittedRule, score: Callable[[Examples], np.ndarray]) -> FittedRule:
+        """Return a rule with its certificate if examples are reserved for that.
+
+        Args:
+            rule: by the labels of the fit.
+            score: probabilities of examples, (N, K).
+        """
+        task = self.task
+        if task.certifying is None:
+            return rule
+        certifying = task.certifying
+        unlabeled = None if task.kept_apart is None else score(task.kept_apart)
+        groups = None if certifying.groups is None else certifying.groups.numpy()
+        fresh = FreshLabels(score(certifying.inputs), certifying.labels.numpy(), unlabeled, groups)
+        return promise(rule, fresh, self.deployment_prior, task.class_names)
 
 
 class NetworkFit(Fit):

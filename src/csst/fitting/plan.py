@@ -1,4 +1,4 @@
-"""What a fit is asked for: the objective, the learner, the encoder and all settings; a recipe adds the data."""
+"""The plan of a fit: the objective, the learner, the encoder and all settings; a recipe adds the data."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Plan(Settings):
 
     @property
     def network(self) -> Model:
-        """The model that is trained: the encoder itself where it is fine-tuned."""
+        """The model that is trained: the encoder itself if it is fine-tuned."""
         return replace(self.model, name=self.encoder) if self.encoder and not self.frozen else self.model
 
     def bind_objective(self, class_names: Sequence[str], text: str = "", costs: CostTable | None = None) -> Objective:
@@ -112,7 +112,7 @@ class Plan(Settings):
         Args:
             class_names: names of the classes in order.
             text: another objective in words; empty for the plan's own.
-            costs: what every prediction costs, as a run has stored it; None reads the file of `costs`.
+            costs: cost of every prediction, as a run has stored it; None reads the file of `costs`.
         """
         groups = {name: read_group(members, class_names) for name, members in self.groups.items()}
         if costs is None and self.costs:
@@ -124,12 +124,12 @@ class Plan(Settings):
         return objective.bind(len(class_names), class_names, groups)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for YAML."""
+        """Return plain values, for YAML."""
         return asdict(self)
 
 
 def read_group(members: Any, class_names: Sequence[str]) -> list[int | str]:
-    """The classes of a group, written 0,1,2 or cat,dog or as a list; a number is an index if no class has that name."""
+    """Return the classes of a group, written 0,1,2 or cat,dog or as a list; a number that is no name is an index."""
     words = [word.strip() for word in members.split(",")] if isinstance(members, str) else members
     words = words if isinstance(words, (list, tuple)) else [words]
     return [int(word) if str(word) not in class_names and str(word).isdecimal() else str(word) for word in words]

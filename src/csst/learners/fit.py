@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from csst.data.examples import as_rows
-from csst.data.tabular.tables import statistics
+from csst.data.tabular.tables import compute_moments
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.reference import Reference
@@ -84,7 +84,7 @@ def fit_members(
     refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
     groups = read_task_groups(task, objective)  # refuses before anything is learned
     measured_rows = unlabeled if len(task.unlabeled) else labeled.rows
-    mean, std = statistics(measured_rows)
+    mean, std = compute_moments(measured_rows)
     table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)
     problem = Problem(table, measured_rows, len(task.unlabeled), len(labeled.labels), task.classes, is_embedded)
     members = read_learner(learner, problem)

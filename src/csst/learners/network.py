@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.data.examples import as_rows
-from csst.data.tabular.tables import statistics
+from csst.data.tabular.tables import compute_moments
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import deal_folds
@@ -20,7 +20,7 @@ from csst.learners.protocol import Rows
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.models import Model, Projected, Standardize, build
-from csst.models.table import TableInput, usable_deviation
+from csst.models.table import TableInput, choose_deviation
 from csst.selftraining import Method
 from csst.selftraining import method as read_method
 from csst.settings import Settings
@@ -116,8 +116,8 @@ def choose_scale(task: Task, scale: str, seed: int) -> tuple[Rows, bool]:
         scale: "column", "common", or "auto", which lets the labels decide.
         seed: seed of the folds.
     """
-    mean, std = statistics(task.measured)
-    table = Rows(mean, usable_deviation(mean, std), task.column_sizes)
+    mean, std = compute_moments(task.measured)
+    table = Rows(mean, choose_deviation(mean, std), task.column_sizes)
     common_table = table.with_common_scale
     is_common = scale == "common"
     if scale == "auto":

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from csst.errors import InputError, nearest
 from csst.models.huggingface.images import build_huggingface
 from csst.models.huggingface.text import EncodesTexts, build_text_classifier
-from csst.models.table import Projected, Standardize, mlp, table_network
+from csst.models.table import Projected, Standardize, make_table_network, mlp
 from csst.models.wide_resnet import WideResNet, parse
 from csst.plugins import load
 from csst.settings import Model
@@ -23,20 +23,20 @@ SMALLEST_SIDE = 14
 Builder = Callable[[Model, tuple[int, ...], int], nn.Module]
 
 
-def _wide_resnet(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_wide_resnet(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if len(shape) != 3:
         raise InputError(f"{model.name} takes images (channels, height, width); this task's inputs have shape {shape}")
     reduce = max(1, min(shape[1:]) // SMALLEST_SIDE) if model.reduce is None else model.reduce
     return WideResNet(*parse(model.name), classes, channels=shape[0], reduce=reduce)
 
 
-def _hugging_face(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_hugging_face(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if not shape:
         return build_text_classifier(model.name, classes, model.max_length)
     return build_huggingface(model.name, shape, classes)
 
 
-def _of_vectors(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_of_vectors(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     if not shape:
         raise InputError(
             f"{model.name} takes numbers, and this task's examples are texts: name an encoder that turns them into "
@@ -48,10 +48,10 @@ def _of_vectors(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module
 
 #: by the name's first part, up to a "-" or ":"
 MODELS: dict[str, Builder] = {
-    "mlp": _of_vectors,
-    "linear": _of_vectors,
-    "wrn": _wide_resnet,
-    "hf": _hugging_face,
+    "mlp": _build_of_vectors,
+    "linear": _build_of_vectors,
+    "wrn": _build_wide_resnet,
+    "hf": _build_hugging_face,
 }
 
 
@@ -67,7 +67,7 @@ def build(model: Model, input_shape: tuple[int, ...], classes: int, seed: int, s
     """
     if any(sizes) and model.name in ("mlp", "linear"):
         moments = np.zeros(len(sizes)), np.ones(len(sizes))
-        return table_network(list(sizes), moments, model.hidden, model.layers, classes, seed)
+        return make_table_network(list(sizes), moments, model.hidden, model.layers, classes, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = _build(model, input_shape, classes)

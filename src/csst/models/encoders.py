@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from csst.errors import InputError
 from csst.models.huggingface.images import IMAGENET_MEAN, IMAGENET_STD
 from csst.models.huggingface.loading import WEIGHTS, Source, load_pretrained
-from csst.models.huggingface.text import Tokens, checked_max_length, find_padding, prepare_inputs
+from csst.models.huggingface.text import Tokens, check_max_length, find_padding, prepare_inputs
 from csst.models.wide_resnet import Pixels
 from csst.plugins import first_line, load
 
@@ -101,7 +101,7 @@ class Function:
 
 
 def encoder(spec: str, kind: Literal["array", "image", "text"], max_length: int = 256) -> Any:
-    """The encoder of a name, for tasks of texts or images."""
+    """Return the encoder of a name, for tasks of texts or images."""
     if kind == "array":
         raise InputError(f"an encoder ({spec}) takes texts or images; this task's examples are feature vectors already")
     if spec == "words":
@@ -123,17 +123,17 @@ def _load_text_encoder(spec: str, max_length: int) -> TextEncoder:
     network, tokenizer = load_pretrained(
         spec, lambda source: (_load_body(source), source.load_tokenizer()), "a text encoder"
     )
-    tokens = Tokens(tokenizer, checked_max_length(network, tokenizer, max_length, spec), remember=0)
+    tokens = Tokens(tokenizer, check_max_length(network, tokenizer, max_length, spec), remember=0)
     # Two tokenizers of one vocabulary may still treat capitals and accents differently.
     vocabulary = sorted(tokenizer.get_vocab().items()), tokens([PROBE]).tolist()
     mark = f"text-{_hash_parts(_hash_weights(network), _describe_config(network), vocabulary, max_length)}"
-    return _smoke_test(TextEncoder(network, tokens, find_padding(tokenizer), mark), ["a text", ""], spec)
+    return _try_out(TextEncoder(network, tokens, find_padding(tokenizer), mark), ["a text", ""], spec)
 
 
 def _load_image_encoder(spec: str) -> ImageEncoder:
     network = load_pretrained(spec, _load_body, "an image encoder")
     encoder = ImageEncoder(network, f"image-{_hash_parts(_hash_weights(network), _describe_config(network))}")
-    return _smoke_test(encoder, torch.zeros(2, 3, 64, 64, dtype=torch.uint8), spec)
+    return _try_out(encoder, torch.zeros(2, 3, 64, 64, dtype=torch.uint8), spec)
 
 
 def _load_body(source: Source) -> Any:
@@ -146,7 +146,7 @@ def _load_body(source: Source) -> Any:
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _smoke_test(encoder: Any, batch: Any, spec: str) -> Any:
+def _try_out(encoder: Any, batch: Any, spec: str) -> Any:
     """Embed a small batch, so that a misfit is an error now and not in the middle of a data set."""
     try:
         vectors = encoder(batch)
@@ -158,7 +158,7 @@ def _smoke_test(encoder: Any, batch: Any, spec: str) -> Any:
 
 
 def _describe_config(network: Any) -> list[tuple[str, Any]]:
-    """What the configuration says beside the weights, such as the activation; not where it came from."""
+    """Return what the configuration says beside the weights, such as the activation, but not where it came from."""
     config = network.config.to_diff_dict()
     return sorted(
         (key, repr(value)) for key, value in config.items() if key not in ELSEWHERE and not key.startswith("_")
@@ -174,7 +174,7 @@ def _hash_weights(network: nn.Module) -> str:
 
 
 def _read_code(function: Callable[[Any], Any]) -> str:
-    """The source code of the function's module; empty where there is none to be found."""
+    """Return the source code of the function's module; "" if there is none."""
     try:
         file = inspect.getsourcefile(function)
         return Path(file).read_text(encoding="utf-8") if file else ""

@@ -45,7 +45,7 @@ def fit_logistic(features: Any, labels: np.ndarray, penalty: float) -> tuple[np.
     return weights, bias
 
 
-def find_layers(network: nn.Module, classes: int) -> tuple[nn.Sequential, list[nn.Linear]] | None:
+def find_layers(network: nn.Module, classes: int) -> tuple[nn.Module, list[nn.Linear]] | None:
     """Return the parts before the first layer and the layers of an mlp that has room for a linear model, else None.
 
     Args:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from csst.models.stored import StoredModule
 
 
-def usable_deviation(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+def choose_deviation(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """Return the deviation of each column; 1 if it is below the resolution of float32, which is mere rounding."""
     return np.where(std > np.maximum(1e-6 * np.abs(mean), 1e-12), std, 1.0)
 
@@ -46,7 +46,7 @@ class TableInput(StoredModule):
     def use_moments(self, mean: np.ndarray, std: np.ndarray) -> TableInput:
         """Take statistics of all columns; a column of numbers that hardly varies gets std 1."""
         self.mean = torch.as_tensor(mean[self.numbers], dtype=self.mean.dtype)
-        self.std = torch.as_tensor(usable_deviation(mean, std)[self.numbers], dtype=self.std.dtype)
+        self.std = torch.as_tensor(choose_deviation(mean, std)[self.numbers], dtype=self.std.dtype)
         return self
 
     @property
@@ -78,7 +78,7 @@ def scale_sparse(x: Tensor, factors: Tensor) -> Tensor:
     return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False)
 
 
-def hidden_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.Module]:
+def make_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.Module]:
     """Return `depth` hidden layers of `hidden` ReLUs on `width` features, and the output layer; depth 0 is linear."""
     layers: list[nn.Module] = []
     for _ in range(depth):
@@ -87,7 +87,7 @@ def hidden_layers(width: int, hidden: int, depth: int, classes: int) -> list[nn.
     return [*layers, nn.Linear(width, classes)]
 
 
-def table_network(
+def make_table_network(
     sizes: list[int], moments: tuple[np.ndarray, np.ndarray], hidden: int, depth: int, classes: int, seed: int
 ) -> nn.Module:
     """Return an untrained network for the rows of a table.
@@ -103,7 +103,7 @@ def table_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         table = TableInput.for_network(sizes, *moments)
-        return nn.Sequential(table, *hidden_layers(table.width, hidden, depth, classes))
+        return nn.Sequential(table, *make_layers(table.width, hidden, depth, classes))
 
 
 class Standardize(nn.Module):
@@ -128,7 +128,7 @@ class Standardize(nn.Module):
     def use_moments(self, mean: np.ndarray, std: np.ndarray) -> Standardize:
         """Take these statistics of every feature; one that hardly varies keeps std 1."""
         self.mean = torch.as_tensor(mean, dtype=torch.float32)
-        self.std = torch.as_tensor(usable_deviation(mean, std), dtype=torch.float32)
+        self.std = torch.as_tensor(choose_deviation(mean, std), dtype=torch.float32)
         return self
 
     def forward(self, x: Tensor) -> Tensor:
@@ -136,14 +136,14 @@ class Standardize(nn.Module):
 
 
 class Projected(nn.Module):
-    """A head on principal components, of vectors as the encoder gives them: head((x - mean) basis).
+    """A head on the principal components of an encoder's vectors: head((x - mean) basis).
 
     Vectors of a task that was projected beforehand pass to the head as they are.
 
     Args:
-        head: takes vectors (B, components).
-        mean: of the encoder's vectors, (D,).
-        basis: the directions that are kept, (D, components), fewer than D.
+        head: network of vectors (B, components).
+        mean: mean of the encoder's vectors, (D,).
+        basis: the principal directions, (D, components), fewer than D.
     """
 
     mean: Tensor
@@ -160,6 +160,6 @@ class Projected(nn.Module):
 
 
 def mlp(inputs: tuple[int, ...], classes: int, hidden: int = 128, depth: int = 2) -> nn.Sequential:
-    """Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is a linear classifier."""
+    """Return Standardize → flatten → `depth` hidden layers of `hidden` ReLUs → logits; depth 0 is linear."""
     width = int(torch.Size(inputs).numel())
-    return nn.Sequential(Standardize(inputs), nn.Flatten(), *hidden_layers(width, hidden, depth, classes))
+    return nn.Sequential(Standardize(inputs), nn.Flatten(), *make_layers(width, hidden, depth, classes))

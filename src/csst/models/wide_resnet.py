@@ -24,13 +24,12 @@ from torch.nn import functional as F
 
 from csst.errors import InputError
 
-__all__ = ["CIFAR_MEAN", "CIFAR_STD", "Pixels", "WideResNet", "parse"]
-
-CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2471, 0.2435, 0.2616)
 
 
 def parse(name: str) -> tuple[int, int]:
-    """The depth and the width of a network's name: "wrn-28-2" -> (28, 2)."""
+    """Return the depth and the width in a network's name: "wrn-28-2" -> (28, 2)."""
     match = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     if match is None:
         raise InputError(f"a wide residual network is named wrn-DEPTH-WIDTH, such as wrn-28-2; found {name!r}")
@@ -66,7 +65,7 @@ class Pixels(nn.Module):
 
     @classmethod
     def of(cls, channels: int) -> Pixels:
-        """CIFAR-10's statistics for three channels, 0.5 and 0.25 for any other number."""
+        """Return CIFAR-10's statistics for three channels, 0.5 and 0.25 for any other number."""
         return cls(CIFAR_MEAN, CIFAR_STD) if channels == 3 else cls((0.5,) * channels, (0.25,) * channels)
 
     def forward(self, x: Tensor, channels_last: bool = False) -> Tensor:
@@ -84,7 +83,7 @@ class Pixels(nn.Module):
         return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
 
 
-def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+def _make_convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -106,22 +105,22 @@ class _Activation(nn.Module):
 class _Block(nn.Module):
     """shortcut(x) + conv2(act2(conv1(act1(x)))); the shortcut is a 1x1 convolution where the width changes.
 
-    `first`: the shortcut starts from act1(x) instead of x, as in FixMatch for the first block of the network.
+    `is_first`: the shortcut starts from act1(x) instead of x, as in FixMatch for the first block of the network.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, slope: float, first: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, slope: float, is_first: bool) -> None:
         super().__init__()
-        self.first = first
+        self.is_first = is_first
         self.act1 = _Activation(inputs, slope)
-        self.conv1 = _convolution(inputs, outputs, 3, stride)
+        self.conv1 = _make_convolution(inputs, outputs, 3, stride)
         self.act2 = _Activation(outputs, slope)
-        self.conv2 = _convolution(outputs, outputs, 3)
-        self.shortcut = nn.Identity() if inputs == outputs else _convolution(inputs, outputs, 1, stride)
+        self.conv2 = _make_convolution(outputs, outputs, 3)
+        self.shortcut = nn.Identity() if inputs == outputs else _make_convolution(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         active: Tensor = self.act1(x)
         residual: Tensor = self.conv2(self.act2(self.conv1(active)))
-        return residual.add_(self.shortcut(active if self.first else x))  # a convolution's backward needs no output
+        return residual.add_(self.shortcut(active if self.is_first else x))  # a convolution's backward needs no output
 
 
 class WideResNet(nn.Module):
@@ -146,13 +145,13 @@ class WideResNet(nn.Module):
                 f"found {classes} classes, {channels} channels, slope {slope}"
             )
         self.pixels = Pixels.of(channels)
-        self.stem = _convolution(channels, 16, 3)
+        self.stem = _make_convolution(channels, 16, 3)
         blocks: list[_Block] = []
         inputs = 16
         for group, outputs in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
                 stride = 2 if group and not block else 1
-                blocks.append(_Block(inputs, outputs, stride, slope, first=not blocks))
+                blocks.append(_Block(inputs, outputs, stride, slope, is_first=not blocks))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.act = _Activation(inputs, slope)
@@ -167,7 +166,7 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the classifier sees: (B, 64 width)."""
+        """Return the features that the classifier sees, (B, 64 width)."""
         # The weights' layout decides that of the whole network; images that have it already save the stem two copies.
         channels_last = self.stem.weight.is_contiguous(memory_format=torch.channels_last)
         x = self.pixels(x, channels_last)

@@ -58,7 +58,7 @@ def build_explorer(run: RunView) -> Explorer | None:
         return None
     best_point = trades.get("best")
     run_point = None if best_point is None else pack_point(run, best_point)
-    size = max((_size(points[0]) for points in ways.values()), default=1)
+    size = max((_count_numbers(points[0]) for points in ways.values()), default=1)
     budget = max(2, MOST_NUMBERS // (size * max(1, len(ways))))
     content = {
         "names": [shorten(name, 80) for name in run.class_names],
@@ -148,7 +148,7 @@ def select_evenly(points: Sequence[dict[str, Any]], limit: int) -> list[dict[str
     return [points[round(n * (len(points) - 1) / (limit - 1))] for n in range(limit)]
 
 
-def _size(point: dict[str, Any]) -> int:
+def _count_numbers(point: dict[str, Any]) -> int:
     """Return how many numbers a point has."""
     classes = len(point["recall"])
     return 3 * classes + (classes**2 if "rates" in point else 2 * classes)

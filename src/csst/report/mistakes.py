@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,12 +66,8 @@ class MistakenCell:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MistakenCell:
         """Return a cell from plain values, as in mistakes.json."""
-        examples = tuple(Example(**{**one, "cells": tuple(one["cells"])}) for one in values["examples"])
+        examples = tuple(Example(**{**example, "cells": tuple(example["cells"])}) for example in values["examples"])
         return cls(**{**values, "head": tuple(values["head"]), "examples": examples})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
 
 def find_mistakes(
@@ -115,9 +111,9 @@ def collect_mistakes(
         show: makes an example of its index and the probability of its true class.
         head: names of the columns of a table's rows.
     """
-    wrong = np.flatnonzero(labels != predictions)
+    mistakes = np.flatnonzero(labels != predictions)
     members: dict[tuple[int, int], list[int]] = {}
-    for index in wrong[np.argsort(probs[wrong, labels[wrong]], kind="stable")].tolist():
+    for index in mistakes[np.argsort(probs[mistakes, labels[mistakes]], kind="stable")].tolist():
         members.setdefault((int(labels[index]), int(predictions[index])), []).append(index)
     cells = []
     room = MOST_EXAMPLES

@@ -19,11 +19,10 @@ from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, d
 from csst.report.figures.matrix import draw_confusion
 from csst.report.figures.svg import Drawing, shorten
 from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
-from csst.report.first_screen import list_facts, title_run
 from csst.report.mistakes import MistakenCell
 from csst.report.render import render
 from csst.report.result import Result, read_frontier
-from csst.report.run_tables import tabulate_deployed, tabulate_differing_settings, tabulate_runs
+from csst.report.run_tables import list_facts, tabulate_deployed, tabulate_differing_settings, tabulate_runs, title_run
 from csst.report.run_view import RunView, read_run, read_runs, view_run
 
 #: the largest number of runs with their own figures; the templates limit tables, warnings and settings

@@ -1,17 +1,20 @@
-"""Render templates as pages: one file that loads nothing, with a policy that forbids other content and scripts."""
+"""Render templates as pages that load nothing, with a policy that forbids other content and scripts, and write them."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import itertools
+import os
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from csst.errors import InputError
 from csst.report.figures.svg import shorten
 from csst.report.run_tables import describe_constraints, format_number, format_signed
 
@@ -20,7 +23,7 @@ SCRIPTS = ("sort.js", "explore.js")
 
 
 @cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("csst.report"),
         autoescape=True,
@@ -39,7 +42,7 @@ def render(template: str, **content: Any) -> str:
     folder = files("csst.report") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page = (
-        _environment()
+        _make_environment()
         .get_template(template)
         .render(
             **content,
@@ -50,3 +53,14 @@ def render(template: str, **content: Any) -> str:
         )
     )
     return page.encode("utf-8", "replace").decode()  # a lone surrogate from a JSON file cannot be written
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write a page completely or not at all."""
+    draft = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(page, encoding="utf-8")
+        os.replace(draft, path)
+    except OSError as error:
+        raise InputError(f"the page {path} cannot be written: {error.strerror or error}") from None

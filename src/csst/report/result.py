@@ -55,7 +55,7 @@ class Result:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Result:
-        """Read the metrics of one part; those that are missing or null take their defaults."""
+        """Read the metrics of one part; missing and null metrics take their defaults."""
         names = [attribute.name for attribute in fields(cls)]
         return cls(**{name: values[name] for name in names if values.get(name) is not None})
 

@@ -1,9 +1,11 @@
-"""Tables of a run's page: cells, the first row being the head."""
+"""The facts and tables of a run's page; of cells, the first row is the head."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isnan
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from csst.maths.costs import format_amount
@@ -14,6 +16,7 @@ from csst.report.result import Constraint, Interval, Result
 from csst.report.run_view import RunView
 from csst.rules.feasibility import Bound
 from csst.rules.judging import SAFE
+from csst.training.evaluation import constraints_met
 
 COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
 #: the largest number of bounds in the table of the deployed model: those closest to a miss
@@ -22,6 +25,8 @@ STATUS = {"met": "met", "unsure": "may be met or not", "missed": "missed"}
 LOWEST_RECALL = "max min(recall)"
 #: an empty cell
 NOTHING = "–"
+#: the state of a bound in words
+STATES = {"met": "met", "unsure": "in doubt", "missed": "missed"}
 
 
 class DeployedTable(NamedTuple):
@@ -103,12 +108,12 @@ def read_goal(run: RunView) -> str:
     return sentence.split(" s.t. ")[0].split(" with confidence ")[0].strip()
 
 
-def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
+def _tabulate_goal(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for the goal and, unless it is the lowest recall, one for the lowest recall."""
     goal = read_goal(run)
     test = run.rule.results.get("test", Result())
     lowest_recall = [
-        _format_expected(expected.expected_min_recall, expected.min_recall_interval),
+        _format_expected(expectation.expected_min_recall, expectation.min_recall_interval),
         NOTHING,
         NOTHING,
         format_number(test.min_recall),
@@ -118,7 +123,7 @@ def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
     if goal == LOWEST_RECALL:
         return [[f"{goal} (lowest: {name})", *lowest_recall]]
     value = [
-        _format_expected(run.rule.expected_value, expected.value_interval),
+        _format_expected(run.rule.expected_value, expectation.value_interval),
         NOTHING,
         NOTHING,
         format_number(test.objective_value),
@@ -127,17 +132,17 @@ def _tabulate_goal(run: RunView, expected: Result) -> list[list[str]]:
     return [[shorten(goal, 200), *value], [f"lowest recall (not asked for; {name})", *lowest_recall]]
 
 
-def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
+def _tabulate_bounds(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for each of the bounds closest to a miss, the closest first."""
     bounds = run.rule.bounds
     limits = find_limits(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
     if len(limits) != len(bounds):
         limits = [None] * len(bounds)
-    intervals = {row.constraint: row for row in expected.constraints}
+    intervals = {row.constraint: row for row in expectation.constraints}
     test_slack = run.rule.results.get("test", Result()).constraint_slack
     slack_without_rule = run.without_rule.constraint_slack
     rows = []
-    for n in sorted(range(len(bounds)), key=lambda n: _distance_to_miss(bounds[n]))[:MOST_BOUNDS]:
+    for n in sorted(range(len(bounds)), key=lambda n: _measure_distance(bounds[n]))[:MOST_BOUNDS]:
         bound = bounds[n]
         limit = limits[n]
         interval = _place_interval(limit, intervals.get(bound.constraint), bound.unit)
@@ -154,7 +159,7 @@ def _tabulate_bounds(run: RunView, expected: Result) -> list[list[str]]:
     return rows
 
 
-def _distance_to_miss(bound: Bound) -> float:
+def _measure_distance(bound: Bound) -> float:
     return (bound.slack - SAFE * bound.error) / bound.unit
 
 
@@ -229,3 +234,82 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             settings[f"{prefix}{name}"] = value
     return settings
+
+
+class Fact(NamedTuple):
+    """A heading, the answer, and a line below it."""
+
+    heading: str
+    answer: str
+    detail: str = ""
+
+
+def title_run(run: RunView) -> str:
+    """Return the file that a run learned from, and its sentence."""
+    data = run.settings.get("data")
+    path = data.get("path") if isinstance(data, dict) else ""
+    return f"{Path(str(path)).name or run.data}: {run.objective}"
+
+
+def list_facts(run: RunView) -> list[Fact]:
+    """Return the facts of a complete run about the deployed model; none while training."""
+    if not run.is_complete:
+        return []
+    facts = [_expect(run), _judge_bounds(run), _find_lowest(run), _count_labels(run)]
+    # Where the goal is the lowest recall, it stands there already.
+    return [facts[0], facts[1], facts[3]] if read_goal(run) == LOWEST_RECALL else facts
+
+
+def _expect(run: RunView) -> Fact:
+    expected_results = run.rule.results.get("validation")
+    test = run.rule.results.get("test") or run.results.get("test")
+    test_words = "" if test is None else f"on test {format_number(test.objective_value)}"
+    if expected_results is None or isnan(run.rule.expected_value):
+        return Fact(f"The goal on {run.part}", format_number(run.deployed.objective_value), "")
+    is_lowest = read_goal(run) == LOWEST_RECALL  # with the interval of the table below
+    interval = _describe_interval(
+        expected_results.min_recall_interval if is_lowest else expected_results.value_interval, expected_results
+    )
+    detail = ", ".join(filter(None, [interval, test_words]))
+    return Fact("Expect of the goal", format_number(run.rule.expected_value), detail)
+
+
+def _judge_bounds(run: RunView) -> Fact:
+    if run.rule.bounds:
+        states = Counter(STATES[bound.status] for bound in run.rule.bounds)
+        answer = ", ".join(f"{count} {state}" for state, count in states.items())
+        if set(states) == {"met"}:
+            answer = "yes"
+        if run.rule.certificate is not None:
+            detail = "promised" if run.rule.certificate.is_certified else "not promised: too few labels, or missed"
+        else:
+            detail = "an estimate, no promise"
+        return Fact("Are the bounds met?", answer, detail)
+    is_met = constraints_met(run.deployed.constraint_slack)
+    if is_met is None:
+        return Fact("Are the bounds met?", "none asked for")
+    return Fact("Are the bounds met?", "yes" if is_met else "no", f"on {run.part}")
+
+
+def _find_lowest(run: RunView) -> Fact:
+    deployed_results = run.deployed
+    name = shorten(run.class_names[deployed_results.lowest_class], 40)
+    expected_results = run.rule.results.get("validation", deployed_results)
+    interval = _describe_interval(expected_results.min_recall_interval, expected_results)
+    if run.rule.results.get("validation") is not None:
+        return Fact("Expect of the lowest class recall", format_number(expected_results.expected_min_recall), interval)
+    return Fact(f"Lowest class recall ({name})", format_number(deployed_results.min_recall), interval)
+
+
+def _count_labels(run: RunView) -> Fact:
+    counts = run.class_counts
+    if not counts:
+        return Fact("Known from", "?")
+    detail = f"{min(counts):,} to {max(counts):,} per class; {run.unlabeled_count:,} unlabeled rows"
+    return Fact("Known from", f"{sum(counts):,} labels", detail)
+
+
+def _describe_interval(interval: Interval | None, result: Result) -> str:
+    if interval is None:
+        return ""
+    return f"{100 * result.level:.0f} % interval {interval.low:.2f} to {interval.high:.2f}"

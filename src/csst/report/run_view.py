@@ -14,7 +14,7 @@ import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
-from csst.fitting.group_evaluation import tabulate_groups
+from csst.fitting.evaluation import tabulate_groups
 from csst.maths.language import ALIASES
 from csst.report.bounds import label_multipliers
 from csst.report.mistakes import MistakenCell
@@ -289,7 +289,7 @@ def _tabulate_learners(metrics: Mapping[str, Any]) -> list[list[str]]:
     if not isinstance(members, list):
         return []
     rows = [["learner", "balanced log-loss out of fold", "weight"]]
-    rows += [[one["name"], f"{one['balanced_log_loss']:.3f}", f"{one['weight']:.2f}"] for one in members]
+    rows += [[member["name"], f"{member['balanced_log_loss']:.3f}", f"{member['weight']:.2f}"] for member in members]
     losses = metrics.get("left_out")
     if isinstance(losses, dict):  # runs of earlier versions have names only
         rows += [[name, f"{loss:.3f}, clearly worse", "left out"] for name, loss in losses.items()]

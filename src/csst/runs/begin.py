@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from csst.data import Arrays
-from csst.data.embeddings import Embedder, embed_parts, embedded
-from csst.data.input_spec import InputSpec
+from csst.data.embeddings import Embedder, embed_parts, embed_task
+from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting.begun import Fit
 from csst.fitting.fit import begin
 from csst.fitting.model_file import make_embedder
+from csst.fitting.network_fit import Fit
 from csst.learners.network import Network, build_network, scale_task
 from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe
@@ -73,7 +73,7 @@ def load_task(recipe: Recipe) -> Task:
         task = scale_task(task, recipe.seed)
     if recipe.frozen:
         model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embedded(task, Embedder(model, recipe.embedding))
+        task = embed_task(task, Embedder(model, recipe.embedding))
     return task
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from csst.data.task import Task
 from csst.errors import InputError
-from csst.fitting.begun import Fit
 from csst.fitting.fit import OnRecord
 from csst.fitting.fitted_model import FittedModel
-from csst.fitting.network_fit import NetworkFit
+from csst.fitting.network_fit import Fit, NetworkFit
 from csst.recipes.recipe import Recipe, absolute_paths, differences, with_absolute_paths
 from csst.runs.begin import begin_recipe
 from csst.runs.folder import CHECKPOINT, Run

@@ -59,7 +59,7 @@ class Diagnosis:
             classifiers no less consistent than F; None without consistency.
         bound: `classifier_bound` of F; None without consistency or unless gamma > 1.
         margins: medians of all-layer margins, and the fractions that are 0.
-        skipped: what was not computed, as sentences.
+        skipped: reasons why numbers were not computed, as sentences.
     """
 
     examples: int
@@ -81,7 +81,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Effort:
-    """How thorough a diagnosis is.
+    """Size of a diagnosis.
 
     Args:
         examples: the largest number of examples.
@@ -111,10 +111,10 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     index = order[: effort.examples].sort().values
     x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
-    skipped_names: list[str] = []
-    predictions, weak_predictions = _predictions(model, task, x, effort.seed + 1)
-    consistency = _measure_consistency(model, task, x, y, weights, effort, skipped_names)
-    graphs = _graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
+    reasons: list[str] = []
+    predictions, weak_predictions = _predict_twice(model, task, x, effort.seed + 1)
+    consistency = _measure_consistency(model, task, x, y, weights, effort, reasons)
+    graphs = _make_graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
     # sets that self-training has to shrink or to keep: the mistakes, and each predicted class
     sets = [(weak_predictions != y).numpy(), (predictions != y).numpy()]
@@ -126,7 +126,7 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     disagreement = weighted_rate(predictions != weak_predictions, y, weights)
     floor = least_error(weights)
     # The best case takes the graph that favors the theorem most; the measured classifier, the one that does least.
-    cases = [_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
+    cases = [_check_best_case(c, err_pl[0], floor, conflicts[name], weights) for name, c in expansions.items()]
     best_case = max(cases, key=lambda case: (case.hold, case.gamma))
     as_measured = None
     bound = None
@@ -153,12 +153,12 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
-        margins=_margins(model, task, x, weak_predictions, consistency is not None, skipped_names),
-        skipped=tuple(skipped_names),
+        margins=_measure_margins(model, task, x, weak_predictions, consistency is not None, reasons),
+        skipped=tuple(reasons),
     )
 
 
-def _predictions(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
+def _predict_twice(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
     """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
     generator = torch.Generator().manual_seed(seed)
     predictions = []
@@ -172,21 +172,21 @@ def _predictions(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple
 
 
 def _measure_consistency(
-    model: nn.Module, task: Task, x: Selection, y: Tensor, weights: Any, effort: Effort, skipped: list[str]
+    model: nn.Module, task: Task, x: Selection, y: Tensor, weights: Any, effort: Effort, reasons: list[str]
 ) -> Consistency | None:
-    """Return R_{B,w} over strong views; None, with the reason in `skipped`, if they cannot be drawn."""
+    """Return R_{B,w} over strong views; None, with a line in `reasons`, if they cannot be drawn."""
     if isinstance(task.strong, IndexedView):
-        skipped.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
+        reasons.append("R_B,w and the graph of views: the strong views were prepared for the unlabeled examples only")
         return None
     try:
         neighborhood = Neighborhood(task.strong, effort.draws)
         return weighted_consistency_error(model, x, y, weights, neighborhood, effort.seed + 2)
     except InputError as error:  # such as a text that has no stored translation
-        skipped.append(f"R_B,w and the graph of views: {error}")
+        reasons.append(f"R_B,w and the graph of views: {error}")
         return None
 
 
-def _graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
+def _make_graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_views: bool) -> dict[str, np.ndarray]:
     """Return the graph of nearest neighbors and, if asked, the graph of overlapping views, by name."""
     k = effort.neighbors
     if len(x) <= k:
@@ -198,7 +198,7 @@ def _graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, with_vie
     return graphs
 
 
-def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
+def _check_best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weights: Any) -> Assumptions:
     """Check Theorem 1 for the best imaginable F*: err_w at its floor, and err_w + R_{B,w} at the conflict's bound."""
     case = check_assumptions(c, err_pl, floor, 0.0, weights)
     if not case.hold or case.promise is None:
@@ -214,8 +214,8 @@ def _best_case(c: StepExpansion, err_pl: float, floor: float, clash: float, weig
     return replace(case, promise=promise, against=(reason,))
 
 
-def _margins(
-    model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, skipped: list[str]
+def _measure_margins(
+    model: nn.Module, task: Task, x: Selection, labels: Tensor, with_views: bool, reasons: list[str]
 ) -> dict[str, float]:
     """Return medians of m(Phi, x, F_pl(x)) and m_B(Phi, x), and the fractions that are 0."""
     inputs = x[torch.arange(min(MARGIN_EXAMPLES, len(x)))]
@@ -223,7 +223,7 @@ def _margins(
         kind = type(model).__name__
         if not isinstance(inputs, Tensor):
             kind += ", whose inputs are texts"
-        skipped.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {kind}")
+        reasons.append(f"all-layer margins: they need numbers through a sequence of layers; the model is a {kind}")
         return {}
     network = copy.deepcopy(model).cpu()
     search = MarginSearch(restarts=1, rivals=3)

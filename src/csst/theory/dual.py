@@ -63,8 +63,8 @@ def dual_diagnostics(
     Returns:
         The numbers by the names above.
     """
-    lam, phi, step_sizes = _history(journal)
-    mask = _simplex_mask(lam, simplex_mask)
+    lam, phi, step_sizes = _read_history(journal)
+    mask = _find_simplex_mask(lam, simplex_mask)
     diagnostics: dict[str, Any] = {"updates": len(lam), "warnings": []}
     if not lam.shape[1] or not len(lam):
         return diagnostics  # an objective without worst case or constraint: nobody plays against the classifier
@@ -80,8 +80,8 @@ def dual_diagnostics(
         "average_to_last": float(np.abs(average - last_multipliers).sum() / 2 / scale),
         "payoff_last": float(phi[-1].min()),
         "payoff_average": float((weights @ phi).min()),
-        "regret": _regret(lam, phi) if mask.all() and len(lam) > 1 and _sums_to_1(lam) else None,
-        "turning": _turning(last_half),
+        "regret": _compute_regret(lam, phi) if mask.all() and len(lam) > 1 and _sums_to_1(lam) else None,
+        "turning": _measure_turning(last_half),
         "swing": float(amplitude.max()),
         "entropy": None,
         "effective": None,
@@ -89,19 +89,19 @@ def dual_diagnostics(
         "last_move": float(np.abs(lam[-1] - lam[-2]).sum() / 2) if len(lam) > 1 else 0.0,
     }
     if mask.sum() > 1:
-        entropy = _entropy(last_multipliers[mask])
+        entropy = _compute_entropy(last_multipliers[mask])
         diagnostics["entropy"] = entropy / float(np.log(mask.sum()))
         diagnostics["effective"] = float(np.exp(entropy))
     if labels is None or len(labels) != lam.shape[1]:
         labels = [f"payoff {k}" for k in range(lam.shape[1])]
     collapse = find_collapse(lam.tolist(), mask.tolist(), labels)
-    diagnostics["warnings"] = _warnings(diagnostics, labels, amplitude / scale, collapse, scale)
+    diagnostics["warnings"] = _list_warnings(diagnostics, labels, amplitude / scale, collapse, scale)
     return diagnostics
 
 
 @dataclass(frozen=True)
 class DualityGap:
-    """How far a classifier and multipliers are from a saddle point.
+    """The distance of a classifier and multipliers from a saddle point.
 
     Args:
         gap: best_response - worst: at least 0, and 0 at a saddle point.
@@ -151,10 +151,10 @@ def duality_gap(
     if posterior.ndim != 2 or len(posterior) != len(labels):
         raise InputError(f"probs need one row per label; found {tuple(posterior.shape)} for {len(labels)} labels")
     classes = posterior.shape[1]
-    confusion = _confusion(labels, posterior.argmax(1) if predictions is None else predictions, classes)
+    confusion = _count_confusion(labels, posterior.argmax(1) if predictions is None else predictions, classes)
     objective = objective.bind_prior(confusion.prior)
     gain = gain_matrix(objective, lam, confusion, confusion.prior, "evaluation").matrix
-    response = _confusion(labels, (posterior @ gain).argmax(1), classes)
+    response = _count_confusion(labels, (posterior @ gain).argmax(1), classes)
     current = float(lagrangian(objective, lam, confusion))
     best_response = max(current, float(lagrangian(objective, lam, response)))
     if largest_multiplier is None:
@@ -174,7 +174,7 @@ def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:
     Returns:
         The mean, (m,), float64.
     """
-    lam, _, step_sizes = _history(journal)
+    lam, _, step_sizes = _read_history(journal)
     if not len(lam):
         raise InputError("the journal has no records yet")
     return torch.from_numpy(_average_weights(step_sizes) @ lam)
@@ -187,16 +187,16 @@ def _average_weights(step_sizes: np.ndarray) -> np.ndarray:
     return np.full(len(step_sizes), 1 / len(step_sizes))
 
 
-def _warnings(
-    numbers: dict[str, Any], names: Sequence[str], swing: np.ndarray, collapse: str, scale: float
+def _list_warnings(
+    numbers: dict[str, Any], names: Sequence[str], ranges: np.ndarray, collapse: str, scale: float
 ) -> list[str]:
     has_history = numbers["updates"] >= FEWEST_UPDATES
     warnings = []
-    if has_history and numbers["turning"] > TURNING and swing.max() > SWING:
-        index = int(swing.argmax())
+    if has_history and numbers["turning"] > TURNING and ranges.max() > SWING:
+        index = int(ranges.argmax())
         warnings.append(
             f"the multipliers oscillate: over the last half of the run {numbers['turning']:.0%} of their movement "
-            f"was undone, and the one of {names[index]} swung by {swing[index]:.0%} of their sum: "
+            f"was undone, and the one of {names[index]} swung by {ranges[index]:.0%} of their sum: "
             "lower dual.step_size, or let it decay (dual.schedule linear)"
         )
     if collapse:
@@ -215,7 +215,7 @@ def _warnings(
     return warnings
 
 
-def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read_history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the multipliers (T, m), payoffs (T, m) and step sizes (T,) of T records."""
     for record in journal:
         missing_keys = [key for key in ("multipliers", "payoff", "step_size") if key not in record]
@@ -230,7 +230,7 @@ def _history(journal: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarr
     return lam, phi, np.array([record["step_size"] for record in journal], float)
 
 
-def _simplex_mask(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> np.ndarray:
+def _find_simplex_mask(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> np.ndarray:
     """Return which multipliers weigh the entries of a worst case, (m,); guess it from their sums if not told."""
     if simplex_mask is None:
         return np.full(lam.shape[1], bool(lam.size) and _sums_to_1(lam))
@@ -244,7 +244,7 @@ def _sums_to_1(lam: np.ndarray) -> bool:
     return bool((np.abs(lam.sum(1) - 1) < 1e-6).all())
 
 
-def _regret(lam: np.ndarray, phi: np.ndarray) -> float:
+def _compute_regret(lam: np.ndarray, phi: np.ndarray) -> float:
     """Return mean_t lambda_{t-1} . phi_t - min_k mean_t phi_tk.
 
     A record's multipliers were updated with its payoff, so the payoff was paid by the multipliers of the record before.
@@ -253,17 +253,17 @@ def _regret(lam: np.ndarray, phi: np.ndarray) -> float:
     return float(payment - phi[1:].mean(0).min())
 
 
-def _turning(lam: np.ndarray) -> float:
+def _measure_turning(lam: np.ndarray) -> float:
     """Return the fraction of the multipliers' movement that was undone: 1 - net movement / path length."""
     path = np.abs(np.diff(lam, axis=0)).sum()
     return float(1 - np.abs(lam[-1] - lam[0]).sum() / path) if path > 0 else 0.0
 
 
-def _entropy(values: np.ndarray) -> float:
+def _compute_entropy(values: np.ndarray) -> float:
     fractions = values / values.sum()
     positive = fractions[fractions > 0]
     return float(-(positive * np.log(positive)).sum())
 
 
-def _confusion(labels: Tensor, predictions: Tensor, classes: int) -> Confusion:
+def _count_confusion(labels: Tensor, predictions: Tensor, classes: int) -> Confusion:
     return Confusion.from_counts(confusion_counts(labels.cpu(), predictions.cpu(), classes))

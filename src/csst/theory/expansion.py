@@ -193,7 +193,7 @@ def exact_expansion(masses: Any, neighbors: Any) -> StepExpansion:
 
     Args:
         masses: Q of each point, (n,), at most 20 points.
-        neighbors: which points are neighbors, (n, n), bool.
+        neighbors: whether two points are neighbors, (n, n), bool.
 
     Returns:
         The expansion.

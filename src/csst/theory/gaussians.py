@@ -140,8 +140,8 @@ def boundary_figure(path: str, separation: float, weights: tuple[float, float], 
     for column, (w1, w2) in enumerate((equal_weights, weights)):
         for row, kind in enumerate(("disjoint", "overlapping")):
             axes = panels[row][column]
-            axes.plot(x, w1 * _density(x, 0.0, sigma, separation, kind), color="#4a6fa5", label="w1 P1")
-            axes.plot(x, w2 * _density(x, separation, sigma, separation, kind), color="#b3412f", label="w2 P2")
+            axes.plot(x, w1 * _compute_density(x, 0.0, sigma, separation, kind), color="#4a6fa5", label="w1 P1")
+            axes.plot(x, w2 * _compute_density(x, separation, sigma, separation, kind), color="#b3412f", label="w2 P2")
             b = separation / 2 if kind == "disjoint" else boundary(separation, w1, w2, d)
             axes.axvline(b, color="#3a7d44", lw=2, label="best boundary")
             axes.axvspan(b - r, b + r, color="#3a7d44", alpha=0.15, lw=0)
@@ -155,7 +155,7 @@ def boundary_figure(path: str, separation: float, weights: tuple[float, float], 
         raise InputError(f"the figure cannot be written to {path}: {error}") from None
 
 
-def _density(x: np.ndarray, center: float, sigma: float, separation: float, kind: str) -> np.ndarray:
+def _compute_density(x: np.ndarray, center: float, sigma: float, separation: float, kind: str) -> np.ndarray:
     if kind == "overlapping":
         return np.exp(-((x - center) ** 2) / (2 * sigma**2)) / (sigma * np.sqrt(2 * np.pi))
     reach = 0.4 * separation  # bumps that end before the middle

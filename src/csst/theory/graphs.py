@@ -34,7 +34,7 @@ def knn_graph(embeddings: Tensor, k: int) -> np.ndarray:
     Returns:
         The neighbors of each example, (n, n), bool, symmetric.
     """
-    points = _points(embeddings)
+    points = _check_points(embeddings)
     if not 0 < k < len(points):
         raise InputError(f"k nearest neighbors need 0 < k < n; found k = {k} for {len(points)} examples")
     distance = torch.cdist(points, points).fill_diagonal_(float("inf"))
@@ -61,7 +61,7 @@ def view_graph(views: Tensor, radius: float) -> np.ndarray:
     graph = torch.eye(len(points), dtype=torch.bool)
     for i in range(points.shape[1]):
         for j in range(points.shape[1]):
-            graph |= torch.cdist(_points(points[:, i]), points[:, j]) <= 2 * radius
+            graph |= torch.cdist(_check_points(points[:, i]), points[:, j]) <= 2 * radius
     return (graph | graph.T).numpy()
 
 
@@ -93,7 +93,7 @@ def empirical_expansion(
     mass, graph = _check_graph(masses, neighbors)
     sizes = []
     neighborhoods = []
-    for order in _orders(mass, graph, seeds, directions, np.random.default_rng(seed)):
+    for order in _list_orders(mass, graph, seeds, directions, np.random.default_rng(seed)):
         for set_sizes, set_neighborhoods in sweep(mass, graph, order):
             sizes.append(set_sizes)
             neighborhoods.append(set_neighborhoods)
@@ -170,7 +170,7 @@ def sweep(mass: np.ndarray, graph: np.ndarray, order: np.ndarray) -> Iterator[tu
     yield np.cumsum(np.bincount(enclosure, mass, len(order))), neighborhoods
 
 
-def _orders(
+def _list_orders(
     mass: np.ndarray, graph: np.ndarray, seeds: int, directions: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
     """Yield orders of the examples whose beginnings are likely to expand badly."""
@@ -235,7 +235,7 @@ def _check_graph(masses: Any, neighbors: Any) -> tuple[np.ndarray, np.ndarray]:
     return mass, graph | np.eye(len(mass), dtype=bool)
 
 
-def _points(embeddings: Tensor) -> Tensor:
+def _check_points(embeddings: Tensor) -> Tensor:
     points = embeddings.detach().double().cpu()
     if points.ndim != 2 or not torch.isfinite(points).all():
         raise InputError(f"embeddings must be finite, shape (n, d); found shape {tuple(points.shape)}")

@@ -58,7 +58,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 
 @dataclass(frozen=True)
 class MarginSearch:
-    """How thoroughly to search for a small disturbance.
+    """Settings of the search for a small disturbance.
 
     Args:
         restarts: starting points of each search, the first at xi = 0.
@@ -164,7 +164,7 @@ def disturb(network: nn.Sequential, x: Tensor, noise: list[Tensor] | None) -> Te
     for i, layer in enumerate(network):
         output = layer(h)
         if noise is not None:
-            output = output + noise[i] * per_example(_norm(h), output)
+            output = output + noise[i] * per_example(_compute_norm(h), output)
         h = output
     return h
 
@@ -182,7 +182,7 @@ def _search(
     Each step moves to the smallest xi at which the linearized g(xi) = Phi_y - Phi_rival vanishes. A fixed point is a
     local minimum of |xi| on g = 0; then bisection finds the crossing on the way from 0 to it.
     """
-    noise = start or [torch.zeros_like(output) for output in _outputs(network, x)]
+    noise = start or [torch.zeros_like(output) for output in _compute_outputs(network, x)]
     margins = torch.full((len(y),), float("inf"), dtype=noise[-1].dtype)
     for step in range(steps):
         with torch.enable_grad():
@@ -191,24 +191,24 @@ def _search(
             g = (scores.gather(1, y[:, None]) - scores.gather(1, rival[:, None])).squeeze(1)
             gradients = torch.autograd.grad(g.sum(), leaves)
         projections = [(s * xi).flatten(1).sum(1) for s, xi in zip(gradients, noise, strict=True)]
-        length = (torch.stack(projections).sum(0) - g.detach()) / _size(gradients).square().clamp(min=1e-30)
+        length = (torch.stack(projections).sum(0) - g.detach()) / _measure_size(gradients).square().clamp(min=1e-30)
         inertia = 0.0 if step < steps // 2 else 0.5  # full steps first; later ones settle between two that alternate
         noise = [
             inertia * xi + (1 - inertia) * s * per_example(length, s) for xi, s in zip(noise, gradients, strict=True)
         ]
         if step in (steps // 2, steps - 1):
-            margins = torch.minimum(margins, _crossing(network, x, y, noise))
+            margins = torch.minimum(margins, _find_crossing(network, x, y, noise))
     return margins
 
 
 @torch.no_grad()
-def _crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor], halvings: int = 40) -> Tensor:
+def _find_crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor], halvings: int = 40) -> Tensor:
     """Return the norm at which the prediction changes on the ray from 0 through `noise`, (n,); infinite if nowhere."""
 
     def changes(scale: Tensor) -> Tensor:
         return disturb(network, x, _scale(noise, scale)).argmax(1) != y
 
-    size = _size(noise)
+    size = _measure_size(noise)
     high = torch.full_like(size, float("inf"))
     for stretch in reversed(STRETCHES):
         scale = torch.full_like(size, stretch)
@@ -226,9 +226,9 @@ def _crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor],
 
 def _start(network: nn.Sequential, x: Tensor, margins: Tensor, generator: torch.Generator) -> list[Tensor]:
     """Draw random disturbances as large as the margins so far."""
-    noise = [torch.randn(output.shape, generator=generator).to(output) for output in _outputs(network, x)]
+    noise = [torch.randn(output.shape, generator=generator).to(output) for output in _compute_outputs(network, x)]
     norms = torch.where(torch.isfinite(margins), margins, torch.ones_like(margins))
-    return _scale(noise, norms / _size(noise))
+    return _scale(noise, norms / _measure_size(noise))
 
 
 def _scale(noise: list[Tensor], scale: Tensor) -> list[Tensor]:
@@ -237,7 +237,7 @@ def _scale(noise: list[Tensor], scale: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _outputs(network: nn.Sequential, x: Tensor) -> list[Tensor]:
+def _compute_outputs(network: nn.Sequential, x: Tensor) -> list[Tensor]:
     outputs = []
     for layer in network:
         x = layer(x)
@@ -245,11 +245,11 @@ def _outputs(network: nn.Sequential, x: Tensor) -> list[Tensor]:
     return outputs
 
 
-def _norm(values: Tensor) -> Tensor:
+def _compute_norm(values: Tensor) -> Tensor:
     # The norm has no gradient at 0; clamping makes it 0 there.
     return values.flatten(1).square().sum(1).clamp(min=1e-30).sqrt()
 
 
-def _size(parts: Sequence[Tensor]) -> Tensor:
+def _measure_size(parts: Sequence[Tensor]) -> Tensor:
     """Return |xi| over all layers, (n,)."""
-    return torch.stack([_norm(part).square() for part in parts]).sum(0).sqrt()
+    return torch.stack([_compute_norm(part).square() for part in parts]).sum(0).sqrt()

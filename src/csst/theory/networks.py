@@ -37,13 +37,13 @@ def predict(model: nn.Module, inputs: Any) -> Tensor:
 def encode(model: nn.Module, inputs: Any) -> Tensor:
     """Return a batch as a tensor on the model's device."""
     if isinstance(inputs, Tensor):
-        return inputs.to(device_of(model))
+        return inputs.to(find_device(model))
     if not isinstance(model, EncodesTexts):
         raise InputError(f"the model takes tensors, and the examples are of type {type(inputs).__name__}")
-    return model.encode(inputs).to(device_of(model))
+    return model.encode(inputs).to(find_device(model))
 
 
-def device_of(model: nn.Module) -> torch.device:
+def find_device(model: nn.Module) -> torch.device:
     """Return the device of a model's parameters; the CPU without parameters."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 

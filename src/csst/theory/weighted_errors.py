@@ -24,7 +24,7 @@ from csst.data.task import View
 from csst.errors import InputError
 from csst.maths.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
 from csst.maths.gain import Gain
-from csst.theory.networks import BATCH, as_floats, attack, device_of, evaluating, predict
+from csst.theory.networks import BATCH, as_floats, attack, evaluating, find_device, predict
 
 
 def weighted_error(confusion: Confusion, weights: Any) -> float:
@@ -41,7 +41,7 @@ def weighted_error(confusion: Confusion, weights: Any) -> float:
     Returns:
         err_w(F), at most |w|_1 for non-negative weights.
     """
-    matrix = check_weights(weights, confusion.classes, signed=True)
+    matrix = check_weights(weights, confusion.classes, is_signed=True)
     return float((matrix * (1 - confusion.rates.detach().cpu())).sum())
 
 
@@ -57,7 +57,7 @@ def weights_of_gain(gain: Gain | Any, prior: Any) -> Tensor:
     """
     fractions = check_prior(prior, "the prior")
     matrix = as_float64(gain.matrix if isinstance(gain, Gain) else gain, "a gain matrix").cpu()
-    return check_weights(matrix, len(fractions), signed=True) * fractions[:, None]
+    return check_weights(matrix, len(fractions), is_signed=True) * fractions[:, None]
 
 
 def shifted(weights: Any) -> Tensor:
@@ -72,7 +72,7 @@ def shifted(weights: Any) -> Tensor:
     Returns:
         The shifted weights, (K, K), with a 0 in every row.
     """
-    matrix = check_weights(weights, signed=True)
+    matrix = check_weights(weights, is_signed=True)
     return check_weights(matrix - matrix.amin(1, keepdim=True))
 
 
@@ -211,7 +211,7 @@ def _find_changes(model: nn.Module, x: Any, neighborhood: Neighborhood, generato
         view = neighborhood.views(x, generator)
         changes |= predict(model, view) != labels
         if neighborhood.radius > 0:
-            device = device_of(model)
+            device = find_device(model)
             points = as_floats(view).to(device)
             classes, _ = attack(model, points, labels.to(device), neighborhood.radius, neighborhood.steps)
             changes |= classes.cpu() != labels
@@ -224,16 +224,16 @@ def weighted_rate(events: Tensor, labels: Tensor, weights: Any) -> tuple[float, 
     The event "F is not constant on B(x)" gives R_{B,w}(F), the event "F(x) != F'(x)" gives L_w(F, F').
     """
     matrix = check_weights(weights)
-    return class_sum(events.double() * matrix.sum(1)[labels], labels, len(matrix))
+    return sum_classes(events.double() * matrix.sum(1)[labels], labels, len(matrix))
 
 
 def measured_error(predictions: Tensor, labels: Tensor, weights: Any) -> tuple[float, float]:
     """Return err_w and its standard error: the sum over classes of the mean cost sum_j w_yj - w_yF."""
     matrix = check_weights(weights)
-    return class_sum(matrix.sum(1)[labels] - matrix[labels, predictions], labels, len(matrix))
+    return sum_classes(matrix.sum(1)[labels] - matrix[labels, predictions], labels, len(matrix))
 
 
-def class_sum(values: Tensor, labels: Tensor, classes: int) -> tuple[float, float]:
+def sum_classes(values: Tensor, labels: Tensor, classes: int) -> tuple[float, float]:
     """Return sum_i (mean of the values in class i) and its standard error; each class is a separate sample."""
     counts = _count_classes(labels, classes)
     zeros = torch.zeros(classes, dtype=torch.float64)
@@ -242,8 +242,8 @@ def class_sum(values: Tensor, labels: Tensor, classes: int) -> tuple[float, floa
     return float(means.sum()), float((variances / counts).sum().sqrt())
 
 
-def check_weights(weights: Any, classes: int | None = None, signed: bool = False) -> Tensor:
-    """Return weights (K, K) in float64 on the CPU; refuse weights that are negative (unless `signed`) or all zero."""
+def check_weights(weights: Any, classes: int | None = None, is_signed: bool = False) -> Tensor:
+    """Return weights (K, K) in float64 on the CPU; refuse negative weights (unless `is_signed`) and all zeros."""
     matrix = as_float64(weights, "weights").detach().cpu()
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
         raise InputError(f"weights w have shape (K, K) with K >= 2; found {tuple(matrix.shape)}")
@@ -251,12 +251,12 @@ def check_weights(weights: Any, classes: int | None = None, signed: bool = False
         raise InputError(f"the weights are for {len(matrix)} classes; {classes} are needed")
     if not torch.isfinite(matrix).all():
         raise InputError("weights w must be finite; found NaN or infinite entries")
-    if not signed and (matrix < 0).any():
+    if not is_signed and (matrix < 0).any():
         raise InputError(
             f"weights w must be non-negative, P_w is a probability; the smallest is {float(matrix.min()):.4g}: "
             "use csst.theory.shifted, which ranks all classifiers alike"
         )
-    if not signed and not matrix.any():
+    if not is_signed and not matrix.any():
         raise InputError("the weights are all zero (|w|_1 = 0): every classifier has the same error, nothing to learn")
     return matrix
 

@@ -36,7 +36,7 @@ _ARRAY = {
 
 
 def read_npz_images(path: str) -> Stored:
-    """An `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
+    """Read an `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
     try:
         arrays = read_npz(path, KEYS, NEEDED)
     except (zipfile.BadZipFile, zlib.error) as error:
@@ -49,16 +49,17 @@ def read_npz_images(path: str) -> Stored:
 
 
 def read_cifar(path: str, classes: int = 0) -> Stored:
-    """CIFAR-10 or CIFAR-100 from the official python version: its folder, or the one above it."""
+    """Read CIFAR-10 or CIFAR-100 from the official python version: its folder, or the one above it."""
     places = {}
     for name, (_, _, meta, _) in CIFAR.items():
         folders = [folder for folder in (Path(path), Path(path, name)) if (folder / meta).is_file()]
         if folders and (not classes or f"-{classes}-" in name):
             places[name] = folders[0]
     if len(places) != 1:
+        restriction = f" with {classes} classes" if classes else ""
         raise InputError(
             f"{path!r} must be or hold one of the folders {' and '.join(CIFAR)} of CIFAR's python version; "
-            + ("found both: set classes = 10 or classes = 100" if places else f"found none{_with(classes)}")
+            + ("found both: set classes = 10 or classes = 100" if places else f"found none{restriction}")
         )
     ((name, folder),) = places.items()
     train, test, meta, key = CIFAR[name]
@@ -66,14 +67,14 @@ def read_cifar(path: str, classes: int = 0) -> Stored:
     if missing_files:
         raise InputError(f"{folder} lacks {', '.join(missing_files)}: unpack the archive again")
     names = read_pickle(folder / meta).get(f"{key}_names", [])
-    pieces = [_batch(folder / file, f"{key}s") for file in train]
-    arrays = (*(np.concatenate(part) for part in zip(*pieces, strict=True)), *_batch(folder / test, f"{key}s"))
+    pieces = [_read_batch(folder / file, f"{key}s") for file in train]
+    arrays = (*(np.concatenate(part) for part in zip(*pieces, strict=True)), *_read_batch(folder / test, f"{key}s"))
     words = tuple(word.decode() if isinstance(word, bytes) else str(word) for word in names)
     return dict(zip(NEEDED, arrays, strict=True)), words, "-".join(name.split("-")[:2])
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """One of CIFAR's pickled dictionaries, its keys as text; no code in the file can run."""
+    """Read one of CIFAR's pickled dictionaries, its keys as text; no code in the file can run."""
     try:
         with path.open("rb") as file:
             content = _ArraysOnly(file, encoding="bytes").load()
@@ -89,18 +90,19 @@ class _ArraysOnly(pickle.Unpickler):
         if module.split(".")[0] == "numpy" and name in _ARRAY:
             return _ARRAY[name]
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in the old protocols
-            return _latin1
+            return _encode_latin1
         raise InputError(f"it asks for {module}.{name}, and only arrays and plain containers are allowed")
 
 
-def _latin1(text: str, encoding: str) -> bytes:
+def _encode_latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """The images (N, 3, 32, 32) and labels of one file."""
+def _read_batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images (N, 3, 32, 32) and the labels (N,) of one file."""
     content = read_pickle(path)
-    data, labels = content.get("data"), content.get(key)
+    data = content.get("data")
+    labels = content.get(key)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
         raise InputError(f"{path} must hold 'data', uint8 rows of 3 x 32 x 32 pixels: unpack the archive again")
     if not isinstance(labels, list) or len(labels) != len(data) or not all(type(label) is int for label in labels):
@@ -108,15 +110,11 @@ def _batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     return data.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
 
 
-def _with(classes: int) -> str:
-    return f" with {classes} classes" if classes else ""
-
-
 # ── Hugging Face ──
 
 
 def read_hugging_face(name: str) -> Stored:
-    """The training and test images of a dataset of the hub or in a local folder, all of one size."""
+    """Read the training and test images of a dataset of the hub or in a local folder, all of one size."""
     try:
         datasets = importlib.import_module("datasets")
     except ImportError:
@@ -153,14 +151,14 @@ def read_hugging_face(name: str) -> Stored:
     arrays = []
     for part in ("train", held_out_name):
         arrays += [
-            _pixels(dataset[part][images[0]], f"{name} {part}"),
+            _stack_images(dataset[part][images[0]], f"{name} {part}"),
             np.array(dataset[part][labels[0]], dtype=np.int64),
         ]
     return dict(zip(NEEDED, arrays, strict=True)), tuple(features[labels[0]].names), Path(name).name
 
 
-def _pixels(images: Any, what: str) -> np.ndarray:
-    """Pillow images of one size as an array, grayscale or RGB."""
+def _stack_images(images: Any, what: str) -> np.ndarray:
+    """Return Pillow images of one size as an array, grayscale or RGB."""
     arrays = [np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB")) for image in images]
     shapes = sorted({array.shape for array in arrays})
     if len(shapes) != 1:

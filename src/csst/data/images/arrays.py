@@ -25,22 +25,22 @@ from csst.setting_checks import check_choices
 HUGGING_FACE = "hf:"
 
 
-#: what a path is; auto decides by its look
+#: kinds of a path; auto decides by its look
 Kind = Literal["auto", "pickles", "npz", "huggingface"]
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images as a file has them.
+    """Images of a file.
 
     Args:
-        name: of the data.
+        name: name of the data.
         class_names: K names.
         train_images: uint8, (N, C, H, W).
-        train_labels: their classes, (N,).
+        train_labels: classes of the training images, (N,).
         test_images: uint8, (M, C, H, W).
-        test_labels: their classes, (M,).
-        tracks: of the training images, (N,): images of one class and track show one object. None if unknown.
+        test_labels: classes of the test images, (M,).
+        tracks: tracks of the training images, (N,): images of one class and track show one object; None if unknown.
     """
 
     name: str
@@ -61,8 +61,8 @@ class ImageArrays:
 
     Args:
         path: an .npz file, the folder of CIFAR's python version, or hf:NAME_OR_FOLDER for Hugging Face datasets.
-        source: what the path is; auto decides by its look.
-        classes: how many classes the data must have; 0 takes what is there.
+        source: kind of the path; auto decides by its look.
+        classes: number of classes that the data must have; 0 takes any number.
         labeled: labeled images of the most frequent class.
         labeled_fraction: the fraction of these labels that is used; 2 for twice as many. The other parts stay the same.
         unlabeled: unlabeled images of the most frequent class.
@@ -103,7 +103,7 @@ class ImageArrays:
         """Read the images and cut them.
 
         Args:
-            seed: of the split.
+            seed: seed of the split.
             holds_out: unused; the settings name the validation images.
 
         Returns:
@@ -146,9 +146,9 @@ def make_image_task(
     """Return the task of these images and this split.
 
     Args:
-        images: all of them.
+        images: all images.
         split: its labeled and unlabeled parts are training images, its test part is test images.
-        views: weak and strong.
+        views: the weak and the strong view.
         validates_on_training_images: whether the validation part is training images, instead of test images.
     """
     train = images.train_images, images.train_labels
@@ -156,18 +156,18 @@ def make_image_task(
     validation = train if validates_on_training_images else test
     sources = (train, split.labeled), (train, split.unlabeled), (validation, split.validation), (test, split.test)
     parts = [(source[0][index], source[1][index]) for source, index in sources]
-    labeled, unlabeled, judging, testing = (Labeled(*map(torch.from_numpy, part)) for part in parts)
+    labeled, unlabeled, validation_part, test_part = (Labeled(*map(torch.from_numpy, part)) for part in parts)
     return Task(
         images.name,
         images.class_names,
         labeled,
         unlabeled.inputs,
-        judging,
-        testing,
+        validation_part,
+        test_part,
         views=views,
         kind="image",
         unlabeled_truth=unlabeled.labels,
-        # Of the pixels and labels themselves: a changed image is another split, whatever its index.
+        # From the pixels and labels themselves: a changed image is another split, whatever its index.
         split_hash=split_hash(*(array for part in parts for array in part)),
     )
 
@@ -177,8 +177,8 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
 
     Args:
         path: see `ImageArrays`.
-        source: what the path is.
-        classes: how many classes there must be; 0 takes what is there.
+        source: kind of the path.
+        classes: number of classes that there must be; 0 takes any number.
     """
     data, names, name = _read(path, source, classes)
     train = as_images(data["x_train"], "x_train")
@@ -187,7 +187,7 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
         raise InputError(
             f"x_train and x_test must hold images of one shape; found {train.shape[1:]} and {test.shape[1:]}"
         )
-    labels = {key: _labels(data[key], key) for key in ("y_train", "y_test")}
+    labels = {key: _read_labels(data[key], key) for key in ("y_train", "y_test")}
     names = names or tuple(str(c) for c in range(int(max(values.max() for values in labels.values())) + 1))
     if classes and classes != len(names):
         raise InputError(f"{path} has {len(names)} classes, but classes says {classes}")
@@ -200,7 +200,7 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
                 f"{key} must lie in 0 .. {len(names) - 1}, one number per class; found {values.min()} to {values.max()}"
             )
         refuse_empty_classes(torch.from_numpy(np.bincount(values, minlength=len(names))), names, "recall", key)
-    tracks = _labels(data["track"], "track") if "track" in data else None
+    tracks = _read_labels(data["track"], "track") if "track" in data else None
     if tracks is not None and len(tracks) != len(train):
         raise InputError(f"each training image needs one track; found {len(train)} images and {len(tracks)} tracks")
     return ImageSet(name, names, train, labels["y_train"], test, labels["y_test"], tracks)
@@ -218,7 +218,7 @@ def _read(path: str, source: Kind, classes: int) -> Stored:
 
 
 def as_images(values: np.ndarray, what: str) -> np.ndarray:
-    """Images as uint8 (N, C, H, W), from channels last, first or left out."""
+    """Return images as uint8 (N, C, H, W), from channels last, first or left out."""
     if values.dtype != np.uint8:
         raise InputError(f"{what} must be uint8, pixels 0 .. 255; found {values.dtype}: convert it before saving")
     if values.ndim == 3:
@@ -233,8 +233,8 @@ def as_images(values: np.ndarray, what: str) -> np.ndarray:
     )
 
 
-def _labels(values: np.ndarray, what: str) -> np.ndarray:
-    """Labels (N,) or, as some libraries store them, (N, 1)."""
+def _read_labels(values: np.ndarray, what: str) -> np.ndarray:
+    """Return labels (N,), which some libraries store as (N, 1)."""
     labels: Tensor = as_labels(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, what)
     if not len(labels):
         raise InputError(f"{what} is empty")

@@ -23,7 +23,7 @@ Coefficients = Callable[[Tensor, int, int], Tensor]  # (magnitude, height, width
 
 
 def check_images(images: Tensor) -> Tensor:
-    """The images, if they are a uint8 batch (B, C, H, W) of one or three channels and at least one pixel."""
+    """Return images unchanged if they are a uint8 batch (B, C, H, W) of one or three channels, with a pixel or more."""
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
         raise InputError(
             f"image views need torch.uint8 of shape (B, C, H, W) with C = 1 or 3 and H, W >= 1; "
@@ -33,7 +33,7 @@ def check_images(images: Tensor) -> Tensor:
 
 
 def identity(images: Tensor, magnitude: Tensor) -> Tensor:
-    """The same image; the magnitude plays no role."""
+    """Return the same images; the magnitude plays no role."""
     return check_images(images).clone()
 
 
@@ -52,7 +52,7 @@ def autocontrast(images: Tensor, magnitude: Tensor) -> Tensor:
     # A true division: PyTorch's 255.0 / span is span.reciprocal() * 255.0, which rounds twice.
     scale = (torch.full_like(span, 255.0) / span).masked_fill_(constant, 1.0)
     offset = (-low * scale).masked_fill_(constant, 0.0)
-    return _truncated(pixels.double().mul_(scale).add_(offset)).view(images.shape)
+    return _truncate(pixels.double().mul_(scale).add_(offset)).view(images.shape)
 
 
 def equalize(images: Tensor, magnitude: Tensor) -> Tensor:
@@ -74,13 +74,13 @@ def equalize(images: Tensor, magnitude: Tensor) -> Tensor:
 
 def posterize(images: Tensor, magnitude: Tensor) -> Tensor:
     """Keep the highest bits; the magnitude is their number, cut to a whole one as in the published codes."""
-    bits = _level(images, magnitude).to(torch.int32).clamp_(0, 8)
+    bits = _expand_levels(images, magnitude).to(torch.int32).clamp_(0, 8)
     return images & (255 << (8 - bits)).to(torch.uint8)
 
 
 def solarize(images: Tensor, magnitude: Tensor) -> Tensor:
-    """v -> 255 - v where v >= 256 magnitude."""
-    threshold = _level(images, magnitude).double().mul(256).ceil_().clamp_(0, 256).to(torch.int16)
+    """Invert bright values: v -> 255 - v where v >= 256 magnitude."""
+    threshold = _expand_levels(images, magnitude).double().mul(256).ceil_().clamp_(0, 256).to(torch.int16)
     return images ^ (images >= threshold).to(torch.uint8).neg_()  # -1 is 255, and v ^ 255 = 255 - v
 
 
@@ -89,20 +89,20 @@ def solarize(images: Tensor, magnitude: Tensor) -> Tensor:
 
 def brightness(images: Tensor, magnitude: Tensor) -> Tensor:
     """Blend with black: 0 is black, 1 is the image."""
-    return _blend(images.new_zeros(()), images, _level(images, magnitude))
+    return _blend(images.new_zeros(()), images, _expand_levels(images, magnitude))
 
 
 def color(images: Tensor, magnitude: Tensor) -> Tensor:
     """Blend with the gray image: 0 is gray, 1 is the image. One channel stays as it is."""
-    level = _level(images, magnitude)
-    return _blend(_gray(images), images, level)
+    level = _expand_levels(images, magnitude)
+    return _blend(_compute_luma(images), images, level)
 
 
 def contrast(images: Tensor, magnitude: Tensor) -> Tensor:
     """Blend with the gray image's mean, rounded: 0 is flat, 1 is the image."""
-    level = _level(images, magnitude)
+    level = _expand_levels(images, magnitude)
     pixels = images.shape[2] * images.shape[3]
-    total = _gray(images).sum((1, 2, 3), keepdim=True)
+    total = _compute_luma(images).sum((1, 2, 3), keepdim=True)
     return _blend((2 * total + pixels) // (2 * pixels), images, level)
 
 
@@ -111,7 +111,7 @@ def sharpness(images: Tensor, magnitude: Tensor) -> Tensor:
 
     The outermost pixels stay as they are.
     """
-    level = _level(images, magnitude)[..., 0]
+    level = _expand_levels(images, magnitude)[..., 0]
     result = images.clone(memory_format=torch.contiguous_format)
     height, width = images.shape[2:]
     if min(height, width) < 3:
@@ -129,8 +129,8 @@ def sharpness(images: Tensor, magnitude: Tensor) -> Tensor:
     return result
 
 
-def _level(images: Tensor, magnitude: Tensor) -> Tensor:
-    """The magnitudes as (b, 1, 1, 1), if they and the images are what an operation needs."""
+def _expand_levels(images: Tensor, magnitude: Tensor) -> Tensor:
+    """Return the magnitudes as (b, 1, 1, 1); raise an error for images or magnitudes that no operation takes."""
     check_images(images)
     if magnitude.shape != images.shape[:1] or not magnitude.is_floating_point():
         raise InputError(
@@ -141,18 +141,18 @@ def _level(images: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _blend(degenerate: Tensor, images: Tensor, level: Tensor) -> Tensor:
-    """degenerate + level (image - degenerate), each step rounded to float32, clipped and truncated."""
+    """Return degenerate + level (image - degenerate), each step rounded to float32, clipped and truncated."""
     start = degenerate.float()
-    return _truncated(images.float().sub_(start).mul_(level.float()).add_(start).clamp_(0, 255))
+    return _truncate(images.float().sub_(start).mul_(level.float()).add_(start).clamp_(0, 255))
 
 
-def _truncated(values: Tensor) -> Tensor:
-    """Values in 0 ... 255 to uint8; by way of int16 because PyTorch does both steps, but not the one, in SIMD."""
+def _truncate(values: Tensor) -> Tensor:
+    """Return values in 0 ... 255 as uint8; by way of int16, as PyTorch does both steps in SIMD, but not the one."""
     return values.to(torch.int16).to(torch.uint8)
 
 
-def _gray(images: Tensor) -> Tensor:
-    """Luma (b, 1, H, W) in int32: (19595 R + 38470 G + 7471 B + 2^15) / 2^16, the ITU-R 601 weights."""
+def _compute_luma(images: Tensor) -> Tensor:
+    """Return luma (b, 1, H, W) in int32: (19595 R + 38470 G + 7471 B + 2^15) / 2^16, the ITU-R 601 weights."""
     values = images.to(torch.int32)
     if values.shape[1] == 1:
         return values
@@ -164,35 +164,38 @@ def _gray(images: Tensor) -> Tensor:
 # ── Geometry: pixel (x, y) becomes the one at (a x + b y + c, d x + e y + f), black if that is outside ──
 
 
-def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
-    """The coefficients of a turn about the center, counter-clockwise, (6, b)."""
-    x, y, angle = width / 2, height / 2, degrees.double() * (-math.pi / 180)
-    cos, sin = angle.cos(), angle.sin()
+def _make_rotation(degrees: Tensor, height: int, width: int) -> Tensor:
+    """Return the coefficients of a turn about the center, counter-clockwise, (6, b)."""
+    x = width / 2
+    y = height / 2
+    angle = degrees.double() * (-math.pi / 180)
+    cos = angle.cos()
+    sin = angle.sin()
     return torch.stack((cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y))
 
 
-def _identity_but(which: int, value: Tensor) -> Tensor:
-    """The coefficients of (x, y) -> (x, y) with one of the six replaced, (6, b)."""
+def _change_identity(which: int, value: Tensor) -> Tensor:
+    """Return the coefficients of (x, y) -> (x, y) with one of the six replaced, (6, b)."""
     coefficients = value.new_zeros(6, len(value), dtype=torch.float64)
     coefficients[0::4] = 1.0
     coefficients[which] = value
     return coefficients
 
 
-def _pixels(part: Tensor, length: int) -> Tensor:
-    """A part of a length in whole pixels, halves up; in float64, where a float32 part times a length is exact."""
+def _count_pixels(part: Tensor, length: int) -> Tensor:
+    """Return a part of a length in whole pixels, halves up; float64 makes a float32 part times a length exact."""
     return (part.double() * length + 0.5).floor()
 
 
 def affine(images: Tensor, coefficients: Tensor) -> Tensor:
-    """The pixels nearest to (a x + b y + c, d x + e y + f), from pixel centers, in 16.16 fixed point.
+    """Return the pixels nearest to (a x + b y + c, d x + e y + f), from pixel centers, in 16.16 fixed point.
 
     `coefficients` are a, b, c, d, e, f, (6, b) in float64.
     """
     channels, height, width = images.shape[1:]
     a, b, c, d, e, f = coefficients
-    exact = torch.stack((a, b, c + (a + b) * 0.5, d, e, f + (d + e) * 0.5))
-    a, b, c, d, e, f = exact.mul_(65536).add_(0.5).floor_().to(torch.int32)[..., None, None]
+    coordinates = torch.stack((a, b, c + (a + b) * 0.5, d, e, f + (d + e) * 0.5))
+    a, b, c, d, e, f = coordinates.mul_(65536).add_(0.5).floor_().to(torch.int32)[..., None, None]
     x = torch.arange(width, dtype=torch.int32, device=images.device)
     y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
     column = (a * x + (b * y + c)).bitwise_right_shift_(16)
@@ -206,21 +209,21 @@ def affine(images: Tensor, coefficients: Tensor) -> Tensor:
     return moved_images.bitwise_and_(keep).view(images.shape)
 
 
-def _moving(name: str) -> Operation:
-    """The geometric operation of this name."""
+def _make_move(name: str) -> Operation:
+    """Return the geometric operation of this name."""
 
     def move(images: Tensor, magnitude: Tensor) -> Tensor:
-        return affine(images, GEOMETRY[name](_level(images, magnitude).flatten(), *images.shape[2:]))
+        return affine(images, GEOMETRY[name](_expand_levels(images, magnitude).flatten(), *images.shape[2:]))
 
     return move
 
 
 GEOMETRY: dict[str, Coefficients] = {
-    "rotate": _rotation,
-    "shear_x": lambda m, height, width: _identity_but(1, m),  # x + m y
-    "shear_y": lambda m, height, width: _identity_but(3, m),  # y + m x
-    "translate_x": lambda m, height, width: _identity_but(2, _pixels(m, width)),  # x + m W
-    "translate_y": lambda m, height, width: _identity_but(5, _pixels(m, height)),  # y + m H
+    "rotate": _make_rotation,
+    "shear_x": lambda m, height, width: _change_identity(1, m),  # x + m y
+    "shear_y": lambda m, height, width: _change_identity(3, m),  # y + m x
+    "translate_x": lambda m, height, width: _change_identity(2, _count_pixels(m, width)),  # x + m W
+    "translate_y": lambda m, height, width: _change_identity(5, _count_pixels(m, height)),  # y + m H
 }
 
 # The geometric operations are the last of the table, so that a sorted batch can do all of them in one `affine`.
@@ -234,9 +237,9 @@ OPERATIONS: dict[str, tuple[Operation, float, float]] = {
     "posterize": (posterize, 4.0, 8.0),
     "sharpness": (sharpness, 0.05, 0.95),
     "solarize": (solarize, 0.0, 1.0),
-    "rotate": (_moving("rotate"), -30.0, 30.0),
-    "shear_x": (_moving("shear_x"), -0.3, 0.3),
-    "shear_y": (_moving("shear_y"), -0.3, 0.3),
-    "translate_x": (_moving("translate_x"), -0.3, 0.3),
-    "translate_y": (_moving("translate_y"), -0.3, 0.3),
+    "rotate": (_make_move("rotate"), -30.0, 30.0),
+    "shear_x": (_make_move("shear_x"), -0.3, 0.3),
+    "shear_y": (_make_move("shear_y"), -0.3, 0.3),
+    "translate_x": (_make_move("translate_x"), -0.3, 0.3),
+    "translate_y": (_make_move("translate_y"), -0.3, 0.3),
 }

@@ -30,9 +30,9 @@ Reading = tuple[np.ndarray, list[Future[dict[int, str]]]]  # images that jobs fi
 
 
 def decode(path: str, size: int) -> np.ndarray:
-    """An image as RGB uint8 (3, size, size): turned upright, its center square resized.
+    """Return an image as RGB uint8 (3, size, size): turned upright, its center square resized.
 
-    That is the shorter side resized to `size`, then the center crop. Transparent pixels become white, 16 bits become 8.
+    The shorter side is resized to `size`, and the center cut out. Transparent pixels become white, 16 bits become 8.
     """
     from PIL import Image, ImageOps
 
@@ -48,8 +48,10 @@ def decode(path: str, size: int) -> np.ndarray:
         if "transparency" in picture.info or {"A", "a"} & set(picture.getbands()):
             picture = picture.convert("RGBA")
             picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-        side, (width, height) = min(picture.size), picture.size
-        left_margin, top_margin = (width - side) / 2, (height - side) / 2
+        width, height = picture.size
+        side = min(width, height)
+        left_margin = (width - side) / 2
+        top_margin = (height - side) / 2
         square = picture.convert("RGB").resize(
             (size, size), Image.Resampling.BILINEAR, (left_margin, top_margin, left_margin + side, top_margin + side)
         )
@@ -85,8 +87,8 @@ def _open(path: str) -> Image.Image:
 
 
 @contextmanager
-def _strict_pillow() -> Iterator[None]:
-    """Inside, Pillow's warnings are not shown, but that an image has too many pixels is an error."""
+def _use_strict_pillow() -> Iterator[None]:
+    """Silence Pillow's warnings, except for an image with too many pixels, which becomes an error."""
     try:
         from PIL import Image
     except ImportError:
@@ -113,11 +115,11 @@ class Readers:
         return Readers, (self.workers,)
 
     def read(self, paths: Sequence[str], size: int) -> tuple[np.ndarray, dict[int, str]]:
-        """Decoded files (N, 3, size, size), and what is wrong with those that cannot be read, by position.
+        """Return decoded files (N, 3, size, size), and by position why files cannot be read.
 
         `size` 0 only checks the files.
         """
-        with _strict_pillow():
+        with _use_strict_pillow():
             return self.collect(self.start(paths, size))
 
     def start(self, paths: Sequence[str], size: int) -> Reading:
@@ -139,7 +141,7 @@ class Readers:
 
 
 def _read_into(images: np.ndarray, paths: Sequence[str], positions: range) -> dict[int, str]:
-    """Decode files into their places, or check them where there are no places; what is wrong with bad ones."""
+    """Decode files into their places, or only check them if there are none; return why bad files cannot be read."""
     reasons = {}
     for i in positions:
         try:
@@ -162,7 +164,8 @@ class ImageFiles:
     def __init__(self, paths: Sequence[str], size: int = 224, workers: int | Readers = 0) -> None:
         if size < 1:
             raise InputError(f"the size of the images must be at least 1 pixel; found {size}")
-        self.paths, self.size = list(paths), size
+        self.paths = list(paths)
+        self.size = size
         self.readers = workers if isinstance(workers, Readers) else Readers(workers)
         self._ahead: dict[bytes, Reading] = {}
 
@@ -173,8 +176,8 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        paths, key = self._asked(indices)
-        with _strict_pillow():
+        paths, key = self._locate(indices)
+        with _use_strict_pillow():
             reading = self._ahead.pop(key) if key in self._ahead else self.readers.start(paths, self.size)
             images, reasons = self.readers.collect(reading)
         if reasons:
@@ -184,7 +187,7 @@ class ImageFiles:
 
     def prefetch(self, indices: Tensor) -> None:
         """Begin to read these; does nothing without workers. The oldest batches are given up after a few."""
-        paths, key = self._asked(indices)
+        paths, key = self._locate(indices)
         if self.readers.workers and key not in self._ahead:
             self._ahead[key] = self.readers.start(paths, self.size)
             while len(self._ahead) > AHEAD:
@@ -194,6 +197,6 @@ class ImageFiles:
     def part(self, indices: np.ndarray) -> ImageFiles:
         return ImageFiles([self.paths[i] for i in indices.tolist()], self.size, self.readers)
 
-    def _asked(self, indices: Tensor) -> tuple[list[str], bytes]:
+    def _locate(self, indices: Tensor) -> tuple[list[str], bytes]:
         index = indices.detach().cpu().to(torch.int64).numpy()
         return [self.paths[i] for i in index.tolist()], index.tobytes()

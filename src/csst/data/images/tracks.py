@@ -32,8 +32,8 @@ class TrackedImages:
 
     Args:
         path: an .npz file.
-        source: what the path is; auto decides by its look.
-        classes: how many classes the data must have; 0 takes what is there.
+        source: kind of the path; auto decides by its look.
+        classes: number of classes that the data must have; 0 takes any number.
         labeled: labeled images in all; each class has its share of them, and at least one.
         validation: validation images per class, out of the training images.
         test: test images per class; 0 takes all.
@@ -59,7 +59,7 @@ class TrackedImages:
         """Read the images and deal their tracks.
 
         Args:
-            seed: of the split.
+            seed: seed of the split.
             holds_out: unused; the settings name the validation images.
 
         Returns:
@@ -79,10 +79,10 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     too few. What is left of these tracks is in no part.
 
     Args:
-        images: with tracks.
+        images: images with tracks.
         labeled: labeled images in all.
         validation: validation images per class.
-        seed: of the order of the tracks.
+        seed: seed of the order of the tracks.
 
     Returns:
         Indices of training images; the test part is empty.
@@ -117,10 +117,10 @@ def _take(order: list[np.ndarray], tracks: float, images: int, name: str) -> np.
     Every track gives its first image, then its second, and so on. No more tracks are taken than images, and more than
     asked for if these hold too few.
     """
-    taken: list[np.ndarray] = []
-    while (order and len(taken) < min(images, tracks)) or sum(map(len, taken)) < images:
+    selection: list[np.ndarray] = []
+    while (order and len(selection) < min(images, tracks)) or sum(map(len, selection)) < images:
         if not order:
             raise InputError(f"class {name!r} has too few tracks for {images} images more: lower the counts")
-        taken.append(order.pop(0))
-    turns = np.concatenate([np.arange(len(track)) for track in taken])
-    return np.concatenate(taken)[np.argsort(turns, kind="stable")[:images]]
+        selection.append(order.pop(0))
+    turns = np.concatenate([np.arange(len(track)) for track in selection])
+    return np.concatenate(selection)[np.argsort(turns, kind="stable")[:images]]

@@ -23,8 +23,6 @@ from torch import Tensor
 from csst.data.images.operations import GEOMETRY, OPERATIONS, affine, check_images
 from csst.errors import InputError
 
-__all__ = ["GRAY", "OPERATIONS", "SeededDraws", "Strong", "Weak", "make_views"]
-
 GRAY = 127
 #: goes up when the same draws give other pixels, so that stored views are computed anew
 VERSION = 1
@@ -40,17 +38,19 @@ class SeededDraws:
     device = torch.device("cpu")
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
-        self.seeds, self._drawn, self._numbers = seeds, 0, np.zeros((len(seeds), 0))
+        self.seeds = seeds
+        self._draws = 0
+        self._numbers = np.zeros((len(seeds), 0))
 
     def uniform(self) -> Tensor:
-        """The next number of every image (B,), float64, in [0, 1)."""
-        if self._drawn == self._numbers.shape[1]:
-            size = 2 * self._drawn or 16
+        """Return the next number of every image (B,), float64, in [0, 1)."""
+        if self._draws == self._numbers.shape[1]:
+            size = 2 * self._draws or 16
             digests = b"".join(hashlib.shake_256(seed).digest(8 * size) for seed in self.seeds)
             integers = np.frombuffer(digests, dtype="<u8").reshape(len(self.seeds), size)
             self._numbers = (integers >> np.uint64(11)) * 2.0**-53
-        self._drawn += 1
-        return torch.from_numpy(self._numbers[:, self._drawn - 1].copy())
+        self._draws += 1
+        return torch.from_numpy(self._numbers[:, self._draws - 1].copy())
 
 
 Randomness = torch.Generator | SeededDraws
@@ -65,7 +65,7 @@ class Weak:
 
     @property
     def fingerprint(self) -> str:
-        """What stored views are told apart by."""
+        """The settings of the view, by which stored views are told apart."""
         return f"{self}-{VERSION}"
 
     def __post_init__(self) -> None:
@@ -73,9 +73,9 @@ class Weak:
             raise InputError(f"the padding of a crop must be at least 0 pixels; found {self.padding}")
 
     def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
-        """Views whose pixel (y, x) is the image's at reflect(y + down), reflect(x + right), with x mirrored for a flip.
+        """Return views whose pixel (y, x) is the image's at reflect(y + rows_down), reflect(x + columns_right).
 
-        `down` and `right` are uniform in -padding ... padding.
+        A flip mirrors x; `rows_down` and `columns_right` are uniform in -padding ... padding.
         """
         batch, channels, height, width = check_images(images).shape
         if self.padding >= min(height, width):
@@ -83,12 +83,12 @@ class Weak:
                 f"a crop by reflection needs padding below the image's sides; "
                 f"found padding {self.padding} for images of {height}x{width}: lower the padding"
             )
-        down, right = _integers(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
+        rows_down, columns_right = _draw(2 * self.padding + 1, (2, batch, 1), images, generator) - self.padding
         x = torch.arange(width, device=images.device)
         if self.flip:
-            x = torch.where(_integers(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
-        rows = _reflect(torch.arange(height, device=images.device) + down, height)
-        columns = _reflect(x + right, width)
+            x = torch.where(_draw(2, (batch, 1), images, generator) == 1, width - 1 - x, x)
+        rows = _reflect(torch.arange(height, device=images.device) + rows_down, height)
+        columns = _reflect(x + columns_right, width)
         source = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)[:, None]
         return images.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
 
@@ -109,7 +109,7 @@ class Strong:
 
     @property
     def fingerprint(self) -> str:
-        """What stored views are told apart by."""
+        """The settings of the view, by which stored views are told apart."""
         return f"{self}-{VERSION}"
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Strong:
     def __call__(self, images: Tensor, generator: Randomness) -> Tensor:
         images = Weak(self.padding, self.flip)(images, generator)
         for _ in range(self.operations):
-            images = _operated(images, generator)
+            images = _apply_operations(images, generator)
         return _cut_out(images, round(self.cutout * min(images.shape[2:])), generator)
 
 
@@ -137,8 +137,8 @@ def make_views(padding: int, cutout: float = 0.5, flips: bool = True) -> tuple[W
     return Weak(padding, flips), Strong(cutout=cutout, padding=padding, flip=flips)
 
 
-def _operated(images: Tensor, generator: Randomness) -> Tensor:
-    """One random operation per image: sort the images by operation, run each operation once, sort back.
+def _apply_operations(images: Tensor, generator: Randomness) -> Tensor:
+    """Apply one random operation per image: sort images by operation, run each operation once, sort back.
 
     The geometric operations, last in the order, share one `affine`.
     """
@@ -165,22 +165,23 @@ def _operated(images: Tensor, generator: Randomness) -> Tensor:
 
 
 def _cut_out(images: Tensor, side: int, generator: Randomness) -> Tensor:
-    """Gray squares of the given side, in place: the images are the caller's own."""
+    """Paint gray squares with this side, in place: the caller has no other use for the images."""
     height, width = images.shape[2:]
-    rows, columns = _covered(height, side, images, generator), _covered(width, side, images, generator)
+    rows = _cover(height, side, images, generator)
+    columns = _cover(width, side, images, generator)
     square = (rows[:, :, None] & columns[:, None, :])[:, None]
     return images.bitwise_and_(~square).bitwise_or_(square & GRAY)
 
 
-def _covered(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
-    """255 for those of the `length` places (B, length) in a segment of the given side around a random one, else 0."""
-    start = _integers(length, (len(images), 1), images, generator) - side // 2
+def _cover(length: int, side: int, images: Tensor, generator: Randomness) -> Tensor:
+    """Return 255 for places in a segment with this side around a random place, else 0, (B, length)."""
+    start = _draw(length, (len(images), 1), images, generator) - side // 2
     place = torch.arange(length, device=images.device)
     return ((place >= start) & (place < start + side)).to(torch.uint8).neg_()
 
 
-def _integers(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
-    """Uniform integers below `high`, drawn where the generator lives, on the images' device."""
+def _draw(high: int, shape: tuple[int, ...], images: Tensor, generator: Randomness) -> Tensor:
+    """Draw uniform integers below `high` where the generator lives, and return them on the images' device."""
     return _draw_integers(high, shape, generator).to(images.device)
 
 
@@ -193,12 +194,12 @@ def _draw_integers(high: int, shape: tuple[int, ...], generator: Randomness) -> 
 
 
 def _draw_levels(count: int, generator: Randomness) -> Tensor:
-    """Uniform numbers (B,) in [0, 1), float32."""
+    """Draw uniform numbers (B,) in [0, 1), float32."""
     if isinstance(generator, torch.Generator):
         return torch.rand((count,), generator=generator, device=generator.device)
     return generator.uniform().float()
 
 
 def _reflect(index: Tensor, length: int) -> Tensor:
-    """Indices in 0 ... length - 1, mirrored at both ends without repeating the edge."""
+    """Return indices in 0 ... length - 1, mirrored at both ends without repeating the edge."""
     return length - 1 - (length - 1 - index.abs()).abs()

@@ -13,13 +13,12 @@ from torch import Tensor
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
-from csst.data.tabular.offsets import warn_about_coarse_columns
-from csst.data.tabular.table_views import Corrupt, Noise
-from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts
+from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
+from csst.data.tabular.tables import warn_about_coarse_columns
+from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts, refuse_other_shapes
 from csst.errors import InputError, nearest
 
-#: noise in the views of arrays that are not tables, in standard deviations of each feature
-WEAK_NOISE = 0.02
+#: noise in the strong view of arrays that are not tables, in standard deviations of each feature
 STRONG_NOISE = 0.1
 #: fraction of features that their strong view takes from another example
 STRONG_CORRUPTION = 0.2
@@ -57,7 +56,8 @@ class Arrays:
         arrays, columns = self._read()
         validation = self.validation if holds_out else None
         task = from_arrays(arrays, Path(self.path).stem, validation, seed, columns=columns)
-        return replace(task, facts=name_columns(columns), group_column=self.group)
+        facts = {} if columns is None else {"columns": list(columns.names or ())}
+        return replace(task, facts=facts, group_column=self.group)
 
     def _read(self) -> tuple[dict[str, Any], Columns | None]:
         """Return the arrays, and what the columns of a table hold."""
@@ -71,12 +71,7 @@ class Arrays:
                 f"--data.drop, --data.group and --data.test_path are for tables with named columns; {self.path} is "
                 "none: leave them out, and put test rows into the .npz file as x_test and y_test"
             )
-        return read_npz(self.path, KEYS, needed=("x", "y")), None
-
-
-def name_columns(columns: Columns | None) -> dict[str, Any]:
-    """Return the names of the encoded columns as a fact about the data; nothing for an array."""
-    return {} if columns is None else {"columns": list(columns.names or ())}
+        return read_npz(self.path, KEYS, required_names=("x", "y")), None
 
 
 def explain_unreadable(error: Exception) -> str:
@@ -86,14 +81,14 @@ def explain_unreadable(error: Exception) -> str:
     return str(error)
 
 
-def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+def read_npz(path: str, keys: tuple[str, ...], required_names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Read the arrays of an `.npz` file; raise an error for unknown or missing names and for pickled objects."""
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}")
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(needed)} is needed")
+            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(required_names)} is needed")
         with file:
             strangers = [key for key in file.files if key not in keys]
             if strangers:
@@ -105,7 +100,7 @@ def read_npz(path: str, keys: tuple[str, ...], needed: tuple[str, ...]) -> dict[
     except Exception as error:  # a damaged archive can make its reader raise anything
         reason = explain_unreadable(error)
         raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
-    lacks = [key for key in needed if key not in arrays]
+    lacks = [key for key in required_names if key not in arrays]
     if lacks:
         raise InputError(f"{path} lacks {', '.join(lacks)}; found {', '.join(arrays) or 'nothing'}")
     return arrays
@@ -128,7 +123,7 @@ def from_arrays(
             other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
         views: weak and strong view; None takes the default for tables or for other arrays.
-        columns: what the columns hold; None if all hold numbers.
+        columns: columns of a table; None if all hold numbers.
     """
     task = replace(read_parts(arrays, name), columns=columns)
     if validation is not None:
@@ -172,7 +167,11 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
         raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
     if int(y.max()) >= len(names):
         raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
-    group_names, groups = number_words(arrays.get("group"))
+    group_names: tuple[str, ...] = ()
+    groups = None
+    if "group" in arrays:
+        group_names = tuple(sorted({word for word in arrays["group"] if word is not None}))
+        groups = number_words(arrays["group"], group_names)
     labeled = Labeled(x[is_labeled], y[is_labeled], None if groups is None else groups[is_labeled])
     unlabeled = x[~is_labeled]
     if "x_unlabeled" in arrays:
@@ -185,36 +184,29 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
         unlabeled = torch.cat([unlabeled, unlabeled_block])
     validation = _read_part(arrays, "validation")
     test = _read_part(arrays, "test")
-    parts = [part.inputs for part in (labeled, validation, test) if part is not None]
-    shapes = {tuple(inputs.shape[1:]) for inputs in parts if isinstance(inputs, Tensor)}
-    if len(shapes) > 1:
-        raise InputError(f"all parts of the data must have inputs of one shape; found {sorted(shapes)}")
+    refuse_other_shapes(*(part.inputs for part in (labeled, validation, test) if part is not None))
     # Rows are sorted so that held-out rows do not depend on their original order.
     task = Task(name, names, labeled, unlabeled, validation, test)
     if groups is not None:
         if test is not None:
-            test = replace(test, groups=number_words(arrays["group_test"], group_names)[1])
+            test = replace(test, groups=number_words(arrays["group_test"], group_names))
         unlabeled_groups = groups[~is_labeled]
         task = replace(task, test=test, group_names=group_names, unlabeled_groups=unlabeled_groups)
     return task.in_content_order()
 
 
-def number_words(words: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], Tensor | None]:
-    """Return the distinct groups of rows and the group of every row as a number, -1 for None; nothing for None.
+def number_words(words: Any, names: tuple[str, ...]) -> Tensor:
+    """Return the group of every row as a number, -1 for None, (N,).
 
     Args:
         words: the groups as texts, None where one is missing, (N,).
-        names: the groups in order; None takes those that occur.
+        names: the groups in order.
     """
-    if words is None:
-        return (), None
-    if names is None:
-        names = tuple(sorted({word for word in words if word is not None}))
     places = {name: index for index, name in enumerate(names)} | {None: -1}
     strangers = sorted({str(word) for word in words if word not in places})
     if strangers:
         raise InputError(f"test rows have groups that are not in the training table: {strangers[:5]}")
-    return names, torch.tensor([places[word] for word in words], dtype=torch.int64)
+    return torch.tensor([places[word] for word in words], dtype=torch.int64)
 
 
 def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:

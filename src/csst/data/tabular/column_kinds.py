@@ -14,8 +14,7 @@ import numpy as np
 
 from csst.data.tabular.columns import NUMBER_GAPS, Column, Columns, as_moments, as_text, parse_number
 from csst.data.tabular.dates import encode_dates, find_style, parse_date
-from csst.data.tabular.offsets import find_offset
-from csst.data.tabular.tables import is_missing
+from csst.data.tabular.tables import find_offset, is_missing
 from csst.errors import InputError
 
 #: a column with more categories is left out
@@ -30,16 +29,16 @@ DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+\s*")
 WHOLE = re.compile(r"\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)\s*")
 
 
-def learn_columns(table: Mapping[str, np.ndarray], declared: Collection[str] = ()) -> Columns:
+def learn_columns(table: Mapping[str, np.ndarray], declared_names: Collection[str] = ()) -> Columns:
     """Return what the columns of a table hold.
 
     Args:
         table: values by column name.
-        declared: names of columns that hold categories whatever their values are.
+        declared_names: names of columns that hold categories whatever their values are.
     """
     if not table:
         raise InputError("the table has no columns besides the labels")
-    return Columns(tuple(learn_column(name, values, name in declared) for name, values in table.items()))
+    return Columns(tuple(learn_column(name, values, name in declared_names) for name, values in table.items()))
 
 
 def learn_column(name: str, values: np.ndarray, is_declared: bool = False) -> Column:
@@ -153,17 +152,8 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
     notes = tuple(note for note in column.notes if "ID" not in note and "counted from" not in note)
     if style == "month/day/year" and all(moment.day <= 12 for moment in known_moments):
         notes = (*notes, "read as month/day/year; day/month/year is possible, too")
-    return Column(
-        name,
-        "date",
-        median=column.median,
-        has_gaps=column.has_gaps,
-        style=style,
-        has_times=any(moment.hour or moment.minute or moment.second for moment in known_moments),
-        gaps=column.gaps,
-        notes=notes,
-        offset=column.offset,
-    )
+    has_times = any(moment.hour or moment.minute or moment.second for moment in known_moments)
+    return replace(column, kind="date", style=style, has_times=has_times, notes=notes)
 
 
 def learn_categories(name: str, values: np.ndarray, distinct: list[Any]) -> Column:

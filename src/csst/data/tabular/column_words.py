@@ -1,4 +1,4 @@
-"""What is done with the columns of a table, in words: for a terminal, a page, and the card of an exported model."""
+"""Use of the columns of a table in words: for a terminal, a page, and the card of an exported model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def describe_use(column: Column) -> str:
         word_list = ", ".join(str(word) for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
         return f"{len(words)} {'category' if len(words) == 1 else 'categories'}: {word_list}" if words else "categories"
     if column.kind == "date":
-        parts = "month, weekday, hour" if column.has_times else "month, weekday"
-        return f"date ({column.style}): days since 1970, {parts}"
+        return f"date ({column.style}): days since 1970, {', '.join(column.date_parts)}"
     if column.kind == "number" and column.has_gaps:
         return f"number; missing: {column.median:g}, flagged"
     return str(column.kind)

@@ -1,7 +1,7 @@
 """The columns of a table, from a file or a data frame, as rows of numbers.
 
 A number stays a number; a missing one becomes the median, and where training had missing ones, a further column says
-where. Numbers far from 0 that differ by little are counted from their median (`csst.data.tabular.offsets`). A category
+where. Numbers far from 0 that differ by little are counted from their median (`csst.data.tabular.tables`). A category
 becomes its index in the sorted list of categories of the training data, where missing is a category of its own; a new
 category becomes -1, which a model treats as none of them. A date becomes the number of its days since 1970, with its
 month, its weekday and, if there are times, its hour as categories.
@@ -46,16 +46,16 @@ class Column:
     """One column of a table, and what was learned about it.
 
     Args:
-        name: its name.
-        kind: what is made of it.
+        name: name of the column.
+        kind: use of the column.
         categories: all values of a column of categories, in the order of their indices; None is a missing value.
         median: the number that takes the place of a missing one.
         has_gaps: whether training had missing numbers, so that a further column says where they are.
         style: how a date is written (see `csst.data.tabular.dates`); "," for numbers with a decimal comma.
         has_times: whether dates have times.
         gaps: fraction of missing values.
-        notes: what a user should know about the column, as phrases.
-        offset: what is subtracted from numbers, and from the days of dates, before they become float32.
+        notes: facts about the column for the user, as phrases.
+        offset: number subtracted from numbers, and from the days of dates, before they become float32.
     """
 
     name: str
@@ -70,12 +70,16 @@ class Column:
     offset: float = 0.0
 
     @property
+    def date_parts(self) -> tuple[str, ...]:
+        """Parts of a date that become further columns."""
+        return ("month", "weekday", "hour") if self.has_times else ("month", "weekday")
+
+    @property
     def further_sizes(self) -> dict[str, int]:
         """Number of categories of each further column that is made of this one, by its name; 0 for numbers."""
         sizes = {f"{self.name} is missing": 0} if self.has_gaps else {}
         if self.kind == "date":
-            parts = PARTS if self.has_times else {part: PARTS[part] for part in ("month", "weekday")}
-            sizes |= {f"{part} of {self.name}": size for part, size in parts.items()}
+            sizes |= {f"{part} of {self.name}": PARTS[part] for part in self.date_parts}
         return sizes
 
     @property
@@ -89,7 +93,7 @@ class Column:
         return {as_text(category): code for code, category in enumerate(self.categories)}
 
     def encode(self, values: np.ndarray, what: str, start: int = 0) -> list[np.ndarray]:
-        """Return the numbers of this column, then those of the further columns, (N,) each.
+        """Return the numbers of this column, then the numbers of the further columns, (N,) each.
 
         Args:
             values: the values of new rows.
@@ -135,8 +139,7 @@ class Column:
                 )
             dates.append(moment)
         parts = encode_dates(dates)
-        names = ["month", "weekday", "hour"] if self.has_times else ["month", "weekday"]
-        return [*self._fill(parts["days"]), *(parts[name] for name in names)]
+        return [*self._fill(parts["days"]), *(parts[name] for name in self.date_parts)]
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class Columns:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """What is subtracted from each encoded column, (width,)."""
+        """The number subtracted from each encoded column, (width,)."""
         offsets = np.zeros(self.width)
         offsets[: len(self.inputs)] = [column.offset for column in self.inputs]
         return offsets
@@ -292,7 +295,7 @@ def as_text(value: Any) -> str | None:
 
 
 def as_moments(values: np.ndarray) -> list[Any]:
-    """Return dates of any type as Python objects; those of NumPy become datetimes."""
+    """Return dates of any type as Python objects; NumPy dates become datetimes."""
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]").tolist()
     return [value.to_pydatetime() if hasattr(value, "to_pydatetime") else value for value in values.tolist()]

@@ -13,10 +13,13 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from csst.data.delimiters import DELIMITERS, find_delimiter
 from csst.errors import InputError
 from csst.plugins import first_line, import_extra
 
+#: known delimiters, the most common first, and their names
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+#: records by which a delimiter is judged
+RECORDS = 20
 #: rows that are read at a time, at most, and their cells: the cells of a chunk stay in the processor's cache
 CHUNK_ROWS = 4_000
 CHUNK_CELLS = 200_000
@@ -34,6 +37,45 @@ UNNAMED = "Unnamed: {}"
 
 #: values by column name: a list of cells, or an array of numbers
 Chunk = dict[str, Any]
+
+
+def find_delimiter(head: str, ending: str) -> str:
+    """Return the character between the fields of a file.
+
+    A .tsv file has tabs. Other files have the delimiter that splits their first records into the same number of
+    fields, two or more; where several do, the one with the most fields. If none does, the first line decides.
+
+    Args:
+        head: the first line or the first lines.
+        ending: ending of the file's name.
+
+    Returns:
+        One character.
+    """
+    if ending.lower() == ".tsv":
+        return "\t"
+    lines = head.splitlines(keepends=True)
+    if len(lines) > 1 and not head.endswith("\n"):
+        lines = lines[:-1]  # the last line may be cut
+    counts = {delimiter: _count_fields(lines, delimiter) for delimiter in DELIMITERS}
+    regular = [delimiter for delimiter, fields in counts.items() if len(set(fields)) == 1 and fields[0] > 1]
+    if regular:
+        return max(regular, key=lambda delimiter: counts[delimiter][0])  # the first among equals
+    for delimiter, fields in counts.items():
+        if fields and fields[0] > 1:
+            return delimiter
+    return ","
+
+
+def _count_fields(lines: list[str], delimiter: str) -> list[int]:
+    """Return the number of fields of each of the first records; only those before a damaged one."""
+    counts: list[int] = []
+    try:
+        for row in islice(filter(None, csv.reader(lines, delimiter=delimiter)), RECORDS):
+            counts.append(len(row))
+    except csv.Error:
+        pass
+    return counts
 
 
 def find_ending(path: str | Path) -> str:
@@ -219,7 +261,7 @@ class ColumnPieces:
             chunk[name] = [None] * count
         for name, values in chunk.items():
             if name not in self.pieces:
-                self.pieces[name] = [_make_gaps(self.rows)] if self.rows else []
+                self.pieces[name] = [np.full(self.rows, np.nan)] if self.rows else []
             if name not in self.mistaken:
                 self._add_column(name, values)
         self.rows += count
@@ -237,10 +279,6 @@ class ColumnPieces:
     def join(self) -> dict[str, np.ndarray]:
         """Return the whole columns."""
         return {name: np.concatenate(pieces) for name, pieces in self.pieces.items()}
-
-
-def _make_gaps(count: int) -> np.ndarray:
-    return np.full(count, np.nan)
 
 
 def read_numbers(values: Any) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_ending, read_arrays, read_chunks
-from csst.data.text.files import class_names_of, labels_of
+from csst.data.text.files import read_label_words, sort_class_names
 from csst.errors import InputError, nearest
 
 #: balanced accuracy out of fold from which on a single column counts as a leak
@@ -42,7 +42,7 @@ def read_labeled_table(
     for name in (label, *drop, *([group] if group else [])):
         require_column(name, names, path, label)
     words = read_words(path, label)
-    class_names = class_names_of(words)
+    class_names = sort_class_names(words)
     table = read_arrays(path, without=(label, *drop))
     if not table:
         raise InputError(f"{path} has no column besides the labels")
@@ -94,7 +94,7 @@ def read_words(path: str, label: str) -> list[str | None]:
     words: list[str | None] = []
     for chunk in read_chunks(path):
         values = chunk.get(label)
-        words += [None] * len(next(iter(chunk.values()))) if values is None else labels_of(list(values))
+        words += [None] * len(next(iter(chunk.values()))) if values is None else read_label_words(list(values))
     return words
 
 

@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import as_examples
-from csst.data.tabular.tables import statistics
+from csst.data.tabular.tables import compute_moments
 
+#: noise in weak views, in standard deviations of each feature
+WEAK_NOISE = 0.02
 #: rows from which the strong view of a table draws values, at most
 POOL = 10_000
 #: rows among which the strong view of embeddings finds neighbors, at most
@@ -28,14 +30,15 @@ POOL_CELLS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class NumberNoise:
-    """Gaussian noise of `size` standard deviations on the columns of numbers; `scale` is 0 for categories."""
+class Noise:
+    """Gaussian noise of `size` standard deviations of each feature; `scale` is 0 for categories."""
 
     scale: Tensor
-    size: float = 0.02
+    size: float
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        return batch + self.size * self.scale * torch.randn(batch.shape, generator=generator)
+        noise = torch.randn(batch.shape, generator=generator).to(batch.device)
+        return batch + self.size * self.scale.to(batch.device) * noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +58,8 @@ class ScarfCorruption:
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         donors = torch.randint(len(self.pool), batch.shape, generator=generator)
         chance = torch.rand(batch.shape, generator=generator)
-        noise = NumberNoise(self.scale, self.noise)
-        values = torch.where(chance < self.fraction, self.pool.gather(0, donors), noise(batch, generator))
+        noisy_rows = Noise(self.scale, self.noise)(batch, generator)
+        values = torch.where(chance < self.fraction, self.pool.gather(0, donors), noisy_rows)
         return torch.where(chance > 1 - self.drop, self.empty.expand_as(batch), values)
 
 
@@ -82,14 +85,14 @@ class NeighborMix:
             choices = torch.randint(self.near, (len(batch), 1), generator=generator)
             neighbors = self.pool[candidates.gather(1, choices).squeeze(1)]
             batch = torch.lerp(batch, neighbors, self.mix * torch.rand((len(batch), 1), generator=generator))
-        batch = batch + self.noise * self.scale * torch.randn(batch.shape, generator=generator)
+        batch = Noise(self.scale, self.noise)(batch, generator)
         is_dropped = torch.rand(batch.shape, generator=generator) < self.drop
         return torch.where(is_dropped, self.mean.expand_as(batch), batch)
 
 
 def make_table_views(
     rows: Any, sizes: Sequence[int], kind: Literal["table", "embedding"]
-) -> tuple[NumberNoise, NeighborMix | ScarfCorruption]:
+) -> tuple[Noise, NeighborMix | ScarfCorruption]:
     """Return the weak and the strong view of embeddings, or of a table of numbers and categories.
 
     Args:
@@ -100,24 +103,12 @@ def make_table_views(
     size = min(NEIGHBORS if kind == "embedding" else POOL, max(1, POOL_CELLS // rows.shape[1]))
     sample = np.random.default_rng(0).permutation(rows.shape[0])[:size]
     pool = as_examples(rows[np.sort(sample)])[torch.arange(len(sample))]
-    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in statistics(rows))
+    mean, std = (torch.from_numpy(values.astype(np.float32)) for values in compute_moments(rows))
     is_category = torch.tensor(sizes) > 0
     scale = torch.where(is_category, torch.zeros(()), std)
     if kind == "embedding" and not is_category.any():  # there is nothing between two categories
-        return NumberNoise(scale), NeighborMix(pool, mean, scale)
-    return NumberNoise(scale), ScarfCorruption(pool, scale, torch.where(is_category, -torch.ones(()), mean))
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """Gaussian noise of `size` standard deviations of each feature."""
-
-    scale: Tensor
-    size: float
-
-    def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(batch.shape, generator=generator).to(batch.device)
-        return batch + self.size * self.scale.to(batch.device) * noise
+        return Noise(scale, WEAK_NOISE), NeighborMix(pool, mean, scale)
+    return Noise(scale, WEAK_NOISE), ScarfCorruption(pool, scale, torch.where(is_category, -torch.ones(()), mean))
 
 
 @dataclass(frozen=True, eq=False)

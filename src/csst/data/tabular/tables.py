@@ -1,7 +1,11 @@
-"""Kinds of tables (arrays, data frames, sparse matrices), and the moments of their columns."""
+"""Kinds of tables (arrays, data frames, sparse matrices), the moments of their columns, and numbers far from 0.
+
+float32 rounds away the differences of numbers far from 0 that differ by little, such as Unix time.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +14,12 @@ from csst.errors import InputError
 
 #: rows in float64 at once
 CHUNK = 8192
+#: the relative distance of neighbors in float32
+STEP = 2.0**-23
+#: a step that is larger than this part of a column's deviation is too coarse
+COARSE = 1e-3
+#: columns that a warning names
+NAMED = 10
 
 
 def is_frame(table: Any) -> bool:
@@ -59,7 +69,7 @@ def stack(rows: Any, other_rows: Any) -> Any:
     return np.vstack([rows, other_rows.toarray() if is_sparse(other_rows) else other_rows])
 
 
-def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def compute_moments(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and standard deviation of each column, (D,) each, without a float64 copy of all rows."""
     from sklearn.preprocessing import StandardScaler
 
@@ -68,3 +78,36 @@ def statistics(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     for start in range(0, source.shape[0], CHUNK):
         scaler.partial_fit(source[start : start + CHUNK].astype(np.float64))
     return scaler.mean_, np.sqrt(scaler.var_)
+
+
+def find_coarse_columns(rows: np.ndarray) -> list[int]:
+    """Return the columns of rows (N, D) that lose differences as float32: steps are coarse beside their deviation."""
+    if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "iuf" or rows.dtype.itemsize < 4:
+        return []
+    if rows.dtype == np.float32:
+        return []
+    with np.errstate(all="ignore"):  # rows that are not finite are refused later
+        reach = np.maximum(rows.max(0), -rows.min(0).astype(np.float64))
+        deviation = rows.std(0, dtype=np.float64)
+        candidates = np.flatnonzero((deviation > 0) & (STEP * reach > COARSE * deviation))
+        return [k for k in candidates.tolist() if (rows[:, k].astype(np.float32) != rows[:, k]).any()]
+
+
+def find_offset(numbers: np.ndarray) -> float:
+    """Return what to subtract from numbers (N,) before they become float32: their median if they need it, else 0."""
+    return float(np.median(numbers)) if find_coarse_columns(numbers[:, None]) else 0.0
+
+
+def warn_about_coarse_columns(rows: np.ndarray, what: str) -> None:
+    """Warn of columns of an array that lose differences as float32; an array has no place for an offset."""
+    places = find_coarse_columns(rows)
+    if not places:
+        return
+    column = rows[:, places[0]].astype(np.float64)
+    surplus = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+    warnings.warn(
+        f"columns {', '.join(map(str, places[:NAMED]))}{surplus} of {what} lose differences when they become float32: "
+        f"column {places[0]} lies around {np.median(column):.9g} with a deviation of {column.std():.3g}. Subtract a "
+        "number near the mean, the same from new rows, or pass a table with column names, where that is done",
+        stacklevel=6,
+    )

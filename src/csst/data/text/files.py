@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from csst.data.tabular.columns import as_text
 from csst.data.tabular.files import read_chunks
 from csst.errors import InputError, nearest
 from csst.plugins import import_extra, load_from_hub, read_datasets_folder
@@ -43,7 +44,7 @@ def _read_file(path: str) -> Columns:
     return columns
 
 
-def column(table: Columns, name: str, path: str) -> list[Any]:
+def find_column(table: Columns, name: str, path: str) -> list[Any]:
     """Return a column, or raise an error that suggests the nearest name."""
     if name not in table:
         hint = nearest(name, table) or f"; its columns: {', '.join(map(str, table))}"
@@ -51,9 +52,9 @@ def column(table: Columns, name: str, path: str) -> list[Any]:
     return table[name]
 
 
-def texts_of(table: Columns, name: str, path: str) -> list[str]:
+def read_texts(table: Columns, name: str, path: str) -> list[str]:
     """Return a column of texts; raise an error that names a row without a text."""
-    values = column(table, name, path)
+    values = find_column(table, name, path)
     rows = [row for row, value in enumerate(values) if not isinstance(value, str)]
     if rows:
         kind = type(values[rows[0]]).__name__
@@ -67,31 +68,23 @@ def texts_of(table: Columns, name: str, path: str) -> list[str]:
     return values
 
 
-def labels_of(values: Sequence[Any]) -> list[str | None]:
+def read_label_words(values: Sequence[Any]) -> list[str | None]:
     """Return labels as words, None for unlabeled: blank, -1, NaN, null."""
     labels: list[str | None] = []
     for row, value in enumerate(values):
         if not (value is None or isinstance(value, str | int | float)):
             raise InputError(f"a label must be a word or a number; row {row} has a {type(value).__name__}")
-        word = _word(value)
+        word = (as_text(value) or "").strip()
         labels.append(None if word.lower() in UNLABELED else word)
     return labels
 
 
-def class_names_of(words: Sequence[str | None]) -> tuple[str, ...]:
+def sort_class_names(words: Sequence[str | None]) -> tuple[str, ...]:
     """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically."""
     names = {word for word in words if word is not None}
     if all(_is_number(name) for name in names):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     return tuple(sorted(names))
-
-
-def _word(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # what a column of integers with blanks becomes in Parquet
-    return str(value).strip()
 
 
 def _is_number(word: str) -> bool:

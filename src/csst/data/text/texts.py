@@ -15,7 +15,7 @@ from torch import Tensor
 from csst.data.examples import Examples
 from csst.data.splits import Tail, long_tail, split_held_out
 from csst.data.task import Labeled, Task, identity_view
-from csst.data.text.files import HUGGING_FACE, class_names_of, column, labels_of, read_table, texts_of
+from csst.data.text.files import HUGGING_FACE, find_column, read_label_words, read_table, read_texts, sort_class_names
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 
@@ -103,7 +103,7 @@ class TextFile:
         if not self.path:
             raise InputError("the text recipe needs a file: csst train text --data.path FILE.csv")
         texts, words = _read_columns(self.path, "train", self.text, self.label)
-        names = class_names_of(words)
+        names = sort_class_names(words)
         if len(names) < 2:
             raise InputError(
                 f"{self.path} must hold labels of at least two classes; found {', '.join(names) or 'no label at all'}"
@@ -111,7 +111,7 @@ class TextFile:
         pairs = [(text, word) for text, word in zip(texts, words, strict=True) if word is not None]
         unlabeled = [text for text, word in zip(texts, words, strict=True) if word is None]
         if self.unlabeled_path:
-            unlabeled += texts_of(read_table(self.unlabeled_path), self.text, self.unlabeled_path)
+            unlabeled += read_texts(read_table(self.unlabeled_path), self.text, self.unlabeled_path)
         labeled = _make_labeled([text for text, _ in pairs], [word for _, word in pairs], names, self.path)
         return names, labeled, Texts(unlabeled)
 
@@ -164,7 +164,7 @@ class LongTailTexts:
             raise InputError("--data.path is a file of training texts, so --data.test_path FILE is needed too")
         test_path = self.test_path or self.path
         texts, words = _read_columns(self.path, "train", self.text, self.label)
-        names = class_names_of(words)
+        names = sort_class_names(words)
         if self.classes and self.classes != len(names):
             raise InputError(f"{self.path} has {len(names)} classes, but this recipe is for {self.classes}")
         pool = _make_labeled(texts, words, names, self.path)
@@ -200,7 +200,7 @@ class LongTailTexts:
 def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[str], list[str | None]]:
     """Return the texts of a file, and their labels as words."""
     table = read_table(path, split)
-    return texts_of(table, text, path), labels_of(column(table, label, path))
+    return read_texts(table, text, path), read_label_words(find_column(table, label, path))
 
 
 def _make_labeled(texts: Sequence[str], words: Sequence[str | None], names: tuple[str, ...], path: str) -> Labeled:

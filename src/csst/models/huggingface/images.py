@@ -18,13 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError, nearest
-from csst.models.huggingface.loading import Source, load_pretrained, quiet, set_classes
+from csst.models.huggingface.loading import Source, load_pretrained, set_classes, silence
 from csst.models.wide_resnet import Pixels
 from csst.plugins import first_line, import_extra
 
-__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "HuggingFaceImages", "build_huggingface"]
-
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class HuggingFaceImages(nn.Module):
@@ -32,7 +31,7 @@ class HuggingFaceImages(nn.Module):
 
     Args:
         network: anything whose forward(pixel_values) returns an object with logits.
-        channels: how many channels the network takes; gray images are repeated for a network of three.
+        channels: number of channels that the network takes; gray images are repeated for a network of three.
         options: further arguments of the network's forward.
     """
 
@@ -53,7 +52,7 @@ class HuggingFaceImages(nn.Module):
 
 
 def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network of "hf:FOLDER", "hf:OWNER/NAME" or "hf-config:TYPE" for images (C, H, W) and so many classes.
+    """Return the network of "hf:FOLDER", "hf:OWNER/NAME" or "hf-config:TYPE" for images (C, H, W) and these classes.
 
     Without weights the architecture's image size and channels are the task's. With weights they are the
     checkpoint's: position embeddings are interpolated to the task's images where the network can, and gray images are
@@ -70,7 +69,7 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
         )
     else:
         transformers = import_extra("transformers", spec)
-        with quiet(transformers):
+        with silence(transformers):
             config = _make_default_config(transformers, name)
             network = _build_random(transformers, config, input_shape, classes)
             is_pretrained = False
@@ -78,7 +77,7 @@ def build_huggingface(spec: str, input_shape: tuple[int, ...], classes: int) -> 
 
 
 def _load(source: Source, input_shape: tuple[int, ...], classes: int) -> tuple[nn.Module, bool]:
-    """The network, and whether it has trained weights."""
+    """Return the network, and whether it has trained weights."""
     config = source.load_config(classes)
     if not source.has_weights():
         return _build_random(source.transformers, config, input_shape, classes), False
@@ -97,7 +96,7 @@ def _make_default_config(transformers: Any, kind: str) -> Any:
 
 
 def _build_random(transformers: Any, config: Any, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The architecture for the task's images, with random weights."""
+    """Return the architecture for the task's images, with random weights."""
     channels, height, width = input_shape
     set_classes(config, classes)
     if hasattr(config, "num_channels"):
@@ -116,7 +115,7 @@ def _build_random(transformers: Any, config: Any, input_shape: tuple[int, ...], 
 
 
 def _wrap(spec: str, network: nn.Module, input_shape: tuple[int, ...], is_pretrained: bool) -> nn.Module:
-    """The network with its pixels, tried on two black images, so that a misfit is an error now and not in training."""
+    """Return the network with its pixels, tried on two black images: a misfit is an error now and not in training."""
     config: Any = network.config
     channels, height, width = input_shape
     network_channels = getattr(config, "num_channels", channels if channels != 1 else 3)

@@ -41,7 +41,7 @@ class Source:
         return not folder.is_dir() or any((folder / name).is_file() for name in WEIGHTS)
 
     def load_config(self, classes: int) -> Any:
-        """The configuration for so many classes."""
+        """Return the configuration for this number of classes."""
         config = self.transformers.AutoConfig.from_pretrained(
             self.location, trust_remote_code=False, local_files_only=self.is_local
         )
@@ -51,11 +51,11 @@ class Source:
     def load_network(
         self, auto: str, config: Any = None, new_head: bool = False, optional: str = ""
     ) -> tuple[nn.Module, list[str]]:
-        """The network with its weights, which must fit, and the names of tensors that are new.
+        """Return the network with its weights, which must fit, and the names of tensors that are new.
 
         Args:
-            auto: the class of `transformers` that loads it, such as AutoModel.
-            config: a configuration, where it is another than the stored one.
+            auto: name of the class of `transformers`, such as AutoModel.
+            config: a configuration that differs from the stored one; None for the stored one.
             new_head: whether everything outside the network's body may be new, with random weights.
             optional: a part of the body that may be new too, by name.
         """
@@ -98,17 +98,17 @@ class Source:
 
 
 def load_pretrained(spec: str, load: Callable[[Source], Loaded], what: str) -> Loaded:
-    """load(source) of "hf:FOLDER" or "hf:OWNER/NAME"; any failure is one sentence.
+    """Return load(source) of "hf:FOLDER" or "hf:OWNER/NAME"; any failure is one sentence.
 
     Args:
         spec: the folder or name.
-        load: takes from the source what it needs.
-        what: what is loaded, with its article, "an image classifier", for the error.
+        load: function from the source to the loaded parts.
+        what: the kind of model with its article, "an image classifier", for the error.
     """
     name = parse_spec(spec)
     transformers = import_extra("transformers", spec)
     folder = Path(name).expanduser()
-    with quiet(transformers):
+    with silence(transformers):
         if not folder.is_dir():
             return load_from_hub(name, lambda is_local: load(Source(transformers, name, is_local)), what)
         if not (folder / "config.json").is_file():
@@ -122,7 +122,7 @@ def load_pretrained(spec: str, load: Callable[[Source], Loaded], what: str) -> L
 
 
 def parse_spec(spec: str) -> str:
-    """The folder or name of "hf:FOLDER" or "hf:OWNER/NAME"."""
+    """Return the folder or name of "hf:FOLDER" or "hf:OWNER/NAME"."""
     kind, _, name = spec.partition(":")
     if kind != "hf" or not name:
         raise InputError(f"a Hugging Face model is hf:FOLDER or hf:OWNER/NAME; found {spec!r}")
@@ -135,8 +135,8 @@ def set_classes(config: Any, classes: int) -> None:
 
 
 @contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars and no report of the head that is replaced on purpose."""
+def silence(transformers: Any) -> Iterator[None]:
+    """Silence progress bars and the report of a head that is replaced on purpose."""
     log = transformers.utils.logging
     verbosity = log.get_verbosity()
     has_bars = log.is_progress_bar_enabled()

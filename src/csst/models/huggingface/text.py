@@ -71,7 +71,7 @@ class HuggingFaceTexts(nn.Module):
 
 
 def prepare_inputs(ids: Tensor, padding: int) -> dict[str, Tensor]:
-    """The arguments of a network: its own padding token where we have -1, and what to attend to."""
+    """Return the arguments of a network: its own padding token where we have -1, and what to attend to."""
     mask = ids >= 0
     if not mask.any(1).all():  # a text without a single token: attend to one padding token, not to nothing
         mask = mask | ((torch.arange(ids.shape[1], device=ids.device) == 0) & ~mask.any(1, keepdim=True))
@@ -79,7 +79,7 @@ def prepare_inputs(ids: Tensor, padding: int) -> dict[str, Tensor]:
 
 
 def build_text_classifier(spec: str, classes: int, max_length: int) -> HuggingFaceTexts:
-    """The classifier of "hf:FOLDER" or "hf:OWNER/NAME"; random weights come from torch's global generator."""
+    """Return the classifier of "hf:FOLDER" or "hf:OWNER/NAME"; random weights come from torch's global generator."""
     if spec.startswith("hf-config:"):
         raise InputError(
             f"{spec} has no tokenizer, which texts need: save config and tokenizer in a folder and use hf:FOLDER"
@@ -87,8 +87,8 @@ def build_text_classifier(spec: str, classes: int, max_length: int) -> HuggingFa
     network, tokenizer = load_pretrained(spec, lambda source: _load(source, classes), "a text classifier")
     padding = find_padding(tokenizer)
     network.config.pad_token_id = padding
-    tokens = Tokens(tokenizer, checked_max_length(network, tokenizer, max_length, spec))
-    return smoke_test(HuggingFaceTexts(network, tokens, padding), spec)
+    tokens = Tokens(tokenizer, check_max_length(network, tokenizer, max_length, spec))
+    return try_out(HuggingFaceTexts(network, tokens, padding), spec)
 
 
 def _load(source: Source, classes: int) -> tuple[Any, Any]:
@@ -103,13 +103,13 @@ def _load(source: Source, classes: int) -> tuple[Any, Any]:
 
 
 def find_padding(tokenizer: Any) -> int:
-    """The padding token; a tokenizer that has none (GPT's) pads with the end of the text, which is never attended."""
+    """Return the padding token; a tokenizer without one (GPT's) pads with the end of the text, never attended."""
     token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     return int(token or 0)
 
 
-def checked_max_length(network: Any, tokenizer: Any, max_length: int, spec: str) -> int:
-    """The wanted number of tokens, checked against the positions that the network has; and the vocabulary, too."""
+def check_max_length(network: Any, tokenizer: Any, max_length: int, spec: str) -> int:
+    """Return the number of tokens; raise an error if the network has too few positions, or another vocabulary."""
     tokens = 1 + max(tokenizer.get_vocab().values())
     rows = network.get_input_embeddings().weight.shape[0]
     if tokens > rows:
@@ -130,7 +130,7 @@ def checked_max_length(network: Any, tokenizer: Any, max_length: int, spec: str)
     return max_length
 
 
-def smoke_test(model: HuggingFaceTexts, spec: str) -> HuggingFaceTexts:
+def try_out(model: HuggingFaceTexts, spec: str) -> HuggingFaceTexts:
     """Run the model on two texts, so that a misfit is an error now and not in training."""
     try:
         with torch.no_grad():

@@ -23,10 +23,8 @@ from typing import Any
 import torch
 
 from csst.errors import InputError
-from csst.models.huggingface.loading import Source, load_pretrained, quiet
+from csst.models.huggingface.loading import Source, load_pretrained, silence
 from csst.plugins import import_extra
-
-__all__ = ["RoundTrip", "Sampling", "Translator", "load_translator", "parse_via", "split_sentences"]
 
 _LONGEST = 512  # tokens, where neither model nor tokenizer says less
 _MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart", "seamless_m4t", "seamless_m4t_v2")
@@ -37,13 +35,14 @@ _BOUNDARY = re.compile(
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next word is drawn.
+    """Settings of the draw of the next word.
 
     Args:
-        temperature: of the softmax; lower is closer to the likeliest translation, 0 is the likeliest word each time.
-        top_k: only among so many likeliest words; 0 among all.
-        top_p: only among the likeliest words that together have this probability.
-        seed: of the random numbers.
+        temperature: temperature of the softmax; a lower one is closer to the likeliest translation, 0 takes the
+            likeliest word each time.
+        top_k: number of likeliest words to draw from; 0 for all.
+        top_p: total probability of the likeliest words to draw from.
+        seed: seed of the random numbers.
     """
 
     temperature: float = 0.9
@@ -60,7 +59,7 @@ class Sampling:
             raise InputError(f"the seed must be at least 0; found {self.seed!r}")
 
     def generate_options(self) -> dict[str, Any]:
-        """The arguments of `generate`."""
+        """Return the arguments of `generate`."""
         if self.temperature == 0:
             return {"do_sample": False}
         return {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p}
@@ -79,7 +78,7 @@ class Translator:
         self.longest = min(_LONGEST, *(int(limit) for limit in limits if limit))
 
     def translate(self, pieces: Sequence[str], sampling: Sampling, batch: int) -> list[str]:
-        """The translation of each piece, drawn by torch's global generator; `batch` parts of like length at a time."""
+        """Translate pieces with torch's global generator, `batch` parts of similar length at a time."""
         parts = [(i, tokens) for i, piece in enumerate(pieces) for tokens in self._split_to_fit(piece)]
         order = sorted(range(len(parts)), key=lambda j: -len(parts[j][1]))
         translations = [""] * len(parts)
@@ -95,7 +94,7 @@ class Translator:
         return [" ".join(texts) for texts in texts_of_pieces]
 
     def _split_to_fit(self, piece: str) -> Iterator[list[int]]:
-        """The tokens of a piece, in halves of halves where they are more than the model takes."""
+        """Yield the tokens of a piece, cut in halves until each part has no more than the model takes."""
         queue = [piece]
         while queue:
             text = queue.pop()
@@ -111,7 +110,7 @@ class Translator:
     def _generate(self, parts: list[list[int]], sampling: Sampling) -> list[str]:
         limits = [min(2 * len(tokens) + 16, self.longest - 1) for tokens in parts]
         inputs = self.tokenizer.pad({"input_ids": parts}, return_tensors="pt", verbose=False)
-        with torch.inference_mode(), quiet(import_extra("transformers", self.spec)):
+        with torch.inference_mode(), silence(import_extra("transformers", self.spec)):
             rows = self.model.generate(
                 input_ids=inputs["input_ids"].to(self.device),
                 attention_mask=inputs["attention_mask"].to(self.device),
@@ -128,8 +127,8 @@ class RoundTrip:
     """Texts to another language and back.
 
     Args:
-        there: translates the texts.
-        back: translates those translations back.
+        there: translator of the texts.
+        back: translator of the translations.
         sampling: how words are drawn, both ways.
         batch: pieces of text translated at a time.
         max_characters: a longer text is translated up to the last of its sentences that ends within so many
@@ -149,7 +148,7 @@ class RoundTrip:
             )
 
     def translate(self, texts: Sequence[str], copies: Sequence[int]) -> list[str]:
-        """A back-translation of each text; `copies` numbers those of one text. Empty where the models say nothing."""
+        """Return a back-translation of each text, "" if there is none; `copies` numbers the copies of a text."""
         pieces = [split_sentences(text, self.max_characters) for text in texts]
         places = [(i, n) for i, parts in enumerate(pieces) for n, (piece, _) in enumerate(parts) if _has_words(piece)]
         sentences = [pieces[i][n][0] for i, n in places]
@@ -164,13 +163,13 @@ class RoundTrip:
         ]
 
     def _derive_seed(self, texts: Sequence[str], copies: Sequence[int]) -> int:
-        """A seed from the sampling's seed and what is translated, so that it does not matter when that is."""
+        """Return a seed made from the sampling's seed and the texts, so that their order in time does not matter."""
         content = repr((self.sampling.seed, list(texts), list(copies))).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.sha256(content).digest()[:7], "big")
 
 
 def split_sentences(text: str, max_characters: int = 0) -> list[tuple[str, str]]:
-    """The sentences and lines of a text, each with what follows it: white space and <br /> tags.
+    """Return the sentences and lines of a text, each with the white space and <br /> tags that follow it.
 
     White space and tags before the first are left out.
     """
@@ -203,7 +202,7 @@ def _has_words(piece: str) -> bool:
 
 
 def parse_via(via: str) -> tuple[str, str]:
-    """The two models of "hf:A,hf:B"."""
+    """Return the two models of "hf:A,hf:B"."""
     specs = [spec.strip() for spec in via.split(",")]
     if len(specs) != 2 or not all(spec.startswith("hf:") and len(spec) > 3 for spec in specs):
         raise InputError(f"back-translation goes via two models, hf:THERE,hf:BACK (folder or name); found {via!r}")
@@ -211,7 +210,7 @@ def parse_via(via: str) -> tuple[str, str]:
 
 
 def load_translator(spec: str, device: str = "cpu") -> Translator:
-    """The model of "hf:FOLDER" or "hf:OWNER/NAME", with its weights."""
+    """Return the model of "hf:FOLDER" or "hf:OWNER/NAME", with its weights."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Marian's tokenizer recommends a package it does not need
         model, tokenizer = load_pretrained(spec, _load, "a translation model (sequence to sequence)")

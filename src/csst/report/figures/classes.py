@@ -43,11 +43,11 @@ def draw_recall(runs: Sequence[RunView]) -> Drawing:
         title += "; labeled examples in brackets"
     has_bars = len(runs) <= MANY_RUNS
     row_height = 0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs)
-    keys = _run_keys(runs, has_bars) if count > 1 else _rule_keys(run)
+    keys = _make_run_keys(runs, has_bars) if count > 1 else _make_rule_keys(run)
     return draw(lambda figure: _paint_rows(figure, runs, has_bars), 0.75 + classes * row_height, alt, title, keys)
 
 
-def _run_keys(runs: Sequence[RunView], has_bars: bool) -> list[Key]:
+def _make_run_keys(runs: Sequence[RunView], has_bars: bool) -> list[Key]:
     """Return one entry of the legend per run."""
     keys = []
     for n, run in enumerate(runs):
@@ -56,7 +56,7 @@ def _run_keys(runs: Sequence[RunView], has_bars: bool) -> list[Key]:
     return keys
 
 
-def _rule_keys(run: RunView) -> list[Key]:
+def _make_rule_keys(run: RunView) -> list[Key]:
     """Return the legend of a single run: the decision rule and the intervals, if it has them."""
     keys = []
     if run.adjusted:

@@ -92,7 +92,7 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
     row = table[0]
     alt = f"Value of '{row.row.objective}' on {part}, {len(table)} rows; best {row.name} with {row.mean(VALUE):.3f}"
     height = 0.8 + (0.2 + 0.08 * len(offsets)) * len(labels)
-    keys = _rule_keys(table)
+    keys = _make_rule_keys(table)
     if len(feasible_labels) < len(labels):
         keys.append(MISSES)
     return draw(paint, height, alt, "Objective value, highest first, ± std over seeds", keys)
@@ -113,7 +113,7 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         for line in table:
             x = price.read(line)
             y = value.read(line)
-            _mark(axes, ([mean(x)], [mean(y)]), ([_std(x)], [_std(y)]), styles[line.row.label], line.rule)
+            _mark(axes, ([mean(x)], [mean(y)]), ([_spread(x)], [_spread(y)]), styles[line.row.label], line.rule)
         if is_slack:
             axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
         axes.margins(0.1)
@@ -127,7 +127,7 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
 
     labels = {line.row.label for line in table}
     keys = [Key(style.symbol, style.color, shorten(label, 60)) for label, style in styles.items() if label in labels]
-    keys += _rule_keys(table)
+    keys += _make_rule_keys(table)
     if is_slack:
         keys.append(Key("dash", INK, "constraints met to the right"))
     row = max(table, key=lambda line: line.mean(VALUE))
@@ -146,16 +146,16 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
         measures.insert(0, VALUE)
     name = table[0].row.setting.name  # type: ignore[union-attr]
     methods = list(dict.fromkeys(line.row.method for line in table))
-    ticks = sorted({_setting(line) for line in table})
+    ticks = sorted({_read_setting(line) for line in table})
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(len(measures), 1, sharex=True)
         for axes, measure in zip(panels, measures, strict=True):
             for method, rule in dict.fromkeys((line.row.method, line.rule) for line in table):
                 lines = [line for line in table if (line.row.method, line.rule) == (method, rule)]
-                lines.sort(key=_setting)
+                lines.sort(key=_read_setting)
                 style = run_style(methods.index(method))
-                x = [_setting(line) for line in lines]
+                x = [_read_setting(line) for line in lines]
                 y = [line.mean(measure) for line in lines]
                 axes.plot(x, y, color=style.color, ls="--" if rule else "-", lw=1.2)
                 _mark(axes, (x, y), (None, [line.std(measure) for line in lines]), style, rule)
@@ -172,9 +172,9 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
     keys = [Key(style.symbol, style.color, method) for method, style in styles.items()]
     measure = measures[0]
     row = max(table, key=lambda line: line.mean(measure))
-    alt = f"{measure} against {name}, {len(ticks)} values; highest at {_setting(row):g}: {row.mean(measure):.3f}"
+    alt = f"{measure} against {name}, {len(ticks)} values; highest at {_read_setting(row):g}: {row.mean(measure):.3f}"
     height = 1.2 + 1.5 * len(measures)
-    return draw(paint, height, alt, f"Recall against {name}", [*keys, *_rule_keys(table)])
+    return draw(paint, height, alt, f"Recall against {name}", [*keys, *_make_rule_keys(table)])
 
 
 def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
@@ -230,7 +230,7 @@ def _mark(axes: Any, places: tuple[Any, Any], spreads: tuple[Any, Any], style: R
     marks.set_clip_on(False)  # a mark on the edge is drawn in full, its bars end there
 
 
-def _rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
+def _make_rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
     rules = list(dict.fromkeys(line.rule for line in table))
     names = {"": "as trained", "rule": "with the decision rule"}
     keys = [Key(FILLS[rule][1], INK, names.get(rule, f"with the rule '{rule}'")) for rule in FILLS if rule in rules]
@@ -243,10 +243,10 @@ def _spread_rules(table: Sequence[ComparisonRow]) -> dict[str, float]:
     return {rule: 0.16 * (n - (len(rules) - 1) / 2) for n, rule in enumerate(rules)}
 
 
-def _setting(line: ComparisonRow) -> float:
+def _read_setting(line: ComparisonRow) -> float:
     assert line.row.setting is not None
     return line.row.setting.value
 
 
-def _std(values: Sequence[float]) -> float:
+def _spread(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0

@@ -12,11 +12,12 @@ from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, draw
 from csst.report.run_view import RunView
 
 #: up to this many lines each has its name; more become a band with the extreme ones drawn
-LINES, EXTREMES = 12, 3
+LINES = 12
+EXTREMES = 3
 
 
 class Lines(NamedTuple):
-    """What is drawn over the steps: values (steps, lines), a name for each line, and its class's labeled examples."""
+    """Lines over the steps: values (steps, lines), a name for each line, and its class's labeled examples."""
 
     values: Any
     names: Sequence[str]
@@ -24,7 +25,7 @@ class Lines(NamedTuple):
 
 
 def draw_multipliers(run: RunView) -> Drawing:
-    """λ over time."""
+    """Draw the multipliers λ over the steps."""
     values = run.curve("multipliers")
     labels = run.labels if len(run.labels) == values.shape[1] else [f"λ {n}" for n in range(values.shape[1])]
     names, metric = strip_classes(labels, run.class_names)
@@ -34,13 +35,13 @@ def draw_multipliers(run: RunView) -> Drawing:
 
 
 def draw_recall_curves(run: RunView) -> Drawing:
-    """Validation recall of every class over time."""
+    """Draw the validation recall of every class over the steps."""
     lines = Lines(run.curve("recall"), run.class_names, run.class_counts)
     return _draw_lines(run, lines, "validation recall", limit=1.02)
 
 
 def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawing:
-    """Validation coverage of every constrained class or group over time, with the bounds."""
+    """Draw the validation coverage of every constrained class or group over the steps, with the bounds."""
     coverage = run.curve("coverage")
     values = np.stack([coverage[:, list(bound.classes)].mean(1) for bound in bounds], 1)
     bounded_classes = [bound.classes[0] for bound in bounds if len(bound.classes) == 1]
@@ -55,7 +56,7 @@ def draw_coverage_curves(run: RunView, bounds: Sequence[CoverageBound]) -> Drawi
 
 
 def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Labels that differ in the class only, such as recall['cat'], as class names and recall[class]."""
+    """Return labels that differ in the class only, such as recall['cat'], as class names and recall[class]."""
     forms = {label.replace(f"['{name}']", "[class]") for label, name in zip(labels, class_names, strict=False)}
     if len(labels) == len(class_names) and len(forms) == 1 and "[class]" in (form := forms.pop()):
         return class_names, form
@@ -63,27 +64,28 @@ def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Se
 
 
 def draw_used(run: RunView) -> Drawing | None:
-    """Fraction of pseudo-labels that were used, and of those the fraction that was right where the truth is known."""
-    used, right = run.curve("used"), run.curve("pseudo_accuracy")
-    if np.isnan(used).all():
+    """Draw the fraction of pseudo-labels used over the steps, and their accuracy if the truth is known."""
+    used_fraction = run.curve("used")
+    accuracy = run.curve("pseudo_accuracy")
+    if np.isnan(used_fraction).all():
         return None
-    is_known = not np.isnan(right).all()
+    is_known = not np.isnan(accuracy).all()
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
-        marker = "o" if np.isfinite(used).sum() == 1 else None
-        axes.plot(run.recorded_steps, used, color=ACCENT, marker=marker)
+        marker = "o" if np.isfinite(used_fraction).sum() == 1 else None
+        axes.plot(run.recorded_steps, used_fraction, color=ACCENT, marker=marker)
         if is_known:
-            axes.plot(run.recorded_steps, right, color=RUNS[1], ls="--", marker=marker)
+            axes.plot(run.recorded_steps, accuracy, color=RUNS[1], ls="--", marker=marker)
         _label_steps(axes, run, "fraction", 1.02)
 
     keys = [Key("line", ACCENT, "pseudo-labels used")]
     title = "Fraction of pseudo-labels used" + (", and their accuracy" if is_known else "; their truth is not known")
-    alt = f"{title} over the steps; used at the end: {used[np.isfinite(used)][-1]:.2f}"
+    alt = f"{title} over the steps; used at the end: {used_fraction[np.isfinite(used_fraction)][-1]:.2f}"
     if is_known:
         keys.append(Key("dash", RUNS[1], "of these correct"))
-        alt += f", of these correct: {right[np.isfinite(right)][-1]:.2f}"
-    return draw(paint, 2.7, alt, title, (*keys, *_selected_key(run)))
+        alt += f", of these correct: {accuracy[np.isfinite(accuracy)][-1]:.2f}"
+    return draw(paint, 2.7, alt, title, (*keys, *_make_selected_key(run)))
 
 
 def _draw_lines(
@@ -95,27 +97,28 @@ def _draw_lines(
     levels: Sequence[float] = (),
 ) -> Drawing:
     values, names, counts = lines
-    steps, last = run.recorded_steps, values[-1]
-    order = sorted(range(len(names)), key=lambda n: (-last[n] if is_largest else last[n], n))
+    steps = run.recorded_steps
+    end_values = values[-1]
+    order = sorted(range(len(names)), key=lambda n: (-end_values[n] if is_largest else end_values[n], n))
     extreme = "largest" if is_largest else "lowest"
     alt = (
         f"{quantity} over {len(names)} lines and {steps[-1]} steps; at the end the {extreme} is "
-        f"{shorten(names[order[0]], 60)} with {last[order[0]]:.3f}"
+        f"{shorten(names[order[0]], 60)} with {end_values[order[0]]:.3f}"
     )
-    is_few = len(names) <= LINES
-    shown_index = range(len(names)) if is_few else order[:EXTREMES]
-    colors = rank_colors(counts, len(names)) if is_few else RUNS[1:4]
-    is_dashed = [is_few and n % 2 == 1 for n in range(len(shown_index))]
+    has_names = len(names) <= LINES
+    line_indices = range(len(names)) if has_names else order[:EXTREMES]
+    colors = rank_colors(counts, len(names)) if has_names else RUNS[1:4]
+    is_dashed = [has_names and n % 2 == 1 for n in range(len(line_indices))]
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
         marker = "o" if len(steps) == 1 else None
-        if not is_few:
+        if not has_names:
             low, fifth, middle, ninth, high = np.nanquantile(values, (0, 0.1, 0.5, 0.9, 1), axis=1)
             axes.fill_between(steps, low, high, color=ACCENT, alpha=0.15, lw=0)
             axes.fill_between(steps, fifth, ninth, color=ACCENT, alpha=0.25, lw=0)
             axes.plot(steps, middle, color=ACCENT, marker=marker)
-        for n, line in enumerate(shown_index):
+        for n, line in enumerate(line_indices):
             dashes = (0, (4, 1.5)) if is_dashed[n] else "-"
             axes.plot(steps, values[:, line], color=colors[n], ls=dashes, marker=marker)
         for level in levels:
@@ -124,18 +127,18 @@ def _draw_lines(
 
     title = f"{quantity[0].upper()}{quantity[1:]} over the steps"
     keys = []
-    if not is_few:
+    if not has_names:
         title += f"; lines: the {EXTREMES} {extreme} at the end"
         keys += [Key("band", ACCENT, f"all {len(names)}, the middle 80 % darker"), Key("line", ACCENT, "median")]
     elif counts is not None:
         title += ", from most labeled examples (blue) to fewest (red)"
     keys += [
         Key("dash" if is_dashed[n] else "line", colors[n], shorten(names[line], 40))
-        for n, line in enumerate(shown_index)
+        for n, line in enumerate(line_indices)
     ]
     if levels:
         keys.append(Key("dash", INK, "bound " + " and ".join(f"{level:.4g}" for level in levels[:4])))
-    return draw(paint, 2.9, alt, title, (*keys, *_selected_key(run)))
+    return draw(paint, 2.9, alt, title, (*keys, *_make_selected_key(run)))
 
 
 def _label_steps(axes: Any, run: RunView, ylabel: str, limit: float | None) -> None:
@@ -147,5 +150,5 @@ def _label_steps(axes: Any, run: RunView, ylabel: str, limit: float | None) -> N
         axes.axvline(run.selected_step, color=FAINT, lw=4, zorder=0)
 
 
-def _selected_key(run: RunView) -> list[Key]:
+def _make_selected_key(run: RunView) -> list[Key]:
     return [Key("▌", FAINT, "selected model")] if run.selected_step is not None else []

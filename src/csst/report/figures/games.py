@@ -22,7 +22,7 @@ class Game(NamedTuple):
 
     Args:
         title: name of the run.
-        steps: of the S updates.
+        steps: steps of the S updates.
         multipliers: λ of every class, (S, K).
         recall: on validation rows, (S, K).
     """
@@ -46,7 +46,7 @@ def draw_games(games: Sequence[Game], class_names: Sequence[str], counts: Sequen
 
     Args:
         games: the runs.
-        class_names: of the K classes.
+        class_names: K names.
         counts: labeled examples of every class, (K,).
 
     Returns:

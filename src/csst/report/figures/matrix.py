@@ -32,7 +32,7 @@ def draw_confusion(run: RunView) -> Drawing:
     if rates.shape[1] > classes:
         names.append("no answer")
     if classes > MANY_CLASSES:
-        blocks = block_average(rates[:, :classes])
+        blocks = average_blocks(rates[:, :classes])
         if len(blocks) < classes:
             caption += f", {-(-classes // len(blocks))} classes to a block"
         return draw(lambda figure: _paint_blocks(figure, blocks, classes), WIDTH * 0.92, alt, caption)
@@ -45,7 +45,7 @@ def _paint_cells(figure: Any, counts: Any, rates: Any, names: list[str]) -> None
     axes = figure.add_subplot()
     for row, column in zip(*np.nonzero(counts), strict=True):
         paint_cell(axes, row, column, 0.96, 0.08 + 0.6 * float(rates[row, column]), f"{counts[row, column]:.0f}")
-    _frame(axes, len(counts), "")
+    _label_frame(axes, len(counts), "")
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=90 if max(map(len, names)) > 2 else 0)
     axes.set_yticks(range(len(counts)), names[: len(counts)], fontsize=8.5)
@@ -55,7 +55,7 @@ def _paint_blocks(figure: Any, blocks: Any, classes: int) -> None:
     axes = figure.add_subplot()
     opacity = np.sqrt(blocks.clip(0, 1))  # the root makes rare mistakes visible
     paint_shades(axes, opacity, (classes, classes), "equal")
-    _frame(axes, classes, " (index of the class)")
+    _label_frame(axes, classes, " (index of the class)")
     for spine in axes.spines.values():
         spine.set(visible=True, color=INK)
 
@@ -80,7 +80,7 @@ def paint_shades(axes: Any, opacity: Any, size: tuple[int, int], aspect: str) ->
     axes.imshow(picture, extent=extent, aspect=aspect, interpolation="nearest", resample=False)
 
 
-def block_average(rates: Any, side: int = SIDE) -> Any:
+def average_blocks(rates: Any, side: int = SIDE) -> Any:
     """Average blocks of neighboring classes: P(prediction in block J | truth in block I), all rows of I alike."""
     rates = np.asarray(rates, float)
     edges = np.linspace(0, len(rates), min(side, len(rates)) + 1).round().astype(int)[:-1]
@@ -88,7 +88,7 @@ def block_average(rates: Any, side: int = SIDE) -> Any:
     return sums / np.diff(np.append(edges, len(rates)))[:, None]
 
 
-def _frame(axes: Any, size: int, unit: str) -> None:
+def _label_frame(axes: Any, size: int, unit: str) -> None:
     axes.set_xlim(-0.5, size - 0.5)
     axes.set_ylim(size - 0.5, -0.5)
     axes.set_aspect("equal")
