@@ -68,6 +68,17 @@ def test_a_rule_on_a_model_of_ones_own_may_abstain(rows):
     assert np.isfinite(clf.score(X, y))
 
 
+def test_two_classes_and_no_answer_have_three_scores(rows):
+    X, y, labels = rows
+    model = LogisticRegression()
+    clf = csst.PostHocClassifier(model, SENTENCE, random_state=0).fit(X[y > 0], labels[y > 0])
+    scores = clf.decision_function(X[y > 0])
+    assert scores.shape == (100, 3)
+    predictions = clf.predict(X[y > 0])
+    assert (scores.argmax(1) == 2).tolist() == (predictions == -1).tolist()
+    assert 0 < (predictions == -1).sum() < 50
+
+
 def test_a_stored_model_gives_no_answer_to_the_same_rows(rows, fitted, tmp_path):
     X, _, _ = rows
     fitted.fit_.save(tmp_path / "run")

@@ -11,7 +11,7 @@ import csst
 from csst.data import Toy
 from csst.models import Model, Projected, build, mlp
 from csst.models.linear_start import PENALTY, start_at_logistic
-from csst.models.table import table_network
+from csst.models.table import make_table_network
 from csst.models.wide_resnet import WideResNet
 from csst.settings import Settings, Training
 from csst.training.crossfit import CrossFit
@@ -56,7 +56,7 @@ def test_categories_and_projected_vectors():
     categories = (labels + (torch.arange(90) % 5 == 0)) % 3
     table = torch.cat([x, categories[:, None].float()], 1)
     moments = np.append(x.numpy().mean(0), 0.0), np.append(x.numpy().std(0), 1.0)
-    network = table_network([0, 0, 0, 0, 3], moments, 8, 2, 3, 0)
+    network = make_table_network([0, 0, 0, 0, 3], moments, 8, 2, 3, 0)
     start_at_logistic(network, table, labels, DIAGONAL)
     features = np.hstack([(x.numpy() - moments[0][:4]) / moments[1][:4], np.eye(3)[categories]])
     wanted = expected_softmax(features, labels.numpy(), DIAGONAL.tolist())

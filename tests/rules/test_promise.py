@@ -276,3 +276,8 @@ def test_the_path_starts_where_it_is_most_likely_to_pass() -> None:
     proof = Proof(None, FreshLabels(PRIOR, PRIOR), bounds, None)
     assert choose_start(path, proof, np.array([100, 60, 40])) == path[1:]
     assert choose_start([], proof, np.array([100, 60, 40])) == []
+
+
+def test_labels_out_of_fold_certify_nothing() -> None:
+    with pytest.raises(InputError, match="are those of other models"):
+        promised("max recall[2] s.t. precision[2] >= 0.8 with confidence 0.9", is_cross_fitted=True)

@@ -190,11 +190,12 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
             group: the group of every row, (N,), if each group has a rule of its own.
 
         Returns:
-            Scores, (N, K); for two classes the second less the first, (N,).
+            Scores, (N, K); for two classes the second less the first, (N,). A rule that may give no answer has a last
+            column for it, (N, K + 1).
         """
         probs = self._compute_probs(X)
         scores = self.rule_.scores(probs, group).numpy()
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     @property
     def _goal(self) -> Objective:

@@ -49,7 +49,7 @@ def find_layers(network: nn.Module, classes: int) -> tuple[nn.Module, list[nn.Li
     """Return the parts before the first layer and the layers of an mlp that has room for a linear model, else None.
 
     Args:
-        network: a network; those of `mlp`, `table_network` and `Projected` are mlps.
+        network: a network; those of `mlp`, `make_table_network` and `Projected` are mlps.
         classes: K; hidden layers need 2K units.
     """
     head = network.head if isinstance(network, Projected) else network

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
 from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_probs
@@ -291,6 +292,12 @@ def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
         request: probabilities by the model that is used, labels and options.
         objective: a sentence with a confidence.
     """
+    if request.is_cross_fitted:
+        raise InputError(
+            "with a confidence, labels certify the very model that is used, and probabilities out of fold "
+            "(is_cross_fitted=True) are those of other models: give probabilities of labeled rows that the model has "
+            "not learned from, or leave out the confidence"
+        )
     probs = check_probs(request.probs)
     classes = probs.shape[1]
     labels = check_labels(request.labels, len(probs), classes)
