@@ -140,7 +140,7 @@ def test_the_demo_is_a_comparison(tmp_path, capsys, monkeypatch):
 
     def watch(base, rows, seeds, out, on_run):
         seen.update(base=base, rows=rows)
-        few = replace(base, training=replace(base.training, steps=20), model=replace(base.model, name="mlp"))
+        few = replace(base, training=replace(base.training, steps=40), model=replace(base.model, name="mlp"))
         quick = [row if row.is_network else replace(row, fit=nearest_mean) for row in rows]
         quick[-1] = replace(quick[-1], learner="linear")
         return compare(few, quick, seeds, out, 1)

@@ -9,13 +9,14 @@ from scipy.sparse import csr_matrix
 from sklearn.naive_bayes import GaussianNB
 
 from csst.errors import InputError
+from csst.fitting.model_file import unpack_working
 from csst.learners.catalog import Problem, make_variants
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
 from csst.learners.portfolio import LabeledRows, fit_portfolio
 from csst.learners.self_training import SelfTrained
 from csst.learners.sklearn_classifier import as_learner
-from csst.models.stored import pack, refuse_foreign, unpack
+from csst.models.stored import pack, refuse_foreign
 from tests.learners.samples import gaussians, member_of, mixed, portfolio_of, table_of
 
 NAMES = ("linear", "forest", "kernel", "propagation", "lda", "self-trained")
@@ -48,7 +49,7 @@ def test_numbers_and_categories(name, monkeypatch):
     logs = portfolio.log_probs(new)
     np.testing.assert_allclose(np.exp(logs).sum(1), 1, atol=1e-12)
     content = pack(portfolio)
-    stored = unpack(content, "a file", torch.zeros(1, 4))
+    stored = unpack_working(content, "a file", torch.zeros(1, 4))
     np.testing.assert_allclose(stored.log_probs(new), logs, atol=1e-12, rtol=0)
     assert pack(stored) == content
     assert (stored.members[0].name, stored.members[0].loss, stored.left_out) == (name, 0.4, {"GaussianNB": 0.9})
@@ -65,7 +66,7 @@ def test_sparse_rows(name):
     portfolio = portfolio_of(make_learner(name, rows, table_of(X)).fit(rows, labels))
     logs = portfolio.log_probs(rows)
     np.testing.assert_allclose(portfolio.log_probs(X), logs, atol=1e-5)
-    stored = unpack(pack(portfolio), "a file", torch.zeros(1, 4))
+    stored = unpack_working(pack(portfolio), "a file", torch.zeros(1, 4))
     np.testing.assert_allclose(stored.log_probs(rows), logs, atol=1e-12, rtol=0)
 
 
@@ -74,7 +75,7 @@ def test_a_fitted_portfolio(classes):
     X, y = gaussians(80, np.ones(classes) / classes, features=3)
     members = [[Linear(table_of(X)), Linear(table_of(X).with_common_scale)], [Forest(trees=5)]]
     portfolio, _ = fit_portfolio(members, LabeledRows(X, y), X[:0])
-    stored = unpack(pack(portfolio), "a file", torch.zeros(1, 3))
+    stored = unpack_working(pack(portfolio), "a file", torch.zeros(1, 3))
     np.testing.assert_allclose(stored.log_probs(X), portfolio.log_probs(X), atol=1e-12, rtol=0)
     assert stored.describe() == portfolio.describe()
 

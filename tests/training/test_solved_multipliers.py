@@ -22,7 +22,9 @@ from csst.training.crossfit import CrossFit
 from csst.training.solved_multipliers import (
     AveragedGain,
     Solver,
+    deal_judges,
     decide,
+    find_reason_to_hold,
     limit_distance,
     measure_trust,
     mix,
@@ -443,3 +445,13 @@ def test_every_method_objective_and_update_trains_a_few_steps(name):
         assert [record.step for record in records] == [0, 2, 3]
         assert all(np.isfinite(record.value) for record in records)
         assert torch.isfinite(training.multipliers.gain.matrix).all()
+
+
+def test_multipliers_hold_still_if_no_label_can_be_left_out():
+    """Two labels may be in one fold; without it there would be none."""
+    probs = np.array([[0.9, 0.1], [0.2, 0.8]])
+    evidence = HeldOutScores.from_probs(probs, np.array([0, 1]))
+    assert len(set(deal_judges(evidence.labels))) == 1
+    assert find_reason_to_hold(evidence) == "there are too few judged labels to leave any out"
+    more_evidence = HeldOutScores.from_probs(np.repeat(probs, 4, 0), np.repeat([0, 1], 4))
+    assert find_reason_to_hold(more_evidence) == ""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
-from torch import nn
+from torch import Tensor, nn
 
 from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, InputSpec
@@ -32,7 +32,7 @@ from csst.maths.objectives import Objective
 from csst.models import Projected, build
 from csst.models.encoders import encoder
 from csst.models.huggingface.text import HuggingFaceTexts
-from csst.models.stored import unpack
+from csst.models.stored import StoredModule, describe_damage, unpack
 from csst.rules import Rule, rule_from_dict
 
 #: the model, in a run's folder
@@ -45,6 +45,25 @@ Weights = Literal["selected", "last"]
 REFERENCE = "reference.npz"
 #: arrays of reference.npz
 ARRAYS = ("labeled", "labels", "unlabeled", "unlabeled_prior", "width", "mean", "deviation", "sizes")
+
+
+def unpack_working(content: bytes, what: str, example: Tensor) -> StoredModule:
+    """Return the module in the bytes of `pack`, which gives finite scores of classes for an example.
+
+    Args:
+        content: content of the file, possibly from a stranger.
+        what: name of the file in errors.
+        example: inputs that the module must take.
+    """
+    module = unpack(content, what)
+    try:
+        with torch.no_grad():
+            outputs = module(example)
+        if outputs.ndim != 2 or not torch.isfinite(outputs).all():
+            raise ValueError("its outputs are not finite scores of classes")
+    except Exception as error:  # the tensors of a damaged file can make any operation fail
+        raise describe_damage(what, error) from None
+    return module
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +126,8 @@ class ModelFile:
             for name in [] if self.plan is None else self.plan.learner.split(","):
                 if ":" in name:
                     load_learner(name)  # the classes of its modules must exist before they are looked up
-            return unpack(
-                self.content, str(self.folder / MODEL), torch.zeros(1, math.prod(self.metrics["input_shape"]))
-            )
+            example = torch.zeros(1, math.prod(self.metrics["input_shape"]))
+            return unpack_working(self.content, str(self.folder / MODEL), example)
         network = self._make_network() if make is None else make()
         width = self._embedding_width
         if width is not None:

@@ -7,7 +7,7 @@
             return torch.log_softmax(-torch.cdist(x, self.centers), 1)
 
     content = pack(Centroids(centers=centers))
-    module = unpack(content, "model.safetensors", torch.zeros(1, 4))
+    module = unpack(content, "model.safetensors")
 
 The file is a safetensors file of the `state_dict`. Its header names the class and the plain values of each module. Only
 classes that have been imported already are looked up: a file cannot import anything.
@@ -112,13 +112,12 @@ def read_header(content: bytes) -> dict[str, Any] | None:
     return json.loads(metadata[METADATA]) if METADATA in metadata else None
 
 
-def unpack(content: bytes, what: str, example: Tensor) -> StoredModule:
-    """Return the module in the bytes of `pack`.
+def unpack(content: bytes, what: str) -> StoredModule:
+    """Return the module in the bytes of `pack`; whether it can be called is for the caller to see.
 
     Args:
         content: content of the file, possibly from a stranger.
         what: name of the file in errors.
-        example: inputs that the module must take.
     """
     try:
         header = read_header(content)
@@ -131,14 +130,20 @@ def unpack(content: bytes, what: str, example: Tensor) -> StoredModule:
         surplus = tensors.keys() - module.state_dict().keys()
         if surplus:
             raise ValueError(f"no module takes the tensors {sorted(surplus)[:5]}")
-        with torch.no_grad():
-            outputs = module(example)
-        if outputs.ndim != 2 or not torch.isfinite(outputs).all():
-            raise ValueError("its outputs are not finite scores of classes")
     except Exception as error:  # a damaged file can make its reader raise anything
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(f"{what} cannot be read as a stored model: {reason}") from None
+        raise describe_damage(what, error) from None
     return module
+
+
+def describe_damage(what: str, error: Exception) -> InputError:
+    """Return the error of a file that is no stored model.
+
+    Args:
+        what: name of the file.
+        error: what went wrong.
+    """
+    reason = " ".join(str(error).split())[:300]
+    return InputError(f"{what} cannot be read as a stored model: {reason}")
 
 
 def build(path: str, modules: dict[str, Any], tensors: dict[str, Tensor]) -> Any:

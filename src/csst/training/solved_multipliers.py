@@ -230,7 +230,7 @@ def fit_and_judge(evidence: HeldOutScores, objective: Objective, prior: np.ndarr
         prior: class fractions under which it is judged, (K,).
     """
     rule = fit_present_rule(evidence, objective, prior)
-    folds = deal_folds(evidence.labels, min(FOLDS, len(evidence.labels)), 0)
+    folds = deal_judges(evidence.labels)
     parts = [np.flatnonzero(folds != fold) for fold in np.unique(folds)]
     part_rules = tuple(fit_present_rule(evidence.part(rows), objective, prior) for rows in parts)
     decisions = np.zeros(len(evidence.labels), dtype=np.int64)
@@ -238,6 +238,11 @@ def fit_and_judge(evidence: HeldOutScores, objective: Objective, prior: np.ndarr
         fold_rows = np.setdiff1d(np.arange(len(decisions)), rows)
         decisions[fold_rows] = part_rule.decide(evidence.scores[fold_rows])
     return JudgedRule(rule, part_rules, judge(evidence, objective, prior, decisions, rule.decide(evidence.soft_scores)))
+
+
+def deal_judges(labels: np.ndarray) -> np.ndarray:
+    """Return the fold of every judged label, (n,)."""
+    return deal_folds(labels, min(FOLDS, len(labels)), 0)
 
 
 def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> Candidate:
@@ -271,6 +276,8 @@ def find_reason_to_hold(evidence: HeldOutScores) -> str:
     """Return why the scores do not determine a rule, as a phrase; "" if they do."""
     if (evidence.counts == 0).any():
         return "a class has no judged label"
+    if len(np.unique(deal_judges(evidence.labels))) < 2:
+        return "there are too few judged labels to leave any out"
     if evidence.is_constant:
         return "the scores are the same for every row"
     if evidence.information < CONTRADICTED:
