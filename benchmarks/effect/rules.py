@@ -656,7 +656,9 @@ gets the same probabilities:
 rows, of which the rarest class has 3 to 6, and used on a model trained on all of them.
 The constants of the rule, of the estimate and of the intervals were chosen on these same sets and on seeds among these,
 with linear, forest and other classical classifiers, so their numbers are somewhat optimistic; the network took no part
-in choosing.
+in choosing. A test recall has a noise of its own (54 to 500 test rows of a class), which counts against intervals.
+Where the truth is known, those of all classes hold together in 84 to 100 % (25 worlds a cell, exact posteriors and
+linear models).
 
 Machine: {machine}.
 
