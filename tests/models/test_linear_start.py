@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 import csst
 from csst.data import Toy
-from csst.models import Model, Projected, build, mlp
-from csst.models.linear_start import PENALTY, start_at_logistic
+from csst.data.examples import SparseRows
+from csst.models import Model, Projected, build, linear_start, mlp
+from csst.models.linear_start import PENALTY, choose_rows, start_at_logistic
 from csst.models.table import make_table_network
 from csst.models.wide_resnet import WideResNet
 from csst.settings import Settings, Training
@@ -117,3 +119,22 @@ def test_the_estimator_starts_its_networks_there():
     network.fit(x.numpy(), labels.numpy())
     linear = csst.CSSTClassifier(learner="linear").fit(x.numpy(), labels.numpy())
     assert (network.predict(x.numpy()) == linear.predict(x.numpy())).mean() > 0.9
+
+
+def test_many_labels_are_sampled_with_some_of_every_class(monkeypatch):
+    labels = torch.tensor([0] * 900 + [1] * 99 + [2])
+    assert choose_rows(labels).tolist() == list(range(1000))
+    monkeypatch.setattr(linear_start, "MOST_ROWS", 100)
+    rows = choose_rows(labels)
+    assert len(set(rows.tolist())) == len(rows)
+    assert torch.bincount(labels[rows]).tolist() == [90, 10, 1]
+
+
+def test_sparse_rows_start_like_dense_ones():
+    x, labels = sample()
+    x = x * (x > 0)
+    networks = [make_table_network([0] * 4, (np.zeros(4), np.ones(4)), 8, 1, 3, 0) for _ in range(2)]
+    for network, rows in zip(networks, (x, SparseRows(csr_matrix(x.numpy()))), strict=True):
+        start_at_logistic(network, rows, labels, DIAGONAL)
+    for dense_weights, sparse_weights in zip(*(network.parameters() for network in networks), strict=True):
+        torch.testing.assert_close(dense_weights, sparse_weights, rtol=1e-3, atol=1e-3)

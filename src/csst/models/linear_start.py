@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 
 from csst.models.table import Projected
@@ -23,6 +24,8 @@ MOST_ITERATIONS = 300
 TOLERANCE = 1e-3
 #: inverse penalty of the logistic regression
 PENALTY = 0.1
+#: labeled rows that a start is fitted to, about; more labels teach the network themselves
+MOST_ROWS = 5000
 
 
 def fit_logistic(features: Any, labels: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,6 +48,20 @@ def fit_logistic(features: Any, labels: np.ndarray, penalty: float) -> tuple[np.
     return weights, bias
 
 
+def choose_rows(labels: Tensor) -> Tensor:
+    """Return indices of rows to fit a start to: all, or about `MOST_ROWS` at random with some of every class.
+
+    Args:
+        labels: classes of the labeled rows, (n,).
+    """
+    if len(labels) <= MOST_ROWS:
+        return torch.arange(len(labels))
+    rng = np.random.default_rng(0)
+    share = MOST_ROWS / len(labels)
+    members = [rng.permutation(np.flatnonzero(labels.numpy() == k)) for k in range(int(labels.max()) + 1)]
+    return torch.from_numpy(np.sort(np.concatenate([rows[: int(np.ceil(share * len(rows)))] for rows in members])))
+
+
 def find_layers(network: nn.Module, classes: int) -> tuple[nn.Module, list[nn.Linear]] | None:
     """Return the parts before the first layer and the layers of an mlp that has room for a linear model, else None.
 
@@ -62,14 +79,14 @@ def find_layers(network: nn.Module, classes: int) -> tuple[nn.Module, list[nn.Li
 
 
 @torch.no_grad()
-def start_at_logistic(network: nn.Module, inputs: Tensor, labels: Tensor, diagonal: Tensor) -> None:
+def start_at_logistic(network: nn.Module, inputs: Any, labels: Tensor, diagonal: Tensor) -> None:
     """Set the weights of an mlp so that its softmax is norm(D p), with p by logistic regression.
 
     Other networks, and an mlp with fewer than 2K hidden units, keep their weights.
 
     Args:
         network: untrained network, changed in place.
-        inputs: labeled rows, (n, ...).
+        inputs: labeled rows, (n, ...), which give a tensor for a tensor of indices.
         labels: classes of the rows, (n,), every class at least once.
         diagonal: diagonal D of the gain that the network is trained under, (K,).
     """
@@ -78,10 +95,15 @@ def start_at_logistic(network: nn.Module, inputs: Tensor, labels: Tensor, diagon
     if parts is None:
         return
     preparation, layers = parts
-    features = preparation(inputs)
-    if features.layout is not torch.strided:
-        features = features.to_dense()
-    weights, bias = (torch.from_numpy(v).float() for v in fit_logistic(features.numpy(), labels.numpy(), PENALTY))
+    rows = choose_rows(labels)
+    features = preparation(inputs[rows])
+    if features.layout is torch.sparse_csr:
+        parts_of_rows = features.values(), features.col_indices(), features.crow_indices()
+        features_of_rows: Any = csr_matrix(tuple(part.numpy() for part in parts_of_rows), shape=tuple(features.shape))
+    else:
+        features_of_rows = features.numpy()
+    solution = fit_logistic(features_of_rows, labels[rows].numpy(), PENALTY)
+    weights, bias = (torch.from_numpy(values).float() for values in solution)
     bias += diagonal.log().float()
     *hidden_layers, output = layers
     if hidden_layers:

@@ -137,8 +137,8 @@ class Trainer:
         if self.selftraining is not None:
             self.selftraining.to(engine.device)
         if self.settings.model.start == "linear":
-            inputs = self.task.labeled.inputs[torch.arange(len(self.task.labeled))]
-            start_at_logistic(model, inputs, self.task.labeled.labels, self.multipliers.gain.diagonal)
+            labeled = self.task.labeled
+            start_at_logistic(model, labeled.inputs, labeled.labels, self.multipliers.gain.diagonal)
         self.model = engine.place(model).train()
         self.ema = engine.make_average(self.model, moving_average(self.settings.ema))
         # Whole copies are made before the weights are sharded, and the optimizer of the sharded weights after.
