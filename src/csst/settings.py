@@ -226,8 +226,9 @@ class Model:
         max_length: tokens of a text that are read; longer ones are cut.
         reduce: a wrn sees images this many times smaller, averaged; 2 makes a step on a CPU about four times faster;
             None for a shorter side of 14 to 27 pixels.
-        start: weights at the start: random, or linear, which is logistic regression on the labels. Linear is for mlp
-            and linear, with at least two hidden units per class; other networks start at random.
+        start: weights at the start: random, or linear, which is the learner of that name and is returned to unless
+            training improves on it. Linear is for mlp and linear, with at least two hidden units per class; other
+            networks start at random.
     """
 
     name: str = "mlp"
@@ -367,7 +368,7 @@ class Settings:
 #: of a network on few rows, as `CSSTClassifier` and `csst train array` have it
 TABULAR = Settings(
     folds=3,
-    # From logistic regression on, small steps: larger ones forget it for what few labels and wrong pseudo-labels say.
+    # From a linear model on, small steps: larger ones forget it for what few labels and wrong pseudo-labels say.
     model=Model(start="linear"),
     training=Training(lr=0.003),
     dual=Dual(update="solve", step_size=0.5, schedule="linear", rates="pooled"),

@@ -11,6 +11,8 @@ from csst.estimators.settings import EstimatorSettings
 
 QUICK = {"steps": 20, "steps_per_update": 10, "hidden": 16, "depth": 1, "lr": 0.1, "ema": 0.6}
 QUICK |= {"scale": "column", "folds": 2}
+# The tests are about training: the linear model that it might return to is tested in learners/test_linear_start.py.
+QUICK |= {"start": "random"}
 GROUPS = {
     setting.name: group.name
     for group in fields(EstimatorSettings)

@@ -49,8 +49,8 @@ def test_projection_of_wide_sparse_and_constant_rows():
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_kernel_is_logistic_regression_on_nystrom_features(classes, monkeypatch):
-    monkeypatch.setattr("csst.models.linear_start.TOLERANCE", 1e-8)
-    monkeypatch.setattr("csst.models.linear_start.MOST_ITERATIONS", 2000)
+    monkeypatch.setattr("csst.learners.linear.TOLERANCE", 1e-8)
+    monkeypatch.setattr("csst.learners.linear.MOST_ITERATIONS", 2000)
     X, y = gaussians(90, np.ones(classes) / classes, apart=1.5)
     new, _ = gaussians(30, np.ones(classes) / classes, apart=1.5, seed=1)
     space = fit_projection(X, table_of(X))

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from csst.learners import linear as linear_module
 from csst.learners.linear import Linear
 from csst.learners.protocol import Rows, apply
-from csst.models import linear_start
 from tests.learners.samples import gaussians, mixed, soften, table_of
 
 
@@ -114,7 +114,7 @@ def test_agrees_with_logistic_regression_on_standardized_columns(classes, penalt
 
 
 def test_a_solver_that_did_not_converge_says_nothing(monkeypatch):
-    monkeypatch.setattr(linear_start, "MOST_ITERATIONS", 1)
+    monkeypatch.setattr(linear_module, "MOST_ITERATIONS", 1)
     X, y = gaussians(60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

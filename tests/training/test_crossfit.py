@@ -124,7 +124,7 @@ def test_pooled_counts_and_the_dual_step_by_hand():
 
 def test_out_of_fold_outputs_are_those_of_the_fold_that_did_not_learn_from_them():
     run = finished_run()
-    scores, labels = run.out_of_fold()
+    scores, labels = run.judge()
     assert scores.shape == (90, 3)
     validation = [fold.task.validation for fold in run.folds]
     with torch.no_grad():

@@ -18,10 +18,12 @@ from csst.data.examples import Examples, InputSpec
 from csst.data.sampling import stream
 from csst.data.task import Task
 from csst.errors import InputError
+from csst.estimation.calibration import fit_calibration
 from csst.estimation.class_rates import RateEstimate
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.metrics import FitDetails, Outputs
 from csst.fitting.model_file import Weights
+from csst.learners.portfolio import compare_losses, compute_losses
 from csst.maths.gain import Gain
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
@@ -32,8 +34,9 @@ from csst.rules.promise import promise
 from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
 from csst.training.generations import Generations
-from csst.training.measurement import estimate_argmax
+from csst.training.measurement import estimate_argmax, evidence_from_logits
 from csst.training.records import Record
+from csst.training.training_run import WhichWeights
 from csst.training.warnings import CollapseDetector, ReachCheck
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
@@ -126,6 +129,7 @@ class NetworkFit(Fit):
         self.detector = CollapseDetector.of(runner)
         self.history: list[dict[str, Any]] = []
         self.last: dict[str, Tensor] | None = None
+        self.notes: tuple[str, ...] = ()
 
     def resume(self, state: dict[str, Any]) -> None:
         """Continue an earlier training of the same network, objective and method; the order of examples begins anew."""
@@ -148,6 +152,34 @@ class NetworkFit(Fit):
                     warnings.warn(note, stacklevel=2)
             reach.warn_once(record.step)
             yield record
+        self.keep_better()
+
+    def keep_better(self) -> None:
+        """Return to the model that training began with, if any, unless training has made it better, and say so.
+
+        Trained is better if the balanced log-loss of examples that no model has learned from is lower by more than a
+        standard error of the difference, as for rounds of self-training (`csst.learners.portfolio`).
+        """
+        start = self.runner.trainer.start_state
+        if start is None:
+            return
+        start_losses = self.measure_losses("start", Gain(start["gain"]))
+        losses = self.measure_losses("last", self.runner.measured_gain)
+        lead, error = compare_losses(start_losses, losses)
+        if lead <= error:
+            self.runner.return_to_start()
+            self.notes = (
+                "training has not improved the linear model that the network starts at (balanced log-loss on labels "
+                f"not learned from: {losses.mean():.3g} trained, {start_losses.mean():.3g} before), which is kept",
+            )
+
+    def measure_losses(self, weights: WhichWeights, gain: Gain) -> np.ndarray:
+        """Return the balanced log-loss of each example that judges, (n,), by calibrated scores of some weights."""
+        task = self.task
+        logits, labels = self.runner.judge(weights)
+        evidence = evidence_from_logits(logits, labels, None, gain, task.train_prior, task.class_names)
+        calibration = fit_calibration(evidence.scores, evidence.labels)
+        return compute_losses(calibration.apply(evidence.scores), evidence.labels)
 
     def gather_weights(self) -> None:
         """Collect the weights that the rule is fitted to; all processes must call this together.
@@ -173,6 +205,7 @@ class NetworkFit(Fit):
             self.describe(),
             self.task.train_prior,
             len(self.task.unlabeled),
+            self.notes,
             history=self.history,
             weights=pack_weights("selected", runner.best.state, outputs.gain),
             gain=Gain(runner.multipliers.gain.entries.cpu()),
@@ -199,8 +232,9 @@ class NetworkFit(Fit):
         if not is_last_selected(self.runner, outputs.gain):
             outputs = self.score_parts(model, "last", gain)
         rule = self.fit_rule(model, outputs)
+        notes = (*details.notes, *rule.notes)
         all_weights = {**details.weights, **pack_weights("last", weights, gain)}
-        return replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes, weights=all_weights)
+        return replace(details, adjusted=rule, adjusted_outputs=outputs, notes=notes, weights=all_weights)
 
     @cached_property
     def unlabeled_index(self) -> Tensor:
@@ -239,11 +273,7 @@ class NetworkFit(Fit):
     def score_parts(self, model: nn.Module, weights: Weights, gain: Gain) -> Outputs:
         """Return the scores of the labels that judge, of the test examples and of some unlabeled rows."""
         task = self.task
-        if isinstance(self.runner, CrossFit):
-            parts = {"validation": self.runner.out_of_fold(weights)}
-        else:
-            validation = task.require("validation")
-            parts = {"validation": (self.compute_logits(model, validation.inputs), validation.labels)}
+        parts = {"validation": self.runner.judge(weights)}
         if task.test is not None:
             parts["test"] = (self.compute_logits(model, task.test.inputs), task.test.labels)
         unlabeled = torch.zeros(0, task.classes)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.tabular.tables import is_sparse
+from csst.data.tabular.tables import compute_moments, is_sparse
+from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.learners.discriminant import Discriminant
 from csst.learners.forest import TREES, Forest
@@ -67,6 +68,18 @@ class Problem:
     def spaces(self) -> list[Projection]:
         """Principal components of the rows in both scales, computed once for all learners."""
         return [fit_projection(self.rows, table) for table in self.scales]
+
+
+def describe_rows(task: Task, is_embedded: bool = False) -> Problem:
+    """Return what learners are chosen by.
+
+    Args:
+        task: rows of numbers.
+        is_embedded: whether an encoder made the rows.
+    """
+    mean, std = compute_moments(task.measured)
+    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)
+    return Problem(table, task.measured, len(task.unlabeled), len(task.labeled), task.classes, is_embedded)
 
 
 def default_members(problem: Problem) -> tuple[str, ...]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from csst.data.examples import as_rows
-from csst.data.tabular.tables import compute_moments
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.reference import Reference
 from csst.estimation.trust import compare_unlabeled, lean_on_labels
-from csst.learners.catalog import Problem, read_learner
+from csst.learners.catalog import describe_rows, read_learner
 from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
-from csst.learners.protocol import Rows
 from csst.maths.language import objective as read_objective
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
@@ -83,11 +79,7 @@ def fit_members(
     judge = labeled if validation is None else validation
     refuse_contradiction(objective, labeled.labels, judge.labels, task.class_names, deployment_prior)
     groups = read_task_groups(task, objective)  # refuses before anything is learned
-    measured_rows = unlabeled if len(task.unlabeled) else labeled.rows
-    mean, std = compute_moments(measured_rows)
-    table = Rows(mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0), task.column_sizes)
-    problem = Problem(table, measured_rows, len(task.unlabeled), len(labeled.labels), task.classes, is_embedded)
-    members = read_learner(learner, problem)
+    members = read_learner(learner, describe_rows(task, is_embedded))
     portfolio, evidence = fit_portfolio(
         members, labeled, unlabeled, validation, rounds=rounds, tau=tau, seed=seed, n_jobs=n_jobs
     )

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.learners.linear import fit_logistic
 from csst.learners.projection import Projection
 from csst.learners.protocol import FittedLearner, apply
-from csst.models.linear_start import fit_logistic
 
 #: landmarks, a random sample of rows without regard to labels
 LANDMARKS = 300

@@ -15,6 +15,7 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import deal_folds
 from csst.learners.linear import Linear
+from csst.learners.linear_start import start_at_linear
 from csst.learners.portfolio import compute_losses
 from csst.learners.protocol import Rows
 from csst.maths.language import objective as read_objective
@@ -61,17 +62,18 @@ class Network:
             The training, to be run.
         """
         method = read_method(self.method, task.kind)
+        start = start_at_linear if self.settings.model.start == "linear" else None
         all_settings = choose_update(self.settings, objective)
         if not self.folds:
             settings, setup = plan_generation(all_settings, method, task, 0)
-            trainer = Trainer(task, self.make(), objective, method, settings, seed, setup)
+            trainer = Trainer(task, self.make(), objective, method, settings, seed, setup, start)
             return Generations(trainer, all_settings, self.make)
         if method.generation_schedule(all_settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "
                 "validation=0.2, or leave out --folds"
             )
-        return CrossFit(task, self.make, objective, method, all_settings, seed, self.folds)
+        return CrossFit(task, self.make, objective, method, all_settings, seed, self.folds, start)
 
 
 def choose_update(settings: Settings, objective: Objective | str) -> Settings:

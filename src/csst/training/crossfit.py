@@ -25,12 +25,11 @@ from csst.maths.confusion import Confusion
 from csst.maths.objectives import Objective
 from csst.selftraining import Method
 from csst.settings import MOST_FOLDS, Settings
-from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
 from csst.training.measurement import join
 from csst.training.records import Record
-from csst.training.trainer import Trainer
-from csst.training.training_run import TrainingRun
+from csst.training.trainer import Start, Trainer
+from csst.training.training_run import TrainingRun, WhichWeights
 
 
 def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
@@ -64,6 +63,7 @@ class CrossFit(TrainingRun):
         settings: settings of every trainer.
         seed: seed of the folds, the order of examples and the views.
         folds: number of folds; a class with fewer labeled examples lowers it.
+        start: sets the weights of each trainer's untrained network; None leaves them as they are.
     """
 
     def __init__(
@@ -75,17 +75,20 @@ class CrossFit(TrainingRun):
         settings: Settings,
         seed: int = 0,
         folds: int = 3,
+        start: Start | None = None,
     ) -> None:
         if not 2 <= folds <= MOST_FOLDS:
             raise InputError(f"cross-fitting takes 2 to {MOST_FOLDS} folds; found {folds}")
         self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
         self.task = task
-        self.trainer = Trainer(task, model(), objective, method, settings, seed)
+        self.trainer = Trainer(task, model(), objective, method, settings, seed, None, start)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         self.objective = self.trainer.objective
         fold_tasks = [_leave_out(task, index) for index in self.index]
         stated_objective = self.trainer.stated_objective
-        self.folds = [Trainer(part, model(), stated_objective, method, settings, seed) for part in fold_tasks]
+        self.folds = [
+            Trainer(part, model(), stated_objective, method, settings, seed, None, start) for part in fold_tasks
+        ]
         self.settings = self.trainer.settings
         self.engine = self.trainer.engine
         self.method = self.trainer.method
@@ -137,23 +140,13 @@ class CrossFit(TrainingRun):
         for trainer, trainer_state in zip(self.trainers, state["trainers"], strict=True):
             trainer.load_state_dict(trainer_state, keeps_order)
 
-    def out_of_fold(self, weights: str = "selected") -> tuple[Tensor, Tensor]:
-        """Return logits and labels of the labeled examples, each scored by a model that did not learn from it.
+    def judge(self, weights: WhichWeights = "selected") -> tuple[Tensor, Tensor]:
+        logits, labels = zip(*(fold.judge(fold.choose_weights(weights)) for fold in self.folds), strict=True)
+        return torch.cat(logits), torch.cat(labels)
 
-        Args:
-            weights: "selected", or "last" for those at the end of training.
-        """
-        batch_size = self.settings.training.evaluation_batch
-        parts = [fold.task.require("validation") for fold in self.folds]
-        models = [fold.best_model() for fold in self.folds]
-        if weights == "last":
-            for fold, model in zip(self.folds, models, strict=True):
-                model.load_state_dict(fold.last_weights())
-        logits = [
-            compute_logits(model, part.inputs, batch_size, fold.engine.device)
-            for fold, model, part in zip(self.folds, models, parts, strict=True)
-        ]
-        return torch.cat(logits), torch.cat([part.labels for part in parts])
+    def return_to_start(self) -> None:
+        for trainer in self.trainers:
+            trainer.return_to_start()
 
 
 def _leave_out(task: Task, fold: np.ndarray) -> Task:

@@ -21,7 +21,7 @@ from csst.settings import Settings
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
-from csst.training.training_run import TrainingRun
+from csst.training.training_run import TrainingRun, WhichWeights
 
 
 class Generations(TrainingRun):
@@ -84,7 +84,17 @@ class Generations(TrainingRun):
         settings, setup = plan_generation(self.settings, self.method, self.task, number)
         task = expand_labeled(self.task, index, labels)
         objective = self.trainer.stated_objective
-        self.trainer = Trainer(task, self.fresh(), objective, self.method, settings, self.seed, setup)
+        self.trainer = Trainer(
+            task, self.fresh(), objective, self.method, settings, self.seed, setup, self.trainer.start
+        )
+
+    def judge(self, weights: WhichWeights) -> tuple[Tensor, Tensor]:
+        state = self.best.state if weights == "selected" else self.trainer.choose_weights(weights)
+        return self.trainer.judge(state)
+
+    def return_to_start(self) -> None:
+        self.trainer.return_to_start()
+        self.best = replace(self.trainer.best, step=self.before)
 
     @property
     def is_complete(self) -> bool:

@@ -23,13 +23,13 @@ from csst.maths.language import objective as read_objective
 from csst.maths.losses import cost_sensitive_loss
 from csst.maths.objectives import Objective, payoff_of
 from csst.maths.ranking import score_on
-from csst.models.linear_start import start_at_logistic
 from csst.selftraining import Method, Setup
 from csst.selftraining import method as read_method
 from csst.selftraining.step import as_classes
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
+from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
 from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, measured_confusion
 from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
@@ -45,6 +45,9 @@ from csst.training.schedules import (
 from csst.training.selection import Best
 from csst.training.solved_multipliers import Solution
 from csst.training.teacher import Teacher, Teaching
+
+#: sets the weights of an untrained network, given the task and the diagonal of the gain that it will be trained under
+Start = Callable[[nn.Module, Task, Tensor], None]
 
 
 class Trainer:
@@ -63,6 +66,7 @@ class Trainer:
         settings: settings of training, self-training, the multipliers, selection and hardware.
         seed: seed of the order of examples and of the views.
         setup: facts about the data for the method's parts; None takes them from the task.
+        start: sets the weights of the untrained network; None leaves them as they are.
     """
 
     def __init__(
@@ -74,8 +78,10 @@ class Trainer:
         settings: Settings | None = None,
         seed: int = 0,
         setup: Setup | None = None,
+        start: Start | None = None,
     ) -> None:
         self.task = task
+        self.start = start
         self.settings = settings or Settings()
         self.seed = seed
         self.method = read_method(method, task.kind)
@@ -88,6 +94,7 @@ class Trainer:
         self.running_means = RunningMeans(task.class_names)
         self.step = 0
         self.updated_at = -1
+        self.start_state = None if start is None else self._describe_start()
 
     def _bind_objective(self, objective: Objective | str) -> None:
         """Bind the run's objective to the task, and make the multipliers that the method's gain follows."""
@@ -136,9 +143,8 @@ class Trainer:
         engine = self.engine
         if self.selftraining is not None:
             self.selftraining.to(engine.device)
-        if self.settings.model.start == "linear":
-            labeled = self.task.labeled
-            start_at_logistic(model, labeled.inputs, labeled.labels, self.multipliers.gain.diagonal)
+        if self.start is not None:
+            self.start(model, self.task, self.multipliers.gain.diagonal)
         self.model = engine.place(model).train()
         self.ema = engine.make_average(self.model, moving_average(self.settings.ema))
         # Whole copies are made before the weights are sharded, and the optimizer of the sharded weights after.
@@ -346,6 +352,44 @@ class Trainer:
     def last_weights(self) -> dict[str, Tensor]:
         """Return a copy of the current averaged weights; if they are sharded, all processes must call this together."""
         return self.engine.weights(self.ema.module)
+
+    def choose_weights(self, weights: str) -> dict[str, Tensor]:
+        """Return the selected weights, those at the end ("last") or those before the first step ("start")."""
+        if weights == "start":
+            assert self.start_state is not None
+            return self.start_state["weights"]
+        return self.best.state if weights == "selected" else self.last_weights()
+
+    def judge(self, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the logits of the validation examples, (n, K), by a model with these weights, and their labels."""
+        validation = self.task.require("validation")
+        batch_size = self.settings.training.evaluation_batch
+        model = self.copy_model(weights)
+        return compute_logits(model, validation.inputs, batch_size, self.engine.device), validation.labels
+
+    def _describe_start(self) -> dict[str, Any]:
+        """Return the weights and the gain before the first step, and the state of the multipliers."""
+        return {
+            "weights": self.last_weights(),
+            "multipliers": copy.deepcopy(self.multipliers.state_dict()),
+            "averaged_gain": copy.deepcopy(self.updates.state_dict()),
+            "gain": self.measured_gain.entries.detach().cpu().clone(),
+        }
+
+    def return_to_start(self) -> None:
+        """Make the network of step 0 the trained, averaged and selected one, with the gain of step 0.
+
+        If the model is sharded, all processes must call this together.
+        """
+        assert self.start_state is not None
+        weights = self.start_state["weights"]
+        self.engine.load_weights(self.model, weights)
+        self.engine.load_weights(self.ema.module, weights)
+        self.multipliers.load_state_dict(self.start_state["multipliers"])
+        self.updates.load_state_dict(self.start_state["averaged_gain"])
+        self.best.step = 0
+        self.best.state = weights
+        self.best.gain = self.start_state["gain"]
 
     @property
     def progress(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from csst.maths.multipliers import Multipliers
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
+
+#: the selected weights, those at the end of training, or those before it
+WhichWeights = Literal["selected", "last", "start"]
 
 
 class TrainingRun(ABC):
@@ -74,6 +77,18 @@ class TrainingRun(ABC):
     def measured_gain(self) -> Gain:
         """The gain behind the averaged model."""
         return self.trainer.measured_gain
+
+    @abstractmethod
+    def judge(self, weights: WhichWeights) -> tuple[Tensor, Tensor]:
+        """Return logits (n, K) and labels (n,) of the examples that judge, by models that have not learned from them.
+
+        Args:
+            weights: which weights the models have.
+        """
+
+    @abstractmethod
+    def return_to_start(self) -> None:
+        """Keep the model that training began with instead of the trained one; all processes must call this together."""
 
     def best_model(self) -> nn.Module:
         """Return a new model with the selected averaged weights, in evaluation mode."""
