@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.hugging_face import HUGGING_FACE
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.images.views import make_views
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
@@ -21,9 +22,6 @@ from csst.data.task import Labeled, Task, View, as_labels
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 from csst.setting_checks import check_choices
-
-HUGGING_FACE = "hf:"
-
 
 #: kinds of a path; auto decides by its look
 Kind = Literal["auto", "pickles", "npz", "huggingface"]

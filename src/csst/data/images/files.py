@@ -6,7 +6,6 @@ used, by several threads if wanted (`ImageFiles`).
 
 from __future__ import annotations
 
-import csv
 import os
 import warnings
 import zlib
@@ -21,8 +20,8 @@ from torch import Tensor
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
-from csst.data.tabular.files import find_delimiter
 from csst.data.task import Labeled, Task
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -87,36 +86,22 @@ def list_unlabeled(path: str) -> Files:
 
 
 def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
-    """List the images of a CSV file with the columns path and label, and the classes; a blank label is unlabeled."""
-    if not os.path.isfile(path):
-        raise InputError(f"there is no file {path!r}")
+    """List the images of a table with the columns path and label, and the classes; a blank label is unlabeled."""
+    table = read_table(path)
+    file_names = [name.strip() for name in read_texts(table, "path", path)]
+    words = read_label_words(find_column(table, "label", path))
+    nameless_rows = [row for row, name in enumerate(file_names) if not name or "\0" in name]
+    if nameless_rows:
+        raise InputError(f"row {nameless_rows[0]} of {path} names no file")
     root = os.path.dirname(os.path.realpath(path))
-    rows = []
-    missing_files = []
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            delimiter = find_delimiter(file.readline(), os.path.splitext(path)[1])
-            file.seek(0)
-            reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-            if not {"path", "label"} <= set(reader.fieldnames or ()):
-                raise InputError(f"{path} must begin with the line path,label; found {reader.fieldnames}")
-            for row in reader:
-                name = (row["path"] or "").strip()
-                label = (row["label"] or "").strip()
-                if not name or "\0" in name:
-                    raise InputError(f"line {reader.line_num} of {path} names no file")
-                real_path = _resolve_inside(os.path.join(root, name), root)
-                rows.append((real_path, label))
-                if not os.path.isfile(real_path):
-                    missing_files.append(name)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
+    paths = [_resolve_inside(os.path.join(root, name), root) for name in file_names]
+    missing_files = [name for name, file in zip(file_names, paths, strict=True) if not os.path.isfile(file)]
     if missing_files:
         raise InputError(f"{len(missing_files)} files of {path} do not exist, the first {missing_files[:5]}")
-    names = _sort_class_names({label for _, label in rows if label}, path)
-    number = {"": UNLABELED, **{name: c for c, name in enumerate(names)}}
-    paths = [file for file, _ in rows]
-    return Files(paths, _make_relative(paths, root), [number[label] for _, label in rows]), names
+    names = _sort_class_names({word for word in words if word is not None}, path)
+    number: dict[str | None, int] = {name: c for c, name in enumerate(names)}
+    number[None] = UNLABELED
+    return Files(paths, _make_relative(paths, root), [number[word] for word in words]), names
 
 
 def refuse_twice(files: Files) -> None:
@@ -187,7 +172,7 @@ class ImageFolder:
 
     Args:
         path: a folder with one sub-folder of images per class.
-        table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
+        table: instead, a CSV or other table with columns path (relative to it) and label (blank means unlabeled).
         unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
         test_path: a folder with the same sub-folders, cut in half for validation and test of a network; all of it is
             the test set of other learners.

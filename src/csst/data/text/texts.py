@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import Examples
+from csst.data.hugging_face import HUGGING_FACE
 from csst.data.splits import Tail, long_tail, split_held_out
 from csst.data.task import Labeled, Task, identity_view
-from csst.data.text.files import HUGGING_FACE, find_column, read_label_words, read_table, read_texts, sort_class_names
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts, sort_class_names
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 
