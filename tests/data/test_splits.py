@@ -10,7 +10,7 @@ import torch
 
 import csst
 from csst.data import Digits, Gaussians, Tail, Toy, from_arrays, hold_out, long_tail, long_tail_counts
-from csst.data.tabular.arrays import read_npz
+from csst.data.npz import read_npz
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.shift import estimate_prior
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from csst.data.images.files import SUFFIXES, ImageFolder, list_unlabeled
 from csst.data.images.reading import ImageFiles
-from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
+from csst.data.npz import explain_unreadable, read_npz
+from csst.data.tabular.arrays import KEYS
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
 from csst.data.tabular.labeled_tables import index_words, refuse_single_column

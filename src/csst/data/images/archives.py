@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from csst.data.hugging_face import load_datasets
-from csst.data.tabular.arrays import read_npz
+from csst.data.npz import read_npz
 from csst.errors import InputError
 
 Stored = tuple[dict[str, np.ndarray], tuple[str, ...], str]

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.npz import read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
 from csst.data.tabular.tables import warn_about_coarse_columns
 from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts, refuse_other_shapes
-from csst.errors import InputError, nearest
+from csst.errors import InputError
 
 #: noise in the strong view of arrays that are not tables, in standard deviations of each feature
 STRONG_NOISE = 0.1
@@ -72,38 +73,6 @@ class Arrays:
                 "none: leave them out, and put test rows into the .npz file as x_test and y_test"
             )
         return read_npz(self.path, KEYS, required_names=("x", "y")), None
-
-
-def explain_unreadable(error: Exception) -> str:
-    """Return why NumPy cannot read a file, without its advice to allow pickles, which would run code from the file."""
-    if "pickle" in str(error):
-        return "it is of another format, or holds pickled objects, which are never read"
-    return str(error)
-
-
-def read_npz(path: str, keys: tuple[str, ...], required_names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Read the arrays of an `.npz` file; raise an error for unknown or missing names and for pickled objects."""
-    if not Path(path).is_file():
-        raise InputError(f"there is no file {path!r}")
-    try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(required_names)} is needed")
-        with file:
-            strangers = [key for key in file.files if key not in keys]
-            if strangers:
-                hint = nearest(strangers[0], keys) or f"; known: {', '.join(keys)}"
-                raise InputError(f"{path} has unknown arrays {strangers}{hint}")
-            arrays = {key: file[key] for key in file.files}
-    except InputError:
-        raise
-    except Exception as error:  # a damaged archive can make its reader raise anything
-        reason = explain_unreadable(error)
-        raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
-    lacks = [key for key in required_names if key not in arrays]
-    if lacks:
-        raise InputError(f"{path} lacks {', '.join(lacks)}; found {', '.join(arrays) or 'nothing'}")
-    return arrays
 
 
 def from_arrays(
