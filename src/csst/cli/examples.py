@@ -185,9 +185,10 @@ class ExampleReader:
         names: list[str] = []
         for place in places:
             if Path(place).is_dir():
-                files = list_unlabeled(place)
-                paths += files.paths
-                names += files.names if len(places) == 1 else [(Path(place) / name).as_posix() for name in files.names]
+                root = Path(place) if len(places) > 1 else Path()
+                for file in list_unlabeled(place):
+                    paths.append(file.path)
+                    names.append((root / file.name).as_posix())
             elif not Path(place).is_file():
                 raise InputError(f"there is no image {place!r}")
             else:
