@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from csst.data.text.translations import TranslationWriter
-from csst.data.text.views import STRONG, TextViews, TfIdf, TokenDropout, Translated
+from csst.data.text.views import Strong, TextViews, TfIdf, TokenDropout, Translated
 from csst.errors import InputError
 
 CORPUS = [
@@ -194,7 +195,7 @@ def test_texts_without_a_translation():
     assert batch[1] == "d e"
 
 
-@pytest.mark.parametrize("strong", [name for name in STRONG if name != "backtranslation"])
+@pytest.mark.parametrize("strong", [name for name in get_args(Strong) if name != "backtranslation"])
 def test_settings_build_their_view(strong):
     view = TextViews(strong, strength=0.5).build(CORPUS)
     out = view(CORPUS, generator())

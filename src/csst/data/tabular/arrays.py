@@ -16,7 +16,7 @@ from csst.data.tabular.files import is_table
 from csst.data.tabular.labeled_tables import read_labeled_table
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
 from csst.data.tabular.tables import warn_about_coarse_columns
-from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts, refuse_other_shapes
+from csst.data.task import Labeled, Task, as_inputs, as_labels, hash_parts, refuse_other_shapes
 from csst.errors import InputError
 
 #: noise in the strong view of arrays that are not tables, in standard deviations of each feature
@@ -80,7 +80,6 @@ def from_arrays(
     name: str = "arrays",
     validation: float | None = 0.2,
     seed: int = 0,
-    views: tuple[View, View] | None = None,
     columns: Columns | None = None,
 ) -> Task:
     """Return a task from arrays under the names `KEYS`; y == -1 means unlabeled.
@@ -91,7 +90,6 @@ def from_arrays(
         validation: fraction of the labeled examples held out for a network if there is no validation set; None for
             other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
-        views: weak and strong view; None takes the default for tables or for other arrays.
         columns: columns of a table; None if all hold numbers.
     """
     task = replace(read_parts(arrays, name), columns=columns)
@@ -105,11 +103,9 @@ def from_arrays(
     if validation is None:
         return task
     if len(task.input_shape) == 1:  # a table has the views of CSSTClassifier
-        return task.with_views(views or "table")
-    if views is None:
-        scale = torch.cat([task.labeled.inputs, unlabeled]).float().std(0)  # type: ignore[list-item]
-        views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
-    return replace(task, views=views)
+        return task.with_views("table")
+    scale = torch.cat([task.labeled.inputs, unlabeled]).float().std(0)  # type: ignore[list-item]
+    return replace(task, views=(Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)))
 
 
 def read_parts(arrays: dict[str, Any], name: str) -> Task:

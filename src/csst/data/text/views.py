@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ _CHUNK = 1024  # texts counted at a time
 _REMEMBERED = 1_000_000  # spellings of words kept in memory, at most
 Strong = Literal["tfidf", "dropout", "backtranslation", "none"]
 Missing = Literal["error", "tfidf", "dropout", "none"]
-STRONG: tuple[str, ...] = get_args(Strong)
 
 
 def make_numpy_generator(generator: torch.Generator) -> np.random.Generator:
