@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from csst.cli.examples import ExampleReader, index_labels, make_parser
+from csst.cli.examples import ExampleReader, make_parser
 from csst.cli.terminal import make_metrics_table, make_table, show
+from csst.data.tabular.labeled_tables import index_labels
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel

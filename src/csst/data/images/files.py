@@ -21,6 +21,7 @@ from torch import Tensor
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
+from csst.data.tabular.labeled_tables import index_words
 from csst.data.task import Labeled, Task
 from csst.data.text.files import find_column, read_label_words, read_table, read_texts
 from csst.errors import InputError
@@ -96,9 +97,8 @@ def from_table(path: str) -> tuple[list[File], tuple[str, ...]]:
     if missing_files:
         raise InputError(f"{len(missing_files)} files of {path} do not exist, the first {missing_files[:5]}")
     names = _sort_class_names({word for word in words if word is not None}, path)
-    number: dict[str | None, int] = {name: c for c, name in enumerate(names)}
-    number[None] = UNLABELED
-    return [File.below(root, file, number[word]) for file, word in zip(paths, words, strict=True)], names
+    labels = index_words(words, names, path).tolist()
+    return [File.below(root, file, label) for file, label in zip(paths, labels, strict=True)], names
 
 
 def refuse_twice(files: Sequence[File]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from csst.data.npz import read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
-from csst.data.tabular.labeled_tables import read_labeled_table
+from csst.data.tabular.labeled_tables import index_words, read_labeled_table
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
 from csst.data.tabular.tables import warn_about_coarse_columns
 from csst.data.task import Labeled, Task, as_inputs, as_labels, hash_parts, refuse_other_shapes
@@ -167,11 +167,7 @@ def number_words(words: Any, names: tuple[str, ...]) -> Tensor:
         words: the groups as texts, None where one is missing, (N,).
         names: the groups in order.
     """
-    places = {name: index for index, name in enumerate(names)} | {None: -1}
-    strangers = sorted({str(word) for word in words if word not in places})
-    if strangers:
-        raise InputError(f"test rows have groups that are not in the training table: {strangers[:5]}")
-    return torch.tensor([places[word] for word in words], dtype=torch.int64)
+    return torch.from_numpy(index_words(words, names, "test rows have groups that are not in the training table"))
 
 
 def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:

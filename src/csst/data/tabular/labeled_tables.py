@@ -48,7 +48,7 @@ def read_labeled_table(
         raise InputError(f"{path} has no column besides the labels")
     columns = learn_columns(table)
     x = columns.encode(table, path)
-    y = index_words(words, class_names, path)
+    y = index_words(words, class_names, path)  # the classes are those that occur
     columns = note_leaks(columns, x, y)
     arrays: dict[str, Any] = {"x": x, "y": y, "class_names": np.array(class_names)}
     if test_path:
@@ -98,15 +98,37 @@ def read_words(path: str, label: str) -> list[str | None]:
     return words
 
 
-def index_words(words: Sequence[str | None], class_names: Sequence[str], path: str) -> np.ndarray:
-    """Return class indices, -1 for None, (N,); raise an error for a word that is no class."""
-    index = {name: number for number, name in enumerate(class_names)}
-    strangers = sorted({word for word in words if word is not None and word not in index})
+def index_words(words: Sequence[str | None], names: Sequence[str], refusal: str) -> np.ndarray:
+    """Return the place of every word among the names, -1 for None, (N,).
+
+    Args:
+        words: N words.
+        names: all words that may occur.
+        refusal: beginning of the error for any other word.
+    """
+    places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
+    places[None] = -1
+    strangers = sorted({str(word) for word in words if word not in places})
     if strangers:
+        raise InputError(f"{refusal}: {strangers[:5]}; known are {list(names)[:20]}")
+    return np.array([places[word] for word in words], dtype=np.int64)
+
+
+def index_labels(words: Sequence[str | None], class_names: Sequence[str], path: str, use: str) -> np.ndarray:
+    """Return class indices, (N,); raise an error for a row without a label and for a class that is not known.
+
+    Args:
+        words: labels in words.
+        class_names: the classes of the model, or of the training data.
+        path: the file, for errors.
+        use: what rows with labels do, for errors: "every row that certifies needs a label".
+    """
+    missing_count = sum(word is None for word in words)
+    if missing_count:
         raise InputError(
-            f"{path} has labels that the model does not know: {strangers[:5]}; its classes: {list(class_names)[:20]}"
+            f"every row that {use} needs a label; {missing_count} of the {len(words)} rows of {path} have none"
         )
-    return np.array([-1 if word is None else index[word] for word in words], dtype=np.int64)
+    return index_words(words, class_names, f"{path} has labels that the model does not know")
 
 
 def read_test_table(
@@ -114,9 +136,7 @@ def read_test_table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and class indices of a table with the columns of the training data; all rows need a label."""
     require_column(label, read_names(path), path, label)
-    labels = index_words(read_words(path, label), class_names, path)
-    if (labels < 0).any():
-        raise InputError(f"every test row needs a label; {int((labels < 0).sum())} rows of {path} have none")
+    labels = index_labels(read_words(path, label), class_names, path, "tests the model")
     return columns.encode(read_arrays(path, columns.text_names), path), labels
 
 
