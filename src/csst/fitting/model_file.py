@@ -197,6 +197,16 @@ def describe_preprocessing(plan: Plan, model: nn.Module, facts: dict[str, Any]) 
     return str(facts.get("preprocessing", ""))
 
 
+def load_embedder(plan: Plan, kind: str) -> Embedder:
+    """Return the plan's frozen encoder, with its cache.
+
+    Args:
+        plan: names the encoder.
+        kind: image or text.
+    """
+    return Embedder(encoder(plan.encoder, kind, plan.embedding.max_length), plan.embedding)  # type: ignore[arg-type]
+
+
 def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
     """Return the function from raw examples to vectors of the plan's frozen encoder.
 
@@ -207,12 +217,12 @@ def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples
     """
 
     def embed(inputs: Examples) -> Examples:
-        frozen_encoder: Any = encoder(plan.encoder, kind, plan.embedding.max_length)  # type: ignore[arg-type]
-        if fingerprint not in ("", frozen_encoder.fingerprint):
+        embedder = load_embedder(plan, kind)
+        if fingerprint not in ("", embedder.fingerprint):
             raise InputError(
                 f"the encoder {plan.encoder} differs from the one used in training: restore that one, or train again"
             )
-        return Embedder(frozen_encoder, plan.embedding)(inputs, "examples")
+        return embedder(inputs, "examples")
 
     return embed
 
