@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -228,10 +227,9 @@ def _read_last_used(folder: Path) -> float | None:
 
 def read_hardware(folder: Path, uses_gpu: bool = True) -> str:
     """Return the machine in a run's environment.json: its GPUs, or its processor and threads; "" if unknown."""
-    path = Run(folder).path("environment.json")
-    if not path.is_file():
+    environment = Run(folder).read_environment()
+    if not environment:
         return ""
-    environment = json.loads(path.read_text(encoding="utf-8"))
     if environment.get("gpu") and uses_gpu and Run(folder).recipe()["hardware"]["accelerator"] != "cpu":
         return f"{environment['processes']} × {environment['gpu']}"
     threads = environment.get("threads", 1) * environment.get("processes", 1)
