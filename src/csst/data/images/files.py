@@ -302,18 +302,15 @@ class ImageFolder:
 
         if self.test_path:
             held_out_rows = np.flatnonzero(~in_pool)
-            counts = torch.from_numpy(np.bincount(labels[held_out_rows], minlength=len(names)))
-            refuse_empty_classes(counts, names, "recall", "test_path")
-            halves = (
-                split_held_out(labels[held_out_rows], seed, names)
-                if holds_out
-                else (held_out_rows[:0], np.arange(len(held_out_rows)))
-            )
-            validation, test = (held_out_rows[index] for index in halves)
-        elif not holds_out:
-            validation = test = known_rows[:0]
-        else:
+            validation = held_out_rows[:0]
+            test = held_out_rows
+            if holds_out:
+                halves = split_held_out(labels[held_out_rows], seed, names)
+                validation, test = (held_out_rows[index] for index in halves)
+        elif holds_out:
             validation, test = (known_rows[index] for index in stratified_pair(labels[known_rows], seed, sizes))
+        else:
+            validation = test = known_rows[:0]
         other_rows = np.setdiff1d(known_rows, np.concatenate([validation, test]))
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:
