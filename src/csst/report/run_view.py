@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -173,7 +172,7 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     updates = None
     path = run.path("journal.jsonl")
     if path.is_file() and path.stat().st_size > DIAGNOSED:
-        journal, updates = _read_long_journal(path)
+        journal, updates = thin(record for record, _ in run.records())
     else:
         journal = run.journal()
     view = view_run(
@@ -353,16 +352,6 @@ def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:
     if count and (count - 1) % stride:
         selection = [*selection[: points - 1], item]
     return selection, count
-
-
-def _read_long_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return a selection of records and the number of all; only selected lines are decoded, and no torn last line."""
-    with path.open("rb") as file:
-        lines, updates = thin(takewhile(lambda line: line.endswith(b"\n"), file))
-    try:
-        return [json.loads(line) for line in lines], updates
-    except ValueError:
-        raise InputError(f"{path} is damaged: a line is no record; restore it, or train the run again") from None
 
 
 def diagnose(journal: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[str]:
