@@ -15,7 +15,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.model_file import refuse_numbers_only
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
-from csst.runs.begin import assemble
+from csst.runs.begin import assemble, refuse_changed
 from csst.runs.folder import Run, read_recipe
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import Effort, diagnose, format_gamma, write_sentences
@@ -83,9 +83,7 @@ def load_trainer(folder: str, metrics: dict[str, Any]) -> Trainer:
             f"{recipe.folds}): train with --folds 0"
         )
     trainer = assemble(recipe)
-    split_hash = trainer.task.split_hash
-    if split_hash != metrics["split_hash"]:
-        raise InputError(f"the data has changed since the run (split {metrics['split_hash']}, now {split_hash})")
+    refuse_changed(trainer.task, metrics["split_hash"])
     return trainer
 
 

@@ -75,6 +75,12 @@ def load_task(recipe: Recipe) -> Task:
     return task
 
 
+def refuse_changed(task: Task, split_hash: str) -> None:
+    """Raise an error if a task is not the one of a run, by the fingerprint that the run has kept."""
+    if task.split_hash != split_hash:
+        raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
+
+
 def embed_rows(task: Task, recipe: Recipe, learner: str) -> Task:
     """Return the task as rows of numbers sorted by content, embedded by the recipe's encoder if it has one.
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -120,14 +119,10 @@ def choose_size(rows: int | None, columns: int) -> int:
     return rows or max(1, min(CHUNK_ROWS, CHUNK_CELLS // max(1, columns)))
 
 
-@contextmanager
-def _open_text(path: Path) -> Iterator[TextIO]:
-    if path.suffix.lower() == ".gz":
-        with gzip.open(path, "rt", newline="", encoding="utf-8-sig") as file:
-            yield file
-    else:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            yield file
+def _open_text(path: Path) -> TextIO:
+    open_file: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    file: TextIO = open_file(path, "rt", newline="", encoding="utf-8-sig")
+    return file
 
 
 def _read_csv(path: Path, rows: int | None) -> Iterator[Chunk]:

@@ -11,8 +11,8 @@ import numpy as np
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_ending, read_arrays, read_chunks
-from csst.data.text.files import read_label_words, sort_class_names
-from csst.errors import InputError, nearest
+from csst.data.text.files import read_label_words, require_column, sort_class_names
+from csst.errors import InputError
 
 #: balanced accuracy out of fold from which on a single column counts as a leak
 NEARLY = 0.99
@@ -21,6 +21,8 @@ MOST_LABELS = 2000
 MOST_COLUMNS = 500
 #: labels of the rarest class from which on accuracy out of fold means something
 FEWEST_LABELS = 5
+#: what to do where the column of labels is missing
+NAME_LABEL = "; name the column of the labels with --data.label"
 
 
 def read_labeled_table(
@@ -39,8 +41,9 @@ def read_labeled_table(
         Arrays under the names of an .npz file, and the columns.
     """
     names = read_names(path)
-    for name in (label, *drop, *([group] if group else [])):
-        require_column(name, names, path, label)
+    require_column(label, names, path, NAME_LABEL)
+    for name in (*drop, *([group] if group else [])):
+        require_column(name, names, path)
     words = read_words(path, label)
     class_names = sort_class_names(words)
     table = read_arrays(path, without=(label, *drop))
@@ -56,7 +59,7 @@ def read_labeled_table(
     if group:
         arrays["group"] = read_words(path, group)
         if test_path:
-            require_column(group, read_names(test_path), test_path, label)
+            require_column(group, read_names(test_path), test_path)
             arrays["group_test"] = read_words(test_path, group)
     return arrays, columns
 
@@ -77,16 +80,6 @@ def refuse_single_column(names: Collection[str], path: str) -> None:
             f"{path} has one column only, {next(iter(names))[:60]!r}: columns are separated by commas, semicolons, "
             "tabs or bars"
         )
-
-
-def require_column(name: str, names: Sequence[str], path: str, label: str) -> None:
-    """Raise an error if a column is not in a table, with the nearest name."""
-    if name in names:
-        return
-    name_list = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    hint = nearest(name, names) or f"; its columns: {name_list}"
-    way_out = "; name the column of the labels with --data.label" if name == label else ""
-    raise InputError(f"{path} has no column {name!r}{hint}{way_out}")
 
 
 def read_words(path: str, label: str) -> list[str | None]:
@@ -135,7 +128,7 @@ def read_test_table(
     path: str, label: str, columns: Columns, class_names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and class indices of a table with the columns of the training data; all rows need a label."""
-    require_column(label, read_names(path), path, label)
+    require_column(label, read_names(path), path, NAME_LABEL)
     labels = index_labels(read_words(path, label), class_names, path, "tests the model")
     return columns.encode(read_arrays(path, columns.text_names), path), labels
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,17 @@ def _read_file(path: str) -> Columns:
 
 def find_column(table: Columns, name: str, path: str) -> list[Any]:
     """Return a column, or raise an error that suggests the nearest name."""
-    if name not in table:
-        hint = nearest(name, table) or f"; its columns: {', '.join(map(str, table))}"
-        raise InputError(f"{path} has no column {name!r}{hint}")
+    require_column(name, table, path)
     return table[name]
+
+
+def require_column(name: str, names: Collection[str], path: str, way_out: str = "") -> None:
+    """Raise an error if a column is not in a table, with the nearest name and a way out."""
+    if name in names:
+        return
+    name_list = ", ".join(list(map(str, names))[:20]) + (", …" if len(names) > 20 else "")
+    hint = nearest(name, names) or f"; its columns: {name_list}"
+    raise InputError(f"{path} has no column {name!r}{hint}{way_out}")
 
 
 def read_texts(table: Columns, name: str, path: str) -> list[str]:
