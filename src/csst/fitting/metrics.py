@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -279,9 +279,8 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
     return pack_npz(arrays)
 
 
-@dataclass(frozen=True)
-class KeptEvidence:
-    """The stored scores of a finished run, to which further rules can be fitted.
+class KeptEvidence(NamedTuple):
+    """The scores of a model that was just fitted, or of a finished run, to which further rules can be fitted.
 
     Args:
         evidence: the scores of its model.
