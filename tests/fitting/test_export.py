@@ -362,3 +362,13 @@ def test_a_branch_on_values_cannot_be_exported(tmp_path):
     what = Exportable(Branching(), torch.ones(3, 2), ("a", "b"))
     with pytest.raises(InputError, match=r"cannot be written by torch\.export"):
         export(what, tmp_path / "a.pt2", "torch-export")
+
+
+def test_an_exporter_that_fails_without_a_word_is_named_by_its_error(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise NotImplementedError
+
+    monkeypatch.setattr(torch.export, "export", fail)
+    what = Exportable(torch.nn.Linear(2, 2), torch.zeros(3, 2), ("a", "b"))
+    with pytest.raises(InputError, match=r"cannot be written by torch\.export: NotImplementedError"):
+        export(what, tmp_path / "a.pt2", "torch-export")

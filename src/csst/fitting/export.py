@@ -24,6 +24,7 @@ from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
 from csst.models.wide_resnet import Pixels
+from csst.plugins import first_line
 from csst.rules.rule import DecisionRule, GroupedRule, Rule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
@@ -221,7 +222,7 @@ def _write_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # the exporter raises errors of many kinds
-        raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
+        raise InputError(f"this model cannot be written as ONNX: {first_line(error)}") from error
     finally:
         registration.setLevel(level)
     assert program is not None
@@ -269,8 +270,7 @@ def _write_torch_export(decision: nn.Module, what: Exportable, path: Path) -> No
                 decision, tuple(what.inputs.values()), dynamic_shapes=_list_sizes(what.inputs)
             )
     except Exception as error:
-        reason = str(error).strip().splitlines()[0][:300]
-        raise InputError(f"this model cannot be written by torch.export: {reason}") from error
+        raise InputError(f"this model cannot be written by torch.export: {first_line(error)}") from error
     with _silence_torch():
         torch.export.save(program, path)
 
