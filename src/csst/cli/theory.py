@@ -107,9 +107,8 @@ def describe_dual(trainer: Trainer, scores: Tensor, journal: list[dict[str, Any]
         return ["The method's objective has no multipliers, so there is no second player to look at."]
     diagnostics = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
     labels = trainer.task.require("validation").labels
-    fractions = torch.bincount(labels, minlength=trainer.task.classes).double() / len(labels)
     log_ratios = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
-    probs = torch.softmax(torch.from_numpy(log_ratios) + fractions.log(), 1)
+    probs = torch.softmax(torch.from_numpy(log_ratios) + trainer.task.validation_prior.log(), 1)
     lines = [f"Multipliers over {diagnostics['updates']} updates:"]
     for name, value in (("last", torch.tensor(journal[-1]["multipliers"])), ("average", average_multipliers(journal))):
         gap = duality_gap(game.objective, value, probs, labels, scores.argmax(1))
