@@ -112,52 +112,57 @@ def read_parts(arrays: dict[str, Any], name: str) -> Task:
     """Return the parts of arrays under the names `KEYS`, sorted by content; y == -1 means unlabeled."""
     if isinstance(arrays["x"], np.ndarray):
         warn_about_coarse_columns(arrays["x"], "x")
-    x = as_inputs(arrays["x"], "x")
     y = as_labels(arrays["y"], "y")
-    if len(x) != len(y):
-        raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
-    if (y < -1).any():
-        raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
-    is_labeled = y >= 0
-    if not is_labeled.any():
-        raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
-    if "class_names" not in arrays and int(y.max()) >= int(is_labeled.sum()):
-        raise InputError(
-            f"y goes up to class {int(y.max())} with {int(is_labeled.sum())} labeled examples, and every class needs "
-            "one: number the classes 0 .. K-1"
-        )
-    names = tuple(map(str, arrays.get("class_names", ())))
-    names = names or tuple(str(c) for c in range(int(y.max()) + 1))
-    if len(set(names)) < len(names):
-        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
-    if int(y.max()) >= len(names):
-        raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
+    names = read_class_names(arrays, y)
     group_names: tuple[str, ...] = ()
     groups = None
     if "group" in arrays:
         group_names = tuple(sorted({word for word in arrays["group"] if word is not None}))
         groups = number_words(arrays["group"], group_names)
-    labeled = Labeled(x[is_labeled], y[is_labeled], None if groups is None else groups[is_labeled])
-    unlabeled = x[~is_labeled]
+    rows = Labeled(as_inputs(arrays["x"], "x"), y, groups)
+    labeled = rows.part(np.flatnonzero(y >= 0))
+    unlabeled_rows = rows.part(np.flatnonzero(y < 0))
+    unlabeled: list[Any] = [unlabeled_rows.inputs]
     if "x_unlabeled" in arrays:
-        unlabeled_block = as_inputs(arrays["x_unlabeled"], "x_unlabeled")
-        if unlabeled_block.shape[1:] != x.shape[1:]:
-            raise InputError(
-                f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
-                f"{tuple(unlabeled_block.shape[1:])}"
-            )
-        unlabeled = torch.cat([unlabeled, unlabeled_block])
+        unlabeled.append(as_inputs(arrays["x_unlabeled"], "x_unlabeled"))
     validation = _read_part(arrays, "validation")
     test = _read_part(arrays, "test")
-    refuse_other_shapes(*(part.inputs for part in (labeled, validation, test) if part is not None))
+    if test is not None and groups is not None:
+        test = replace(test, groups=number_words(arrays["group_test"], group_names))
+    refuse_other_shapes(*unlabeled, *(part.inputs for part in (labeled, validation, test) if part is not None))
+    task = Task(
+        name,
+        names,
+        labeled,
+        torch.cat(unlabeled),
+        validation,
+        test,
+        group_names=group_names,
+        unlabeled_groups=unlabeled_rows.groups,
+    )
     # Rows are sorted so that held-out rows do not depend on their original order.
-    task = Task(name, names, labeled, unlabeled, validation, test)
-    if groups is not None:
-        if test is not None:
-            test = replace(test, groups=number_words(arrays["group_test"], group_names))
-        unlabeled_groups = groups[~is_labeled]
-        task = replace(task, test=test, group_names=group_names, unlabeled_groups=unlabeled_groups)
     return task.in_content_order()
+
+
+def read_class_names(arrays: dict[str, Any], y: Tensor) -> tuple[str, ...]:
+    """Return the names of the classes in y, numbers if there are none; raise an error for labels that fit no names."""
+    if (y < -1).any():
+        raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
+    count = int((y >= 0).sum())
+    largest_label = int(y.max()) if len(y) else -1
+    if not count:
+        raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
+    if "class_names" not in arrays and largest_label >= count:
+        raise InputError(
+            f"y goes up to class {largest_label} with {count} labeled examples, and every class needs one: number the "
+            "classes 0 .. K-1"
+        )
+    names = tuple(map(str, arrays.get("class_names", ()))) or tuple(str(c) for c in range(largest_label + 1))
+    if len(set(names)) < len(names):
+        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
+    if largest_label >= len(names):
+        raise InputError(f"y goes up to class {largest_label}, but class_names lists {len(names)} classes")
+    return names
 
 
 def number_words(words: Any, names: tuple[str, ...]) -> Tensor:
