@@ -264,7 +264,7 @@ def read_column(values: Any) -> Column:
     lists = {name: tuple(values[name]) for name in ("categories", "notes")}
     column: Column = override(Column(""), {**values, **lists})
     check_choices(column, "")
-    if not max(abs(column.median), abs(column.offset)) <= MOST_NUMBER:
+    if not all(abs(number) <= MOST_NUMBER for number in (column.median, column.offset)):
         raise ValueError("no number of a column")
     texts = [*(text for text in column.categories if text is not None), *column.notes]
     has_repeats = len(set(map(repr, column.categories))) < len(column.categories)
