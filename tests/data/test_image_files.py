@@ -219,6 +219,18 @@ def test_learners_that_judge_out_of_fold_get_every_label(tmp_path):
     assert tested.split_hash != rows.split_hash
 
 
+def test_a_class_without_a_readable_held_out_image_is_named(tmp_path):
+    root = colored(tmp_path / "set", dict.fromkeys("abc", 4))
+    for broken in "bc":
+        held = colored(tmp_path / broken, dict.fromkeys("abc", 3), 200)
+        for file in (tmp_path / broken / broken).iterdir():
+            file.write_bytes(b"")
+        folder = ImageFolder(root, test_path=held, skip_bad=True, **FLAT)
+        for holds_out in (True, False):
+            with pytest.warns(UserWarning, match="cannot be read"), pytest.raises(InputError, match=f"'{broken}'"):
+                folder.load(0, holds_out=holds_out)
+
+
 @pytest.mark.parametrize("memory", [512, 0])
 def test_a_skipped_image_does_not_shift_the_others(tmp_path, memory):
     root = colored(tmp_path / "set", {"a": 10, "b": 10})

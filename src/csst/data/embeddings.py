@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -50,14 +50,6 @@ class Encoder(Protocol):
     def __call__(self, batch: Any) -> Tensor | np.ndarray: ...
 
 
-class Chunk(NamedTuple):
-    """Some examples: keys of their vectors, lengths of their texts, and a function that returns those at places."""
-
-    keys: list[bytes]
-    lengths: list[int]
-    take: Callable[[list[int]], Any]
-
-
 class Embedder:
     """Embeds examples in batches, equal examples once, with a progress bar in a terminal.
 
@@ -75,7 +67,7 @@ class Embedder:
     def __call__(self, inputs: Examples, what: str, view: Callable[[Any], Any] | None = None) -> Tensor:
         """Return the vectors of the examples or of a view of them, (N, width), float32."""
 
-        def prepare(batch: Any) -> Chunk:
+        def embed(batch: Any, advance: Callable[[int], None]) -> np.ndarray:
             examples = batch if view is None else view(batch)
 
             def take(places: list[int]) -> Any:
@@ -83,9 +75,9 @@ class Embedder:
                     return examples[torch.tensor(places)]
                 return [examples[place] for place in places]
 
-            return Chunk(hash_contents(examples), list(map(len, examples)), take)
+            return self._embed_chunk(hash_contents(examples), list(map(len, examples)), take, advance)
 
-        return self._embed_all(inputs, what, prepare, "<f4")
+        return self._embed_all(inputs, what, embed)
 
     def embed_view(self, inputs: Examples, what: str, view: StorableView, draw: int) -> Tensor:
         """Return the vectors of one view of every image, (N, width), float16.
@@ -93,29 +85,34 @@ class Embedder:
         A view depends on the image, the view and the draw only, so that a stored vector is found by these three.
         """
 
-        def prepare(images: Any) -> Chunk:
+        def embed(images: Any, advance: Callable[[int], None]) -> np.ndarray:
             keys = view_keys(hash_contents(images), view, draw)
 
             def draw_views(places: list[int]) -> Tensor:
                 return view(images[torch.tensor(places)], SeededDraws([keys[place] for place in places]))
 
-            return Chunk(keys, [0] * len(keys), draw_views)
+            return self._embed_chunk(keys, [0] * len(keys), draw_views, advance, VIEW_TYPE)
 
-        return self._embed_all(inputs, what, prepare, VIEW_TYPE)
+        return self._embed_all(inputs, what, embed)
 
-    def _embed_all(self, inputs: Examples, what: str, prepare: Callable[[Any], Chunk], kind: str) -> Tensor:
+    def _embed_all(self, inputs: Examples, what: str, embed: Callable[..., np.ndarray]) -> Tensor:
         vectors = []
         console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         with Progress(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
             bar_task = bar.add_task(f"embedding {what}", total=len(inputs))
             for index in torch.arange(len(inputs)).split(CHUNK):
-                chunk = prepare(inputs[index])
-                vectors.append(self._embed_chunk(chunk, kind, lambda count: bar.advance(bar_task, count)))
+                vectors.append(embed(inputs[index], lambda count: bar.advance(bar_task, count)))
         return torch.from_numpy(np.concatenate(vectors))
 
-    def _embed_chunk(self, chunk: Chunk, kind: str, advance: Callable[[int], None]) -> np.ndarray:
+    def _embed_chunk(
+        self,
+        keys: list[bytes],
+        lengths: list[int],
+        take: Callable[[list[int]], Any],
+        advance: Callable[[int], None],
+        kind: str = "<f4",
+    ) -> np.ndarray:
         """Return the vectors of these keys, (n, width) of this type; compute vectors that the store lacks."""
-        keys, lengths, take = chunk
         place_of_key = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self.store}
         todo = sorted(place_of_key.values(), key=lambda place: lengths[place])  # texts of similar length together
         for start in range(0, len(todo), self.settings.batch):
