@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from csst.data.hugging_face import HUGGING_FACE
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.fitting.plan import Plan

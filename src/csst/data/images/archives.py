@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from csst.data.hugging_face import load_datasets
+from csst.data.huggingface import load_datasets
 from csst.data.npz import read_npz
 from csst.errors import InputError
 

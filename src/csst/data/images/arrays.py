@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.hugging_face import HUGGING_FACE
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.images.views import make_views
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair

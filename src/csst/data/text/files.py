@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from csst.data.hugging_face import HUGGING_FACE, load_datasets
+from csst.data.huggingface import HUGGING_FACE, load_datasets
 from csst.data.tabular.columns import as_text
 from csst.data.tabular.files import read_chunks
 from csst.errors import InputError, nearest

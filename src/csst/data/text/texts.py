@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import Examples
-from csst.data.hugging_face import HUGGING_FACE
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.splits import Tail, long_tail, split_held_out
 from csst.data.tabular.labeled_tables import index_labels
 from csst.data.task import Labeled, Task, identity_view
