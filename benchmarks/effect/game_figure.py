@@ -17,7 +17,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from csst.report.figures.games import Game, paint_games
+from csst.report.figures.curves import Game, paint_games
 from csst.runs.folder import Run
 
 ROOT = Path(__file__).parents[2]

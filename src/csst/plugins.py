@@ -11,7 +11,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from csst.errors import InputError, nearest
@@ -74,23 +73,6 @@ def load_from_hub(name: str, load: Callable[[bool], Loaded], what: str) -> Loade
         raise InputError(
             f"hf:{name} is neither a folder nor {what} that the Hugging Face hub gives: {first_line(error)}"
         ) from error
-
-
-def read_datasets_folder(datasets: Any, folder: Path) -> Any:
-    """Read the data sets in a folder: written by `save_to_disk`, else files that `load_dataset` reads.
-
-    Args:
-        datasets: the package.
-        folder: the folder of hf:FOLDER, with texts or images.
-    """
-    is_saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
-    try:
-        return datasets.load_from_disk(str(folder)) if is_saved else datasets.load_dataset(str(folder))
-    except Exception as error:  # a missing, empty or damaged file raises errors of many kinds
-        raise InputError(
-            f"{folder} is not a folder of rows that datasets' save_to_disk wrote, nor of files that its load_dataset "
-            f"reads, such as train.csv and test.csv: {type(error).__name__}"
-        ) from None
 
 
 def find_obstacle() -> str:

@@ -104,7 +104,7 @@ def test_a_test_table_is_measured(folder, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "2 categories: False, True" in shown
     assert main(["train", "array", *words, "--data.test_path", "mine.csv", "--out", "bad"]) == 2
-    assert "every test row needs a label" in capsys.readouterr().err
+    assert "every row that tests the model needs a label" in capsys.readouterr().err
 
 
 def test_a_network_learns_from_categories_and_gaps_too(folder, monkeypatch, capsys):

@@ -25,13 +25,16 @@ from tests.helpers.short_runs import SHORT_RUN
 pytestmark = SHORT_RUN
 
 
-def outcome(label: str, objective: str, tests: list[dict], finished: list[dict] | None = None) -> Outcome:
+def outcome(
+    label: str, objective: str, tests: list[dict], finished: list[dict] | None = None, folder: Path = Path("x")
+) -> Outcome:
     metrics = []
     for at, test in enumerate(tests):
         line = {"test": test, "objective": objective, "seconds": 10.0 + at, "labeled_counts": [8] * 9 + [2]}
+        line["class_names"] = [f"c{k}" for k in range(10)]
         line["seed"] = 3 + at
         metrics.append({**line, **({"adjusted": {"test": finished[at]}} if finished else {})})
-    return Outcome(Row(label, label, objective), metrics, [Path("x")] * len(tests))
+    return Outcome(Row(label, label, objective), metrics, [folder] * len(tests))
 
 
 def numbers(mean: float, low: float, coverage: float, slack: list[float] | None = None) -> dict:
@@ -84,20 +87,26 @@ def test_hardware_is_what_the_run_used(tmp_path):
     assert environment()["processor"]
 
 
-def test_head_and_tail_columns_are_computed_from_the_confusion():
+def test_head_and_tail_columns_are_computed_from_the_confusion(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("name: digits")
+    sentence = "max min(recall[head], recall[tail])"
     confusion = torch.eye(10) * 10
     confusion[9] = 0
     confusion[9, 0] = 10  # the tail class is never right
     test = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
-    table = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [test])])
+    table = tabulate([outcome("csst", sentence, [test], folder=tmp_path)])
     assert table[0].is_grouped
     assert table[0].values("min_recall") == [0.0]
     assert table[0].values("min_coverage") == [0.0]
     assert cells(table)[0][3] == "min head–tail recall"
     confusion[9, 9], confusion[9, 0], confusion[0, 0], confusion[0, 1] = 10, 0, 0, 10
     better = {**numbers(0.9, 0.0, 0.0), "confusion": confusion.tolist()}
-    lowest = tabulate([outcome("csst", "max min(recall[head], recall[tail])", [better])])[0].values("min_recall")
-    assert lowest == pytest.approx([8 / 9])  # one of nine head classes is always missed
+    line = tabulate([outcome("csst", sentence, [better], folder=tmp_path)])[0]
+    assert line.values("min_recall") == pytest.approx([8 / 9])  # one of nine head classes is always missed
+    assert line.values("min_coverage") == pytest.approx([0.1])  # the nine head classes share the other nine tenths
+    (tmp_path / "recipe.yaml").write_text("name: digits\ngroups: {tail: 'c0,1'}")
+    line = tabulate([outcome("csst", sentence, [better], folder=tmp_path)])[0]
+    assert line.values("min_recall") == pytest.approx([0.5]), "the recipe names the tail: c0 and c1"
 
 
 def test_groups_and_classes_in_one_table_are_told_apart():

@@ -15,7 +15,8 @@ from sklearn.decomposition import PCA
 from csst.data.embeddings import Embedder, embed_task, hash_contents
 from csst.data.images.arrays import ImageArrays
 from csst.data.images.views import OPERATIONS, SeededDraws, Strong, Weak
-from csst.data.prepared_views import WeakViews, mark_rows, view_keys
+from csst.data.prepared_views import WeakViews, view_keys
+from csst.data.row_hashes import hash_rows
 from csst.fitting.fitted_model import FittedModel
 from csst.maths.confusion import confusion_counts
 from csst.recipes import recipe
@@ -175,7 +176,7 @@ def test_weak_views_are_found_by_the_vector_wherever_it_is():
     assert set().union(*seen) == {0, 1, 2}
     strange = torch.randn(5, 6)
     assert torch.equal(view(strange, torch.Generator().manual_seed(0)), strange)
-    assert len({*mark_rows(torch.randn(5000, 6)).tolist()}) == 5000
+    assert len({*hash_rows(torch.randn(5000, 6)).tolist()}) == 5000
 
 
 def test_examples_that_join_the_labeled_ones_keep_their_views():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import pickle
 import sys
@@ -65,13 +66,16 @@ def square(image, size):
     return np.asarray(small.crop((left, top, left + size, top + size)))
 
 
-def test_a_table_may_have_semicolons(tmp_path):
+def test_a_table_may_have_semicolons_or_be_json_lines(tmp_path):
     class_folders(tmp_path / "photos")
     rows = [
         f"photos/{file.parent.name}/{file.name};{file.parent.name}" for file in (tmp_path / "photos").rglob("*.jpg")
     ]
     (tmp_path / "list.csv").write_text("\n".join(["path;label", *rows]))
     assert from_table(str(tmp_path / "list.csv"))[1] == ("ant", "bee", "cat")
+    lines = [json.dumps(dict(zip(("path", "label"), row.split(";"), strict=True))) for row in rows]
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    assert from_table(str(tmp_path / "list.jsonl")) == from_table(str(tmp_path / "list.csv"))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".webp", ".jpg", ".gif"])
@@ -215,6 +219,18 @@ def test_learners_that_judge_out_of_fold_get_every_label(tmp_path):
     assert tested.split_hash != rows.split_hash
 
 
+def test_a_class_without_a_readable_held_out_image_is_named(tmp_path):
+    root = colored(tmp_path / "set", dict.fromkeys("abc", 4))
+    for broken in "bc":
+        held = colored(tmp_path / broken, dict.fromkeys("abc", 3), 200)
+        for file in (tmp_path / broken / broken).iterdir():
+            file.write_bytes(b"")
+        folder = ImageFolder(root, test_path=held, skip_bad=True, **FLAT)
+        for holds_out in (True, False):
+            with pytest.warns(UserWarning, match="cannot be read"), pytest.raises(InputError, match=f"'{broken}'"):
+                folder.load(0, holds_out=holds_out)
+
+
 @pytest.mark.parametrize("memory", [512, 0])
 def test_a_skipped_image_does_not_shift_the_others(tmp_path, memory):
     root = colored(tmp_path / "set", {"a": 10, "b": 10})
@@ -304,19 +320,19 @@ def test_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must begin with the line path,label; found None"),
-        ("file,label\nx,y\n", "must begin with the line path,label"),
+        ("", "holds no rows"),
+        ("file,label\nx,y\n", "has no column 'path'"),
         ("path,label\n../out.png,a\n", "outside"),
         ("path,label\n/etc/passwd,a\n", "outside"),
         ("path,label\nlink.png,a\n", "outside"),
-        ("path,label\na.png,a\n,b\n", "line 3 of .* names no file"),
+        ("path,label\na.png,a\n,b\n", "row 1 of .* names no file"),
         ("path,label\na.png,a\nno.png,b\n", r"1 files of .* do not exist, the first \['no.png'\]"),
         ("path,label\na.png,a\na.png,b\n", "listed twice"),
         ("path,label\na.png,cat\nb.png,Cat\n", "'Cat' and 'cat' of .* differ only by case"),
         ("path,label\na.png,\nb.png,\n", "at least 2 classes are needed"),
         ("path,label\na.png,a\nb.png,b\n", "class 'a' has 1 labeled images, and training, validation and test"),
-        ('path,label\n"a.png,a\n', "cannot be read as a CSV file"),
-        (b"path,label\n\xff\xfe.png,a\n", "cannot be read as a CSV file in UTF-8"),
+        ('path,label\n"a.png,a\n', "is not CSV"),
+        (b"path,label\n\xff\xfe.png,a\n", "is not UTF-8 text"),
     ],
 )
 def test_wrong_tables(tmp_path, text, message):

@@ -10,6 +10,7 @@ import torch
 
 from csst.data.images.arrays import ImageArrays, ImageSet
 from csst.data.images.tracks import TrackedImages, deal_tracks
+from csst.data.task import Labeled
 from csst.errors import InputError
 
 
@@ -106,7 +107,8 @@ def test_counts_that_tracks_cannot_give_are_refused(archive, tmp_path):
         TrackedImages(str(path), labeled=48, validation=54).load(0)
     with pytest.raises(InputError, match=r"less than the 480 training images .* found 480 and 8"):
         TrackedImages(str(path), labeled=480, validation=8).load(0)
-    images = ImageSet("signs", ("a", "b", "c"), number_images(train), train, number_images(train), train)
+    part = Labeled(torch.from_numpy(number_images(train)), torch.from_numpy(train))
+    images = ImageSet("signs", ("a", "b", "c"), part, part)
     with pytest.raises(InputError, match="signs has no array 'track'"):
         deal_tracks(images, 48, 8, 0)
     stored = dict(np.load(path))

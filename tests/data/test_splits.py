@@ -10,7 +10,7 @@ import torch
 
 import csst
 from csst.data import Digits, Gaussians, Tail, Toy, from_arrays, hold_out, long_tail, long_tail_counts
-from csst.data.tabular.arrays import read_npz
+from csst.data.npz import read_npz
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.shift import estimate_prior
 
@@ -115,7 +115,7 @@ GOOD = {"x": np.zeros((6, 2)), "y": np.array([0, 0, 1, 1, -1, -1])}
         ({"x": np.full((6, 2), np.nan)}, "finite; 6 rows are not"),
         ({"x": np.zeros(6)}, "one row per example"),
         ({"x": np.array([["a", "b"]] * 6)}, "array of numbers"),
-        ({"y": np.array([0, 0, 1, 1, -1])}, "same length"),
+        ({"y": np.array([0, 0, 1, 1, -1])}, "each example needs one label; found 6 and 5"),
         ({"y": np.array([0, 0, 1, 1, -2, -1])}, "-1 for unlabeled; found -2"),
         ({"y": np.array([0.5] * 6)}, "integers"),
         ({"y": np.array([-1] * 6)}, "no label at all"),

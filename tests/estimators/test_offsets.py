@@ -70,7 +70,7 @@ def test_a_run_predicts_with_the_offset_it_was_fitted_with(rows, tmp_path, capsy
     assert stored[0]["offset"] == np.median(frame["time"])
     del stored[0]["offset"]  # as a run of an earlier version
     assert Columns.from_dict(stored).parts[0].offset == 0.0
-    with pytest.raises(ValueError, match="no offset"):
+    with pytest.raises(ValueError, match="offset must be of type float"):
         Columns.from_dict([{**stored[0], "offset": "1"}])
 
 

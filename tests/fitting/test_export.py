@@ -20,6 +20,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.learners.forest import Forest
 from csst.learners.linear import Linear
 from csst.recipes import recipe, with_overrides
+from csst.rules.rule import DecisionRule, GroupedRule
 from csst.runs.execute import execute
 from csst.runs.folder import Run
 from tests.helpers.estimators import blobs, hidden, quick
@@ -206,6 +207,43 @@ def test_the_card_says_how_surely_constraints_are_met(tmp_path):
     assert any(found["constraint"] in line and row in line for line in said.splitlines())
 
 
+def test_the_whole_card_of_a_rule_for_each_group():
+    rule = GroupedRule("region", ("north", "süd"), (DecisionRule.identity(2), DecisionRule.identity(2)))
+    interval = {"estimate": 0.5, "low": 0.25, "high": 0.75, "n": 8}
+    bound = {"constraint": "recall['a'] >= 0.4", "slack": 0.1, "low": -0.15, "high": 0.35}
+    measured = {"min_recall": interval, "recall": [interval, interval], "constraints": [bound], "basis": "estimated"}
+    card = {"objective": "max min(recall by region)", "columns": ["size"], "measured": {"test": measured}}
+    model = Exportable(
+        torch.nn.Linear(2, 2), torch.zeros(3, 2), ("a", "<b>"), rule, {**card, "notes": ["one & two", "three"]}
+    )
+    assert model_card(model, "m.onnx", "onnx").splitlines() == [
+        "# m.onnx",
+        "",
+        "- format: onnx; inputs `x` torch.float32 (N, 2); outputs `probabilities` (N, 2) and `label` (N,)",
+        '- classes, in order: "a", "<b>"',
+        '- input `group` int64 (N,): the index of region in ["north", "süd"]',
+        '- columns in this order: ["size"]',
+        "- objective: max min(recall by region); decision rule: argmax_j m_j softmax(T log p + d)_j + c_j, "
+        "fitted after training",
+        "- preprocessing: none: standardization is part of the graph",
+        "- method: unknown; data hash: unknown",
+        "",
+        "## Measured on test",
+        "",
+        "| | estimate | 95 % interval | n |",
+        "|---|---|---|---|",
+        "| min recall | 0.500 | 0.250–0.750 | 8 |",
+        '| recall of "a" | 0.500 | 0.250–0.750 | 8 |',
+        '| recall of "<b>" | 0.500 | 0.250–0.750 | 8 |',
+        "| slack of \"recall['a'] >= 0.4\" | 0.100 | about -0.150 to 0.350 | |",
+        "",
+        "The intervals of the classes are simultaneous at 95 %, estimated.",
+        "",
+        "- one & two",
+        "- three",
+    ]
+
+
 @pytest.mark.slow  # small: digits, above
 @onnx
 def test_images_by_a_wide_residual_network(tmp_path):
@@ -323,4 +361,14 @@ def test_a_branch_on_values_cannot_be_exported(tmp_path):
 
     what = Exportable(Branching(), torch.ones(3, 2), ("a", "b"))
     with pytest.raises(InputError, match=r"cannot be written by torch\.export"):
+        export(what, tmp_path / "a.pt2", "torch-export")
+
+
+def test_an_exporter_that_fails_without_a_word_is_named_by_its_error(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise NotImplementedError
+
+    monkeypatch.setattr(torch.export, "export", fail)
+    what = Exportable(torch.nn.Linear(2, 2), torch.zeros(3, 2), ("a", "b"))
+    with pytest.raises(InputError, match=r"cannot be written by torch\.export: NotImplementedError"):
         export(what, tmp_path / "a.pt2", "torch-export")

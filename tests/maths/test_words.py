@@ -122,6 +122,8 @@ def test_costs_from_a_file_with_their_unit(tmp_path):
     goal = csst.objective("min cost", class_names=["ok", "fraud"], costs=table)
     assert goal.describe_value(-1.25) == "1.250 EUR a row"
     assert csst.objective("min error", costs=table).describe_value(-0.25) == "0.250"
+    path.write_text(";fraud;ok\nok;5;0\nfraud;0;200\n")
+    assert read_costs(path) == csst.CostTable(((0.0, 5.0), (200.0, 0.0)), ("ok", "fraud"))
 
 
 def test_costs_from_a_frame():
@@ -151,10 +153,10 @@ def test_bad_costs_get_a_sentence(costs, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "0 lines"),
+        ("", "holds no rows"),
         (",a,b\na,0,1\nc,1,0\n", "name the same classes"),
-        (",a,b\na,0\nb,1,0\n", "line 2 .* 2 cells instead of 3"),
-        (",a,b\na,0,x\nb,1,0\n", "line 2 .* 'x'"),
+        (",a,b\na,0\nb,1,0\n", "line 2 .* 2 fields, but the first line names 3"),
+        (",a,b\na,0,x\nb,1,0\n", "column 'b' .* 'x'"),
     ],
 )
 def test_bad_files_of_costs_get_a_sentence(tmp_path, text, says):
@@ -162,7 +164,7 @@ def test_bad_files_of_costs_get_a_sentence(tmp_path, text, says):
     path.write_text(text)
     with pytest.raises(csst.InputError, match=says):
         read_costs(path)
-    with pytest.raises(csst.InputError, match="cannot be read"):
+    with pytest.raises(csst.InputError, match="there is no file"):
         read_costs(tmp_path / "absent.csv")
 
 

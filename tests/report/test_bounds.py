@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csst.report.bounds import find_coverage_bounds, label_multipliers
+from csst.report.bounds import find_coverage_bounds, find_limits, label_multipliers
 from csst.report.figures.curves import strip_classes
 
 NAMES = ["cat", "dog", "it's", "rare"]
@@ -67,6 +67,9 @@ def test_labels_of_multipliers():
     assert label_multipliers("min-recall", 3, 3) == ["recall['0']", "recall['1']", "recall['2']"]
     assert label_multipliers("min-ht-recall", 3, 2) == ["recall[head]", "recall[tail]"]
     assert label_multipliers("min-recall", 3, 2) == ["λ 0", "λ 1"]
+    # The classes of the head are known from labeled counts, which a run in training does not have.
+    assert label_multipliers("max accuracy s.t. 0.2 >= each(coverage, head)", 3, 2) == ["λ 0", "λ 1"]
+    assert find_limits("max accuracy s.t. 0.2 >= each(coverage, head)", NAMES, None) == []
     assert strip_classes(["recall['a']", "recall['b']"], ["a", "b"]) == (["a", "b"], "recall[class]")
     assert strip_classes(["recall['b']", "recall['a']"], ["a", "b"]) == (["recall['b']", "recall['a']"], "")
     assert strip_classes(["recall[head]"], ["a", "b"]) == (["recall[head]"], "")

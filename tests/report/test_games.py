@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from csst.report.figures.games import MOST_CLASSES, MOST_RUNS, Game, draw_games
+from csst.report.figures.curves import MOST_CLASSES, MOST_RUNS, Game, draw_games
 
 NAMES = ["owl", "fox", "bee"]
 COUNTS = [50, 20, 2]

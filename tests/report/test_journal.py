@@ -72,9 +72,9 @@ def test_a_torn_last_line_is_no_record_and_a_missing_journal_is_empty(tmp_path):
 
 def test_a_damaged_line_of_a_long_journal_is_an_error(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run", 2, updates=4)
-    (folder / "journal.jsonl").write_text("rubbish\n")
+    (folder / "journal.jsonl").write_text("rubbish\n{}\n")
     monkeypatch.setattr("csst.report.run_view.DIAGNOSED", 1)
-    with pytest.raises(InputError, match=r"journal\.jsonl is damaged: a line is no record"):
+    with pytest.raises(InputError, match=r"line 1 of .*journal\.jsonl is damaged"):
         read_run(folder)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from csst.cli.examples import ExampleReader, index_labels, make_parser
+from csst.cli.examples import ExampleReader, make_parser
+from csst.data.tabular.labeled_tables import index_labels
 from csst.fitting.fitted_model import FittedModel
 from csst.maths.language import objective as read_objective
 from csst.rules.certification import complete_sentence

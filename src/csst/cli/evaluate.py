@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from csst.cli.examples import ExampleReader, index_labels, make_parser
+from csst.cli.examples import ExampleReader, make_parser
 from csst.cli.terminal import make_metrics_table, make_table, show
+from csst.data.tabular.labeled_tables import index_labels
 from csst.errors import InputError
 from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
@@ -17,6 +18,7 @@ from csst.recipes import Recipe
 from csst.report.page import evaluation_page
 from csst.report.render import write_page
 from csst.rules.fresh_labels import deal_certifying
+from csst.runs.begin import refuse_changed
 from csst.runs.folder import read_recipe
 
 
@@ -99,7 +101,6 @@ def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
     if recipe.uses_network:
         objective = recipe.bind_objective(task.class_names)
         task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
-    if task.split_hash != split_hash:
-        raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
+    refuse_changed(task, split_hash)
     parts = {"validation": None if recipe.judges_out_of_fold else task.validation, "test": task.test}
     return {part: labeled for part, labeled in parts.items() if labeled is not None}

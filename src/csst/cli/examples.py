@@ -13,10 +13,11 @@ import numpy as np
 
 from csst.data.images.files import SUFFIXES, ImageFolder, list_unlabeled
 from csst.data.images.reading import ImageFiles
-from csst.data.tabular.arrays import KEYS, explain_unreadable, read_npz
+from csst.data.npz import explain_unreadable, read_npz
+from csst.data.tabular.arrays import KEYS
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import CHUNK_ROWS, Chunk, is_table, read_cells, read_chunks, read_numbers
-from csst.data.tabular.labeled_tables import index_words, refuse_single_column
+from csst.data.tabular.labeled_tables import refuse_single_column
 from csst.data.task import as_inputs
 from csst.data.text.files import find_column, read_label_words, read_texts
 from csst.data.text.texts import Texts
@@ -184,9 +185,10 @@ class ExampleReader:
         names: list[str] = []
         for place in places:
             if Path(place).is_dir():
-                files = list_unlabeled(place)
-                paths += files.paths
-                names += files.names if len(places) == 1 else [(Path(place) / name).as_posix() for name in files.names]
+                root = Path(place) if len(places) > 1 else Path()
+                for file in list_unlabeled(place):
+                    paths.append(file.path)
+                    names.append((root / file.name).as_posix())
             elif not Path(place).is_file():
                 raise InputError(f"there is no image {place!r}")
             else:
@@ -242,20 +244,3 @@ def read_array(path: str) -> dict[str, np.ndarray]:
         return {"x": np.load(path, allow_pickle=False)}
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"{path} cannot be read as a plain array: {explain_unreadable(error)}") from None
-
-
-def index_labels(labels: Sequence[str | None], class_names: Sequence[str], path: str, use: str) -> np.ndarray:
-    """Return class indices, (N,); raise an error for a row without a label and for a class the model does not know.
-
-    Args:
-        labels: labels in words.
-        class_names: the model's classes.
-        path: the file, for errors.
-        use: what rows with labels do, for errors: "every row that certifies needs a label".
-    """
-    missing_count = sum(word is None for word in labels)
-    if missing_count:
-        raise InputError(
-            f"every row that {use} needs a label; {missing_count} of the {len(labels)} rows of {path} have none"
-        )
-    return index_words(labels, class_names, path)

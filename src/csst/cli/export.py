@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from csst.cli.examples import make_parser
 from csst.errors import InputError
 from csst.fitting.export import FORMATS
 from csst.fitting.fitted_model import FittedModel
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst export", description="Write a finished run's model, with its decision rule, and a model card beside it."
-    )
-    parser.add_argument("run", help="the run's folder")
+    parser = make_parser("export", "Write a finished run's model, with its decision rule, and a model card beside it.")
     parser.add_argument("--to", default="onnx", help=f"one of {', '.join(FORMATS)}; default onnx")
     parser.add_argument("-o", "--output", required=True, help=f"the file to write: {', '.join(FORMATS.values())}")
     args = parser.parse_args(argv)

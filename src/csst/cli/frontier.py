@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from rich.table import Table
 
+from csst.cli.examples import make_parser
 from csst.cli.terminal import make_table, show
 from csst.errors import InputError
 from csst.fitting.fitted_model import FittedModel
@@ -21,12 +21,11 @@ COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "csst frontier",
-        description="Show what decision rules attain from one training, estimated from validation and unlabeled "
-        "examples: mean recall against min recall and min coverage, and whether an objective's constraints can be met.",
+    description = (
+        "Show what decision rules attain from one training, estimated from validation and unlabeled examples: mean "
+        "recall against min recall and min coverage, and whether an objective's constraints can be met."
     )
-    parser.add_argument("run", help="the run's folder")
+    parser = make_parser("frontier", description)
     parser.add_argument("--objective", default="", help="whose constraints are checked; default the run's")
     parser.add_argument("--points", type=int, default=12, help="rows of the table")
     args = parser.parse_args(argv)

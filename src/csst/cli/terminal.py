@@ -10,10 +10,10 @@ from rich.table import Table
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
-from csst.training.evaluation import constraints_met
+from csst.report.result import read_parts
+from csst.report.run_tables import format_result
 from csst.training.progress import plain_console
 
-KEYS = ("mean_recall", "min_recall", "min_coverage", "objective_value")
 #: columns of a table that are shown
 MOST_COLUMNS = 60
 COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
@@ -23,11 +23,8 @@ def make_metrics_table(metrics: dict[str, Any]) -> Table:
     """Return a table of the metrics of a run on validation and test, with and without the decision rule."""
     method = metrics["method"]
     rows = [["method", "measured on", *COLUMNS]]
-    for name, results in ((method, metrics), ("+ rule", metrics.get("adjusted", {}))):
-        for part in ("validation", "test"):
-            if part in results:
-                numbers = [f"{results[part][key]:.3f}" for key in KEYS]
-                rows.append([name, part, *numbers, _describe_slack(results[part]["constraint_slack"])])
+    for name, numbers in ((method, metrics), ("+ rule", metrics.get("adjusted", {}))):
+        rows += [[name, part, *format_result(result)] for part, result in read_parts(numbers).items()]
     return make_table(rows, f"{method} for '{metrics['objective']}'")
 
 
@@ -47,12 +44,6 @@ def make_table(rows: Sequence[Sequence[str]], title: str = "", caption: str = ""
     for row in rows[1:]:
         table.add_row(*row)
     return table
-
-
-def _describe_slack(slack: Sequence[float]) -> str:
-    if not slack:
-        return "–"
-    return "met" if constraints_met(slack) else f"missed by {-min(slack):.3f}"
 
 
 def show(table: Table) -> None:

@@ -15,7 +15,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.fitting.model_file import refuse_numbers_only
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import gain_matrix
-from csst.runs.begin import assemble
+from csst.runs.begin import assemble, refuse_changed
 from csst.runs.folder import Run, read_recipe
 from csst.theory.bounds import check_assumptions, useful_errors
 from csst.theory.diagnosis import Effort, diagnose, format_gamma, write_sentences
@@ -83,9 +83,7 @@ def load_trainer(folder: str, metrics: dict[str, Any]) -> Trainer:
             f"{recipe.folds}): train with --folds 0"
         )
     trainer = assemble(recipe)
-    split_hash = trainer.task.split_hash
-    if split_hash != metrics["split_hash"]:
-        raise InputError(f"the data has changed since the run (split {metrics['split_hash']}, now {split_hash})")
+    refuse_changed(trainer.task, metrics["split_hash"])
     return trainer
 
 
@@ -109,9 +107,8 @@ def describe_dual(trainer: Trainer, scores: Tensor, journal: list[dict[str, Any]
         return ["The method's objective has no multipliers, so there is no second player to look at."]
     diagnostics = dual_diagnostics(journal, game.labels, game.objective.domain.simplex_mask(len(game.value)).tolist())
     labels = trainer.task.require("validation").labels
-    fractions = torch.bincount(labels, minlength=trainer.task.classes).double() / len(labels)
     log_ratios = fit_calibration(scores.double().numpy(), labels.numpy()).apply(scores.double().numpy())
-    probs = torch.softmax(torch.from_numpy(log_ratios) + fractions.log(), 1)
+    probs = torch.softmax(torch.from_numpy(log_ratios) + trainer.task.validation_prior.log(), 1)
     lines = [f"Multipliers over {diagnostics['updates']} updates:"]
     for name, value in (("last", torch.tensor(journal[-1]["multipliers"])), ("average", average_multipliers(journal))):
         gap = duality_gap(game.objective, value, probs, labels, scores.argmax(1))

@@ -16,13 +16,13 @@ import torch
 
 from csst.cli.arguments import Parser, parse_recipe
 from csst.cli.terminal import make_columns_table, make_metrics_table, show
-from csst.data.embeddings import Embedder, embed_parts
+from csst.data.embeddings import embed_parts
 from csst.data.examples import Selection, as_rows
 from csst.data.row_hashes import order_by_content
 from csst.data.task import Labeled
 from csst.errors import InputError
 from csst.fitting.metrics import read_outputs
-from csst.models.encoders import encoder
+from csst.fitting.model_file import load_embedder
 from csst.recipes import Recipe, refuse_unused_settings
 from csst.recipes import recipe as make_recipe
 from csst.report import report_page
@@ -135,8 +135,7 @@ def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
     # Learners see the rows, or their embeddings, in the order of their content.
     encoded_task = task
     if recipe.frozen:
-        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        encoded_task = embed_parts(task, Embedder(model, recipe.embedding))
+        encoded_task = embed_parts(task, load_embedder(recipe, task.kind))
     seen_part = encoded_task.labeled if encoded_task.validation is None else encoded_task.validation
     labels = judged_part.labels.numpy()
     order = np.asarray(order_by_content(as_rows(seen_part.inputs), labels))

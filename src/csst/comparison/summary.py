@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ import torch
 
 from csst.comparison.rows import Row
 from csst.errors import InputError
-from csst.fitting.metrics import KeptEvidence, read_label_prior, read_outputs
-from csst.fitting.plan import read_group
-from csst.maths.confusion import Confusion, head_tail
+from csst.fitting.metrics import KeptEvidence, bind_sentence, read_label_prior, read_outputs
+from csst.maths.confusion import Confusion
 from csst.rules.candidates import NAMES, fit_candidates, sharpness
 from csst.rules.soft_objective import SoftObjective
 from csst.runs.folder import Run, read_recipe
@@ -23,6 +21,11 @@ from csst.training.evaluation import constraints_met, summarize_counts
 
 VALUE = "objective_value"
 MEASURES = ("mean_recall", "min_recall", "min_coverage")
+#: the measures that are over head and tail for an objective about these
+OVER_GROUPS = {
+    "min_recall": "max min(recall[head], recall[tail])",
+    "min_coverage": "max min(coverage[head], coverage[tail])",
+}
 #: the mean of the five lowest class recalls, shown where there are more than ten classes
 LOWEST = "five_lowest_recalls"
 MANY_CLASSES = 10
@@ -182,13 +185,13 @@ def sort_rows(table: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit every candidate for a run's rule to its stored scores; yield its name and numbers as in metrics.json."""
-    run_scores = KeptEvidence.read(folder)
+    evidence, prior, undo = KeptEvidence.read(folder)
     outputs = read_outputs(folder)
     names = tuple(metrics["class_names"])
     objective = read_recipe(folder).bind_objective(names).bind_prior(read_label_prior(metrics))
-    soft_objective = SoftObjective(objective, run_scores.prior, sharpness(run_scores.evidence))
-    for candidate in fit_candidates(soft_objective, run_scores.evidence, run_scores.undo):
-        rule = candidate.as_rule(run_scores.evidence.train_prior, run_scores.undo)
+    soft_objective = SoftObjective(objective, prior, sharpness(evidence))
+    for candidate in fit_candidates(soft_objective, evidence, undo):
+        rule = candidate.as_rule(evidence.train_prior, undo)
         parts = {}
         for part, (scores, labels) in outputs.parts.items():
             counts = rule.counts(torch.softmax(scores.double(), 1), labels)
@@ -204,7 +207,7 @@ def _make_row(outcome: Outcome, rule: str, parts: list[dict[str, Any]]) -> Compa
     for metrics, folder, entry in zip(outcome.metrics, outcome.folders, parts, strict=True):
         numbers = entry[part]
         if is_grouped:
-            numbers = {**numbers, **_measure_groups(numbers, _read_groups(folder, metrics))}
+            numbers = {**numbers, **_measure_groups(folder, metrics, numbers)}
         results.append(
             SeedResult(
                 metrics["seed"],
@@ -228,30 +231,17 @@ def _read_last_used(folder: Path) -> float | None:
 
 def read_hardware(folder: Path, uses_gpu: bool = True) -> str:
     """Return the machine in a run's environment.json: its GPUs, or its processor and threads; "" if unknown."""
-    path = Run(folder).path("environment.json")
-    if not path.is_file():
+    environment = Run(folder).read_environment()
+    if not environment:
         return ""
-    environment = json.loads(path.read_text(encoding="utf-8"))
     if environment.get("gpu") and uses_gpu and Run(folder).recipe()["hardware"]["accelerator"] != "cpu":
         return f"{environment['processes']} × {environment['gpu']}"
     threads = environment.get("threads", 1) * environment.get("processes", 1)
     return f"{environment['processor']}, {threads} thread{'s' if threads != 1 else ''}"
 
 
-def _read_groups(folder: Path, metrics: dict[str, Any]) -> list[list[int]]:
-    """Return the classes of head and tail, by frequency unless the recipe names them."""
-    groups = head_tail(read_label_prior(metrics))
-    recipe_groups = read_recipe(folder).groups if Run.exists(folder) else {}
-    for name in groups.keys() & recipe_groups.keys():
-        members = read_group(recipe_groups[name], metrics["class_names"])
-        groups[name] = [c if isinstance(c, int) else metrics["class_names"].index(c) for c in members]
-    return list(groups.values())
-
-
-def _measure_groups(numbers: dict[str, Any], groups: list[list[int]]) -> dict[str, float]:
+def _measure_groups(folder: Path, metrics: dict[str, Any], numbers: dict[str, Any]) -> dict[str, float]:
     """Return the minima over head and tail, as in the paper's tables for many classes."""
-    c = Confusion.from_counts(torch.tensor(numbers["confusion"]))
-    return {
-        "min_recall": min(float(c.recall[members].mean()) for members in groups),
-        "min_coverage": min(float(c.coverage[members].mean()) for members in groups),
-    }
+    confusion = Confusion.from_counts(torch.tensor(numbers["confusion"]))
+    goals = {measure: bind_sentence(folder, sentence, metrics) for measure, sentence in OVER_GROUPS.items()}
+    return {measure: float(goal.value(confusion)) for measure, goal in goals.items()}

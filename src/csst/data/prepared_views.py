@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from csst.data.images.views import SeededDraws
+from csst.data.row_hashes import hash_rows
 from csst.data.task import Task
 
 
@@ -70,25 +71,22 @@ class WeakViews:
 
     def __init__(self, vectors: Tensor, views: Tensor) -> None:
         self.views = views
-        marks = mark_rows(vectors)
+        marks = _mark_rows(vectors)
         self._order = marks.argsort(stable=True)
         self._marks = marks[self._order]
 
     def __call__(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         draws = torch.randint(1 + len(self.views), (len(batch),), generator=generator)
-        marks = mark_rows(batch)
+        marks = _mark_rows(batch)
         places = torch.searchsorted(self._marks, marks).clamp(max=len(self._marks) - 1)
         rows = ((self._marks[places] == marks) & (draws > 0)).nonzero().flatten()
         views = self.views[draws[rows] - 1, self._order[places[rows]]]
         return batch.index_put((rows,), views.to(batch.dtype))
 
 
-def mark_rows(vectors: Tensor) -> Tensor:
-    """Return a 64-bit hash of each row, (N,), int64: the sum of its bits times random odd numbers, modulo 2^64."""
-    bits = vectors.float().contiguous().view(torch.int32).long()
-    generator = torch.Generator().manual_seed(bits.shape[1])
-    factors = torch.randint(-(2**63), 2**63 - 1, (bits.shape[1],), generator=generator) | 1
-    return (bits * factors).sum(1)
+def _mark_rows(vectors: Tensor) -> Tensor:
+    """Return the hash of each row as a number that torch can sort, (N,), int64."""
+    return torch.from_numpy(hash_rows(vectors).view(np.int64))
 
 
 def view_keys(contents: list[bytes], view: StorableView, draw: int) -> list[bytes]:

@@ -10,9 +10,7 @@ and any unit of a column. Equal rows are sorted by their labels, which makes the
 
 from __future__ import annotations
 
-import io
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from scipy.stats import binom
 from torch import Tensor
 
 from csst.data.tabular.tables import is_sparse
-from csst.errors import InputError
 
 #: size up to which values are ranked; for larger tables sorting is slow, h is used, and units matter
 MOST_RANKED = 4_000_000
@@ -149,21 +146,3 @@ def count_seen(hashes: np.ndarray, fit_hashes: np.ndarray) -> int:
     twin_fraction = float(occurrences[occurrences > 1].sum() / len(fit_hashes))
     chance_count = binom.isf(UNLIKELY, len(hashes), twin_fraction) if twin_fraction > 0 else 0
     return count if count > chance_count else 0
-
-
-def pack_hashes(hashes: np.ndarray) -> bytes:
-    """Return hashes of rows as an .npz file."""
-    file = io.BytesIO()
-    np.savez(file, rows=np.sort(hashes))
-    return file.getvalue()
-
-
-def read_hashes(path: Path) -> np.ndarray | None:
-    """Read hashes of rows from a run's folder; None if it has none."""
-    if not path.is_file():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return file["rows"]
-    except Exception as error:  # a damaged archive can make its reader raise anything
-        raise InputError(f"{path} is damaged ({error}): restore it, or train the run again") from None

@@ -127,12 +127,20 @@ class Task:
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:
             raise InputError(f"at least two classes are needed; found {list(self.class_names)}")
-        check_parts(self.class_names, labeled=self.labeled, validation=self.validation, test=self.test)
+        for name, part in self.parts.items():
+            if name != "certifying":  # these need not have every class
+                check_labels(part.labels, name, self.class_names)
 
     @property
     def classes(self) -> int:
         """K, the number of classes."""
         return len(self.class_names)
+
+    @property
+    def parts(self) -> dict[str, Labeled]:
+        """The labeled, validation, test and certifying examples, by name, as far as there are any."""
+        parts = {name: getattr(self, name) for name in ("labeled", "validation", "test", "certifying")}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def weak(self) -> View:
@@ -245,19 +253,13 @@ class Task:
         Returns:
             The task with other inputs.
         """
-
-        def convert_part(part: Labeled | None, what: str) -> Labeled | None:
-            return None if part is None else replace(part, inputs=convert(part.inputs, what))
-
-        return replace(
-            self,
-            labeled=replace(self.labeled, inputs=convert(self.labeled.inputs, "labeled examples")),
-            unlabeled=convert(self.unlabeled, "unlabeled examples"),
-            validation=convert_part(self.validation, "validation examples"),
-            test=convert_part(self.test, "test examples"),
-            certifying=convert_part(self.certifying, "certifying examples"),
-            kept_apart=None if self.kept_apart is None else convert(self.kept_apart, "unlabeled examples kept apart"),
-        )
+        changes: dict[str, Any] = {
+            name: replace(part, inputs=convert(part.inputs, f"{name} examples")) for name, part in self.parts.items()
+        }
+        changes["unlabeled"] = convert(self.unlabeled, "unlabeled examples")
+        if self.kept_apart is not None:
+            changes["kept_apart"] = convert(self.kept_apart, "unlabeled examples kept apart")
+        return replace(self, **changes)
 
     def flattened(self) -> Task:
         """Return the same examples as rows of numbers, (N, D); sparse ones stay sparse.
@@ -276,19 +278,15 @@ class Task:
             The sorted task.
         """
         order = order_by_content(self.unlabeled)
-        groups = self.unlabeled_groups
-        kept_apart = self.kept_apart
-        if kept_apart is not None:
-            kept_apart = choose(kept_apart, order_by_content(kept_apart))
-        return replace(
-            self,
-            labeled=self.labeled.in_content_order(),
-            unlabeled=choose(self.unlabeled, order),
-            unlabeled_groups=None if groups is None else groups[torch.from_numpy(order)],
-            validation=None if self.validation is None else self.validation.in_content_order(),
-            certifying=None if self.certifying is None else self.certifying.in_content_order(),
-            kept_apart=kept_apart,
-        )
+        changes: dict[str, Any] = {"unlabeled": choose(self.unlabeled, order)}
+        if self.unlabeled_groups is not None:
+            changes["unlabeled_groups"] = self.unlabeled_groups[torch.from_numpy(order)]
+        if self.kept_apart is not None:
+            changes["kept_apart"] = choose(self.kept_apart, order_by_content(self.kept_apart))
+        for name, part in self.parts.items():
+            if name != "test":
+                changes[name] = part.in_content_order()
+        return replace(self, **changes)
 
     def hash_rows(self) -> np.ndarray:
         """Return hashes of all examples that are used in a fit, see `csst.data.row_hashes`.
@@ -298,9 +296,11 @@ class Task:
         """
         if self.row_hashes is not None:
             return self.row_hashes
-        labeled = [part.inputs for part in (self.labeled, self.validation, self.certifying) if part is not None]
-        unlabeled = [part for part in (self.unlabeled, self.kept_apart) if part is not None]
-        return np.concatenate([hash_rows(part) for part in (*labeled, *unlabeled)])
+        inputs = [part.inputs for name, part in self.parts.items() if name != "test"]
+        inputs.append(self.unlabeled)
+        if self.kept_apart is not None:
+            inputs.append(self.kept_apart)
+        return np.concatenate([hash_rows(examples) for examples in inputs])
 
 
 def _list_arrays(part: Labeled | None) -> list[np.ndarray]:
@@ -314,18 +314,14 @@ def _list_arrays(part: Labeled | None) -> list[np.ndarray]:
     return [np.asarray(inputs), part.labels.numpy()]
 
 
-def check_parts(class_names: tuple[str, ...], **parts: Labeled | None) -> None:
+def check_labels(labels: Tensor, part: str, class_names: tuple[str, ...]) -> None:
     """Raise an error for labels out of range and for classes without an example."""
-    for where, part in parts.items():
-        if part is None:
-            continue
-        if len(part) and (int(part.labels.min()) < 0 or int(part.labels.max()) >= len(class_names)):
-            raise InputError(
-                f"{where} labels must lie in 0 .. {len(class_names) - 1}; "
-                f"found {int(part.labels.min())} to {int(part.labels.max())}"
-            )
-        counts = torch.bincount(part.labels, minlength=len(class_names))
-        refuse_empty_classes(counts, class_names, "recall", f"the {where} examples")
+    if len(labels) and (int(labels.min()) < 0 or int(labels.max()) >= len(class_names)):
+        raise InputError(
+            f"{part} labels must lie in 0 .. {len(class_names) - 1}; found {int(labels.min())} to {int(labels.max())}"
+        )
+    counts = torch.bincount(labels, minlength=len(class_names))
+    refuse_empty_classes(counts, class_names, "recall", f"the {part} examples")
 
 
 def as_inputs(values: Any, what: str) -> Tensor:

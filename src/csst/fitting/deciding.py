@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
 from csst.errors import InputError
-from csst.estimation.held_out_scores import HeldOutScores
 from csst.fitting.fitted_model import FittedModel
+from csst.fitting.metrics import KeptEvidence
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.rules import Frontier, fit_evidence, trace_frontier
@@ -20,14 +17,14 @@ from csst.rules.possible import refuse_impossible
 from csst.rules.trades import check_groups, trace_groups
 
 
-def read_evidence(fitted: FittedModel) -> tuple[HeldOutScores, np.ndarray, Tensor | None]:
-    """Return what rules are fitted to: the scores of labels out of fold, the deployment prior, the gain's inverse."""
+def read_evidence(fitted: FittedModel) -> KeptEvidence:
+    """Return what rules for a model are fitted to, right after its fit."""
     details = fitted.full_details
     prior = fitted.expected.confusion.prior.numpy()
     if details.adjusted is not None and fitted.rule is not None:
-        return details.adjusted.evidence, prior, fitted.rule.undo
+        return KeptEvidence(details.adjusted.evidence, prior, fitted.rule.undo)
     evidence = details.outputs.evidence(details.train_prior, fitted.class_names)
-    return evidence, prior, details.outputs.gain.softmax_inverse
+    return KeptEvidence(evidence, prior, details.outputs.gain.softmax_inverse)
 
 
 def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool = False) -> FittedModel:

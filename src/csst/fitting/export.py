@@ -24,6 +24,7 @@ from csst.learners.protocol import FittedLearner
 from csst.models.huggingface.text import HuggingFaceTexts
 from csst.models.stored import refuse_foreign
 from csst.models.wide_resnet import Pixels
+from csst.plugins import first_line
 from csst.rules.rule import DecisionRule, GroupedRule, Rule, rule_probs, rule_scores
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
@@ -221,7 +222,7 @@ def _write_onnx(decision: nn.Module, what: Exportable, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # the exporter raises errors of many kinds
-        raise InputError(f"this model cannot be written as ONNX: {str(error).strip().splitlines()[0][:300]}") from error
+        raise InputError(f"this model cannot be written as ONNX: {first_line(error)}") from error
     finally:
         registration.setLevel(level)
     assert program is not None
@@ -269,8 +270,7 @@ def _write_torch_export(decision: nn.Module, what: Exportable, path: Path) -> No
                 decision, tuple(what.inputs.values()), dynamic_shapes=_list_sizes(what.inputs)
             )
     except Exception as error:
-        reason = str(error).strip().splitlines()[0][:300]
-        raise InputError(f"this model cannot be written by torch.export: {reason}") from error
+        raise InputError(f"this model cannot be written by torch.export: {first_line(error)}") from error
     with _silence_torch():
         torch.export.save(program, path)
 
@@ -282,52 +282,14 @@ def _write_safetensors(decision: nn.Module, what: Exportable, path: Path) -> Non
     save_file(tensors, path, metadata=describe_properties(what))
 
 
-def model_card(what: Exportable, file: str, to: str) -> str:
+def model_card(model: Exportable, file: str, to: str) -> str:
     """Return the model card: inputs and outputs, objective, and measured numbers with their intervals."""
-    card = what.card
-    shape = tuple(what.example.shape[1:])
-    rule = "the most probable class"
-    if what.rule:
-        rule = "argmax_j m_j softmax(T log p + d)_j + c_j, fitted after training"
-    lines = [
-        f"# {file}",
-        "",
-        f"- format: {to}; inputs `x` {what.example.dtype} (N, {', '.join(map(str, shape))}); outputs `probabilities` "
-        f"(N, {len(what.class_names)}) and `label` (N,)",
-        f"- classes, in order: {', '.join(map(quote, what.class_names))}",
-    ]
-    if isinstance(what.rule, GroupedRule):
-        lines.append(f"- input `group` int64 (N,): the index of {what.rule.column} in {quote(list(what.rule.names))}")
-    if card.get("columns"):
-        lines.append(f"- columns in this order: {quote(list(card['columns']))}")
-    lines += [
-        f"- objective: {card.get('objective', 'unknown')}; decision rule: {rule}",
-        f"- preprocessing: {card.get('preprocessing', 'none: standardization is part of the graph')}",
-        f"- method: {card.get('method', 'unknown')}; data hash: {card.get('data_hash', 'unknown')}",
-        "",
-    ]
-    for part, numbers in card.get("measured", {}).items():
-        lines += [f"## Measured on {part}", "", *list_intervals(numbers, what.class_names), ""]
-        basis = f", {numbers['basis']}" if "basis" in numbers else ""
-        lines += [f"The intervals of the classes are simultaneous at 95 %{basis}.", ""]
-    lines += [f"- {note}" for note in card.get("notes", [])]
-    return "\n".join(lines).rstrip() + "\n"
+    from jinja2 import Environment, PackageLoader
 
-
-def list_intervals(numbers: dict[str, Any], class_names: tuple[str, ...]) -> list[str]:
-    """Return the lines of a Markdown table of intervals: minima, recalls and slacks."""
-    lines = ["| | estimate | 95 % interval | n |", "|---|---|---|---|"]
-    intervals = [("min recall", numbers.get("min_recall")), ("min coverage", numbers.get("min_coverage"))]
-    for name, interval in zip(class_names, numbers.get("recall", []), strict=False):
-        intervals.append((f"recall of {quote(name)}", interval))
-    for name, interval in intervals:
-        if interval is not None:
-            ends = f"{interval['low']:.3f}–{interval['high']:.3f}"
-            lines.append(f"| {name} | {interval['estimate']:.3f} | {ends} | {interval['n']} |")
-    for interval in numbers.get("constraints", []):
-        ends = f"about {interval['low']:.3f} to {interval['high']:.3f}"
-        lines.append(f"| slack of {quote(interval['constraint'])} | {interval['slack']:.3f} | {ends} | |")
-    return lines
+    environment = Environment(loader=PackageLoader("csst.fitting"), trim_blocks=True, lstrip_blocks=True)
+    environment.filters["quote"] = quote
+    card = environment.get_template("card.md").render(model=model, card=model.card, file=file, to=to)
+    return card.rstrip() + "\n"
 
 
 def quote(value: Any) -> str:

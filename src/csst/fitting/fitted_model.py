@@ -18,7 +18,8 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from csst.data.examples import InputSpec, as_examples, as_rows
-from csst.data.row_hashes import hash_rows, pack_hashes
+from csst.data.npz import pack_npz
+from csst.data.row_hashes import hash_rows
 from csst.data.tabular.tables import is_sparse
 from csst.data.task import Labeled
 from csst.errors import InputError
@@ -298,7 +299,7 @@ class FittedModel:
         if outputs is not None:
             run.write("outputs.npz", outputs)
         if self.row_hashes is not None:
-            run.write(ROWS, pack_hashes(self.row_hashes))
+            run.write(ROWS, pack_npz({"rows": np.sort(self.row_hashes)}))
         if self.reference is not None:
             run.write(REFERENCE, pack_reference(self.reference))
         run.write_metrics(metrics)

@@ -80,15 +80,12 @@ class Folder:
     def metrics(self) -> dict[str, Any]:
         if not self.is_complete:
             raise InputError(f"the run {self.folder} is not complete: continue it with csst train ... --resume")
-        metrics = self._read("metrics.json", json.loads, RecursionError)
-        path = self.path("metrics.json")
-        if not isinstance(metrics, dict):
-            raise InputError(f"{path} must hold names and values; found {type(metrics).__name__}: restore it")
+        metrics = self._read_mapping("metrics.json")
         # Earlier releases wrote none, and whoever changes a value on purpose takes it out.
         if CHECKSUM in metrics and metrics.pop(CHECKSUM) != digest_metrics(metrics):
             raise CorruptFileError(
-                f"{path} is not as csst wrote it: its values do not match its checksum; restore it, or train again (to "
-                f"use it as it is, delete its entry {CHECKSUM!r})"
+                f"{self.path('metrics.json')} is not as csst wrote it: its values do not match its checksum; restore "
+                f"it, or train again (to use it as it is, delete its entry {CHECKSUM!r})"
             )
         return metrics
 
@@ -96,6 +93,14 @@ class Folder:
         """Write metrics.json, with the checksum that `metrics` compares."""
         values = json.loads(json.dumps(metrics))
         self.write("metrics.json", json.dumps({**values, CHECKSUM: digest_metrics(values)}, indent=2))
+
+    def _read_mapping(self, name: str) -> dict[str, Any]:
+        content = self._read(name, json.loads, RecursionError)
+        if not isinstance(content, dict):
+            raise InputError(
+                f"{self.path(name)} must hold names and values; found {type(content).__name__}: restore it"
+            )
+        return content
 
     def _read(self, name: str, parse: Any, parse_error: type[Exception]) -> Any:
         try:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from csst.data.tabular.arrays import read_npz
+from csst.data.npz import pack_npz, read_npz
 from csst.errors import InputError
 from csst.estimation.bootstrap import all_intervals
 from csst.estimation.class_rates import RateEstimate
@@ -277,14 +276,11 @@ def pack_outputs(outputs: Outputs) -> bytes | None:
     arrays["is_cross_fitted"] = np.array(outputs.is_cross_fitted)
     if sum(array.size for array in arrays.values()) > MOST_OUTPUTS:
         return None
-    file = io.BytesIO()
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
+    return pack_npz(arrays)
 
 
-@dataclass(frozen=True)
-class KeptEvidence:
-    """The stored scores of a finished run, to which further rules can be fitted.
+class KeptEvidence(NamedTuple):
+    """The scores of a model that was just fitted, or of a finished run, to which further rules can be fitted.
 
     Args:
         evidence: the scores of its model.
@@ -333,9 +329,7 @@ def read_outputs(folder: str | Path) -> Outputs:
     if not path.is_file():
         raise InputError(f"{folder} has no outputs.npz: the run is unfinished, or its outputs were too large to store")
     required_names = ("validation_logits", "validation_labels", "unlabeled_logits", "gain")
-    arrays = read_npz(
-        str(path), (*required_names, "test_logits", "test_labels", "is_cross_fitted"), required_names=required_names
-    )
+    arrays = read_npz(path, (*required_names, "test_logits", "test_labels", "is_cross_fitted"), required_names)
     is_cross_fitted = bool(arrays.pop("is_cross_fitted", False))  # not stored by earlier versions
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     parts = {

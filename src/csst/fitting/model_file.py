@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from torch import Tensor, nn
 
 from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, InputSpec
-from csst.data.row_hashes import read_hashes
-from csst.data.tabular.arrays import read_npz
+from csst.data.npz import pack_npz, read_npz
 from csst.errors import InputError
 from csst.estimation.reference import Reference
 from csst.estimation.row_features import Projection
@@ -92,7 +90,9 @@ class ModelFile:
         metrics = run.metrics()
         refuse_numbers_only(folder, metrics)
         content = run.read_checked(MODEL, metrics.get("checksums", {}).get(MODEL, ""))
-        return cls(Path(folder), plan, metrics, content, read_hashes(run.path(ROWS)))
+        rows = run.path(ROWS)
+        row_hashes = read_npz(rows, ["rows"], ["rows"])["rows"] if rows.is_file() else None
+        return cls(Path(folder), plan, metrics, content, row_hashes)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -197,6 +197,16 @@ def describe_preprocessing(plan: Plan, model: nn.Module, facts: dict[str, Any]) 
     return str(facts.get("preprocessing", ""))
 
 
+def load_embedder(plan: Plan, kind: str) -> Embedder:
+    """Return the plan's frozen encoder, with its cache.
+
+    Args:
+        plan: names the encoder.
+        kind: image or text.
+    """
+    return Embedder(encoder(plan.encoder, kind, plan.embedding.max_length), plan.embedding)  # type: ignore[arg-type]
+
+
 def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples], Examples]:
     """Return the function from raw examples to vectors of the plan's frozen encoder.
 
@@ -207,32 +217,21 @@ def make_embedder(plan: Plan, kind: str, fingerprint: str) -> Callable[[Examples
     """
 
     def embed(inputs: Examples) -> Examples:
-        frozen_encoder: Any = encoder(plan.encoder, kind, plan.embedding.max_length)  # type: ignore[arg-type]
-        if fingerprint not in ("", frozen_encoder.fingerprint):
+        embedder = load_embedder(plan, kind)
+        if fingerprint not in ("", embedder.fingerprint):
             raise InputError(
                 f"the encoder {plan.encoder} differs from the one used in training: restore that one, or train again"
             )
-        return Embedder(frozen_encoder, plan.embedding)(inputs, "examples")
+        return embedder(inputs, "examples")
 
     return embed
 
 
 def pack_reference(reference: Reference) -> bytes:
     """Return a reference as an .npz file."""
-    file = io.BytesIO()
-    projection = reference.projection
-    np.savez_compressed(
-        file,
-        labeled=reference.labeled,
-        labels=reference.labels,
-        unlabeled=reference.unlabeled,
-        unlabeled_prior=reference.unlabeled_prior,
-        width=np.array(projection.width),
-        mean=projection.mean,
-        deviation=projection.deviation,
-        sizes=np.array(reference.sizes),
-    )
-    return file.getvalue()
+    projection = {name: getattr(reference.projection, name) for name in ("width", "mean", "deviation")}
+    rows = {name: getattr(reference, name) for name in ARRAYS if name not in projection}
+    return pack_npz({**rows, **projection}, compresses=True)
 
 
 def read_reference(run: Folder) -> Reference | None:
@@ -240,7 +239,7 @@ def read_reference(run: Folder) -> Reference | None:
     path = run.path(REFERENCE)
     if not path.is_file():
         return None
-    arrays = read_npz(str(path), ARRAYS, required_names=ARRAYS)
+    arrays = read_npz(path, ARRAYS, required_names=ARRAYS)
     reference = Reference(
         arrays["labeled"],
         arrays["labels"],

@@ -17,10 +17,12 @@ from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
 from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
 from csst.estimation.trust import FEWEST_ALONE
+from csst.fitting.deciding import read_evidence
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.folder import COLUMNS, Folder
 from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs
 from csst.fitting.model_file import MODEL, REFERENCE, ROWS
+from csst.maths.objectives import Objective
 from csst.rules.fit import FittedRule
 from csst.rules.monitor import Deployed, Monitoring, adapt_rule, refuse_few, sample_rows, watch
 from csst.rules.rule import DecisionRule
@@ -43,40 +45,23 @@ def refuse_unwatched(model: FittedModel) -> None:
 def read_fit(model: FittedModel) -> Deployed:
     """Return the rule of a model as it was just fitted."""
     refuse_unwatched(model)
-    details = model.full_details
-    assert isinstance(model.rule, DecisionRule)
-    assert details.adjusted is not None
-    assert details.adjusted_outputs is not None
-    rule = details.adjusted
-    return Deployed(
-        model.rule,
-        rule.objective,
-        rule.evidence,
-        rule.estimate.counts.astype(float),
-        rule.estimate.confusion.prior.numpy(),
-        rule.value,
-        details.adjusted_outputs.gain.softmax_inverse,
-        model.class_names,
-    )
+    rule = model.full_details.adjusted
+    assert rule is not None
+    return _deploy(model, rule.objective, read_evidence(model), rule.estimate.counts, rule.value)
 
 
 def read_run(folder: str | Path, model: FittedModel) -> Deployed:
     """Return the rule of a model as its run's folder keeps it."""
     refuse_unwatched(model)
+    numbers = model.metrics["adjusted"]
+    counts = numbers["validation"]["confusion"]
+    return _deploy(model, model.objective, KeptEvidence.read(folder), counts, numbers["value"])
+
+
+def _deploy(model: FittedModel, objective: Objective, scores: KeptEvidence, counts: Any, value: float) -> Deployed:
     assert isinstance(model.rule, DecisionRule)
-    scores = KeptEvidence.read(folder)
-    rule_metrics = model.metrics["adjusted"]
-    counts = np.array(rule_metrics["validation"]["confusion"], dtype=float)
-    return Deployed(
-        model.rule,
-        model.objective,
-        scores.evidence,
-        counts,
-        scores.prior,
-        rule_metrics["value"],
-        scores.undo,
-        model.class_names,
-    )
+    counts = np.asarray(counts, dtype=float)
+    return Deployed(model.rule, objective, scores.evidence, counts, scores.prior, value, scores.undo, model.class_names)
 
 
 def watch_inputs(model: FittedModel, deployed: Deployed, inputs: Any) -> tuple[np.ndarray, Monitoring]:

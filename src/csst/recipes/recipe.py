@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.task import Task
 from csst.errors import InputError, nearest
 from csst.fitting.plan import Plan
@@ -31,7 +32,6 @@ NETWORK_SETTINGS = (
 )
 #: settings that name a file or a folder, besides those that end in _path
 PATHS = ("path", "table", "cache", "costs")
-HUGGING_FACE = "hf:"
 
 
 class Source(Protocol):

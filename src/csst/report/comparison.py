@@ -17,7 +17,7 @@ from csst.report.figures.comparison import (
     draw_used,
     draw_values,
 )
-from csst.report.figures.games import Game, draw_games
+from csst.report.figures.curves import Game, draw_games
 from csst.report.figures.matrix import draw_class_counts, draw_recall_table
 from csst.report.figures.svg import Drawing
 from csst.report.page import Part, comparison_page

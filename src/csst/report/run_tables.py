@@ -58,10 +58,10 @@ def _tabulate_run(run: RunView, parts: Mapping[str, Result]) -> list[list[str]]:
     seconds = NOTHING if run.seconds is None else f"{run.seconds:,.1f}"
     if run.adjusted:
         return [
-            [f"{name} + rule", run.part, *_format_result(run.adjusted), seconds],
-            [f"{name}, without the rule", run.part, *_format_result(run.without_rule), NOTHING],
+            [f"{name} + rule", run.part, *format_result(run.adjusted), seconds],
+            [f"{name}, without the rule", run.part, *format_result(run.without_rule), NOTHING],
         ]
-    return [[name, part, *_format_result(result), seconds] for part, result in parts.items()]
+    return [[name, part, *format_result(result), seconds] for part, result in parts.items()]
 
 
 def tabulate_differing_settings(runs: Sequence[RunView], limit: int = 60) -> list[list[str]]:
@@ -220,7 +220,8 @@ def _format_interval(interval: Interval | None, unit: float = 1.0) -> str:
     return f" ({format_amount(interval.low, unit, digits=2)} to {format_amount(interval.high, unit, digits=2)})"
 
 
-def _format_result(result: Result) -> list[str]:
+def format_result(result: Result) -> list[str]:
+    """Return mean recall, lowest recall, lowest coverage, the objective's value and the constraints, as cells."""
     values = (result.mean_recall, result.min_recall, result.min_coverage, result.objective_value)
     return [*map(format_number, values), describe_constraints(result)]
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import yaml
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
@@ -167,9 +165,6 @@ def name_runs(runs: Sequence[RunView]) -> list[RunView]:
 
 def read_run(folder: str | Path, name: str = "") -> RunView:
     """Read the run in a folder, complete or not."""
-    content = sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
-    if not Run.exists(folder) and any(Run.exists(path) for path in content):
-        raise InputError(f"{folder} is not a run but holds some: name them, as in csst report {Path(folder) / '*'}")
     run = Run.open(folder)
     metrics = run.metrics() if run.is_complete else {}
     if metrics and not isinstance(metrics.get("test", metrics.get("validation")), dict):
@@ -177,7 +172,7 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     updates = None
     path = run.path("journal.jsonl")
     if path.is_file() and path.stat().st_size > DIAGNOSED:
-        journal, updates = _read_long_journal(path)
+        journal, updates = thin(record for record, _ in run.records())
     else:
         journal = run.journal()
     view = view_run(
@@ -185,8 +180,8 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
         metrics,
         journal,
         updates=updates,
-        recipe=_read_mapping(run.path("recipe.yaml"), yaml.safe_load),
-        environment=_read_mapping(run.path("environment.json"), json.loads),
+        recipe=run.recipe(),
+        environment=run.read_environment(),
         folder=folder,
     )
     columns = run.columns()
@@ -311,7 +306,7 @@ def _read_mistakes(path: Path) -> list[MistakenCell]:
     def parse(text: str) -> list[MistakenCell]:
         return [MistakenCell.from_dict(cell) for cell in json.loads(text)]
 
-    return _read(path, parse, "delete it, and the page has no mistakes to look at") or []
+    return _read(path, parse, "delete it, and the page has no mistakes to look at")
 
 
 def _read_watched(path: Path) -> list[list[str]]:
@@ -322,7 +317,7 @@ def _read_watched(path: Path) -> list[list[str]]:
         rows = [[", ".join(map(str, value["input"])), ". ".join(map(str, value["sentences"]))] for value in values]
         return [["new rows", "what they say"], *rows]
 
-    return _read(path, parse, "delete it, and the page has nothing about new rows") or []
+    return _read(path, parse, "delete it, and the page has nothing about new rows")
 
 
 def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:
@@ -359,16 +354,6 @@ def thin(items: Iterable[T], points: int = POINTS) -> tuple[list[T], int]:
     return selection, count
 
 
-def _read_long_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return a selection of records and the number of all; only selected lines are decoded, and no torn last line."""
-    with path.open("rb") as file:
-        lines, updates = thin(takewhile(lambda line: line.endswith(b"\n"), file))
-    try:
-        return [json.loads(line) for line in lines], updates
-    except ValueError:
-        raise InputError(f"{path} is damaged: a line is no record; restore it, or train the run again") from None
-
-
 def diagnose(journal: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[str]:
     """Return warnings about the multipliers."""
     if not journal or not labels:
@@ -381,19 +366,11 @@ def diagnose(journal: Sequence[dict[str, Any]], labels: Sequence[str]) -> list[s
         return [f"the multipliers cannot be diagnosed: {error}"]
 
 
-def _read_mapping(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the names and values in a file; none if the file does not exist."""
-    content = _read(path, parse) if path.is_file() else {}
-    if not isinstance(content, dict):
-        raise InputError(f"{path} must hold names and values; found {type(content).__name__}")
-    return content
-
-
-def _read(path: Path, parse: Callable[[str], T], way_out: str = "") -> T | None:
-    """Return the parsed content of a file; None if there is none."""
+def _read(path: Path, parse: Callable[[str], list[T]], way_out: str) -> list[T]:
+    """Return the parsed content of a file; nothing if there is none."""
     if not path.is_file():
-        return None
+        return []
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read: {way_out or ' '.join(str(error).split())[:200]}") from None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise InputError(f"{path} cannot be read: {way_out}") from None

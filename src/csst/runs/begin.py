@@ -6,15 +6,14 @@ from dataclasses import replace
 from functools import partial
 
 from csst.data import Arrays
-from csst.data.embeddings import Embedder, embed_parts, embed_task
+from csst.data.embeddings import embed_parts, embed_task
 from csst.data.examples import InputSpec
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.fitting.fit import begin
-from csst.fitting.model_file import make_embedder
+from csst.fitting.model_file import load_embedder, make_embedder
 from csst.fitting.network_fit import Fit
 from csst.learners.network import Network, build_network, scale_task
-from csst.models.encoders import encoder
 from csst.recipes.recipe import Recipe
 from csst.rules.fresh_labels import deal_certifying
 from csst.training.trainer import Trainer
@@ -72,9 +71,14 @@ def load_task(recipe: Recipe) -> Task:
     if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier
         task = scale_task(task, recipe.seed)
     if recipe.frozen:
-        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embed_task(task, Embedder(model, recipe.embedding))
+        task = embed_task(task, load_embedder(recipe, task.kind))
     return task
+
+
+def refuse_changed(task: Task, split_hash: str) -> None:
+    """Raise an error if a task is not the one of a run, by the fingerprint that the run has kept."""
+    if task.split_hash != split_hash:
+        raise InputError(f"the data has changed since the run (split {split_hash}, now {task.split_hash})")
 
 
 def embed_rows(task: Task, recipe: Recipe, learner: str) -> Task:
@@ -86,8 +90,7 @@ def embed_rows(task: Task, recipe: Recipe, learner: str) -> Task:
         learner: who takes the rows, for the error.
     """
     if recipe.frozen:
-        model = encoder(recipe.encoder, task.kind, recipe.embedding.max_length)
-        task = embed_parts(task, Embedder(model, recipe.embedding))
+        task = embed_parts(task, load_embedder(recipe, task.kind))
     elif task.kind == "text":
         raise InputError(f"{learner} takes numbers, and these inputs are texts: add --encoder words --frozen")
     return task.flattened().in_content_order()

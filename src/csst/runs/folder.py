@@ -60,6 +60,10 @@ class Run(Folder):
     def describe(self, recipe: dict[str, Any]) -> None:
         self.write("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
 
+    def read_environment(self) -> dict[str, Any]:
+        """Return the versions, the machine and the command of the run; nothing if its environment.json is missing."""
+        return self._read_mapping("environment.json") if self.path("environment.json").is_file() else {}
+
     def journal(self) -> list[dict[str, Any]]:
         """Return the records so far, without a last line that a kill has cut short."""
         return [record for record, _ in self.records()]
@@ -124,22 +128,19 @@ class Run(Folder):
         path = self.path(name)
         if not path.is_file():
             return None
-        way_out = ""
-        if name not in (CHECKPOINT, PREVIOUS):
-            way_out = "; restore it, or delete metrics.json and continue with --resume, which writes it anew"
         try:
             data = path.read_bytes()
             content = data[:-CHECKSUM_SIZE]
             checksum = data[-CHECKSUM_SIZE:]
             has_checksum = checksum.startswith(CHECKSUM_MAGIC)
             if has_checksum and hashlib.sha256(content).digest() != checksum[len(CHECKSUM_MAGIC) :]:
-                raise CorruptFileError(f"{path} is damaged: its content does not match its checksum{way_out}")
+                raise CorruptFileError(f"{path} is damaged: its content does not match its checksum")
             state = torch.load(io.BytesIO(content if has_checksum else data), map_location="cpu", weights_only=True)
         except CorruptFileError:
             raise
         except Exception as error:  # a damaged or hostile file can make the unpickler raise anything
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise CorruptFileError(f"{path} cannot be read as a checkpoint: {reason}{way_out}") from None
+            raise CorruptFileError(f"{path} cannot be read as a checkpoint: {reason}") from None
         version = state.get("version") if isinstance(state, dict) else None
         if version != CHECKPOINT_VERSION:
             raise InputError(
@@ -147,7 +148,7 @@ class Run(Folder):
                 "that environment.json names, or train again in another folder"
             )
         if not has_checksum:
-            raise CorruptFileError(f"{path} is damaged: it lacks its checksum{way_out}")
+            raise CorruptFileError(f"{path} is damaged: it lacks its checksum")
         return state
 
     def checkpoint(self) -> dict[str, Any] | None:

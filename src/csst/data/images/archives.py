@@ -5,18 +5,15 @@ A reader returns the arrays x_train, y_train, x_test, y_test, the class names (e
 
 from __future__ import annotations
 
-import importlib
 import pickle
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from csst.data.tabular.arrays import read_npz
+from csst.data.huggingface import load_datasets
+from csst.data.npz import read_npz
 from csst.errors import InputError
-from csst.plugins import read_datasets_folder
 
 Stored = tuple[dict[str, np.ndarray], tuple[str, ...], str]
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
@@ -37,10 +34,7 @@ _ARRAY = {
 
 def read_npz_images(path: str) -> Stored:
     """Read an `.npz` of images, with x_train, y_train, x_test, y_test and optionally classes and track."""
-    try:
-        arrays = read_npz(path, KEYS, NEEDED)
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is damaged and cannot be read as an .npz file: {error}") from None
+    arrays = read_npz(path, KEYS, NEEDED)
     names = arrays.get("classes", arrays.get("class_names", np.zeros(0, dtype=str)))
     return arrays, tuple(map(str, names.reshape(-1))), Path(path).stem
 
@@ -115,21 +109,7 @@ def _read_batch(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
 
 def read_hugging_face(name: str) -> Stored:
     """Read the training and test images of a dataset of the hub or in a local folder, all of one size."""
-    try:
-        datasets = importlib.import_module("datasets")
-    except ImportError:
-        raise InputError("hf: needs the package datasets: pip install csst-learn[hf]") from None
-    folder = Path(name).expanduser()
-    try:
-        dataset = read_datasets_folder(datasets, folder) if folder.is_dir() else datasets.load_dataset(name)
-    except InputError:
-        raise
-    except Exception as error:  # the many ways in which a download fails
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(
-            f"the Hugging Face dataset {name!r} cannot be loaded ({reason}): check its name and the network, "
-            "or download it elsewhere and give its folder, hf:FOLDER"
-        ) from None
+    dataset = load_datasets(name)
     if hasattr(dataset, "features"):  # one data set, saved without the name of a split
         raise InputError(
             f"{name} holds one data set without splits, and images need train and test (or validation): save both as a "

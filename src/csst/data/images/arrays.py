@@ -14,16 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.images.archives import Stored, read_cifar, read_hugging_face, read_npz_images
 from csst.data.images.views import make_views
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
-from csst.data.task import Labeled, Task, View, as_labels
+from csst.data.task import Labeled, Task, View, as_labels, check_labels, refuse_other_shapes
 from csst.errors import InputError
-from csst.maths.confusion import refuse_empty_classes
 from csst.setting_checks import check_choices
-
-HUGGING_FACE = "hf:"
-
 
 #: kinds of a path; auto decides by its look
 Kind = Literal["auto", "pickles", "npz", "huggingface"]
@@ -36,19 +33,15 @@ class ImageSet:
     Args:
         name: name of the data.
         class_names: K names.
-        train_images: uint8, (N, C, H, W).
-        train_labels: classes of the training images, (N,).
-        test_images: uint8, (M, C, H, W).
-        test_labels: classes of the test images, (M,).
+        train: training images, uint8, (N, C, H, W), with their classes.
+        test: test images, uint8, (M, C, H, W), with their classes.
         tracks: tracks of the training images, (N,): images of one class and track show one object; None if unknown.
     """
 
     name: str
     class_names: tuple[str, ...]
-    train_images: np.ndarray
-    train_labels: np.ndarray
-    test_images: np.ndarray
-    test_labels: np.ndarray
+    train: Labeled
+    test: Labeled
     tracks: np.ndarray | None = None
 
 
@@ -113,7 +106,7 @@ class ImageArrays:
         takes_training = self.validation_part == "train"
         imbalance = self.imbalance if self.unlabeled_imbalance is None else self.unlabeled_imbalance
         split = long_tail(
-            images.train_labels,
+            images.train.labels.numpy(),
             Tail(self.labeled, self.imbalance),
             Tail(self.unlabeled, imbalance, self.unlabeled_reversed),
             labeled_fraction=self.labeled_fraction,
@@ -124,7 +117,8 @@ class ImageArrays:
         if takes_training:
             test = choose_test(images, self.test, seed)
             return make_image_task(images, replace(split, test=test), views, validates_on_training_images=True)
-        validation, test = split_held_out(images.test_labels, seed, images.class_names, self.validation, self.test)
+        labels = images.test.labels.numpy()
+        validation, test = split_held_out(labels, seed, images.class_names, self.validation, self.test)
         return make_image_task(images, replace(split, validation=validation, test=test), views)
 
 
@@ -137,7 +131,7 @@ def choose_test(images: ImageSet, count: int, seed: int) -> np.ndarray:
             raise InputError(f"class {name!r} has {available} test images; data.test asks for {count}: lower it")
         return count or available, 0
 
-    return stratified_pair(images.test_labels, seed, sizes)[0]
+    return stratified_pair(images.test.labels.numpy(), seed, sizes)[0]
 
 
 def make_image_task(
@@ -151,24 +145,24 @@ def make_image_task(
         views: the weak and the strong view.
         validates_on_training_images: whether the validation part is training images, instead of test images.
     """
-    train = images.train_images, images.train_labels
-    test = images.test_images, images.test_labels
-    validation = train if validates_on_training_images else test
-    sources = (train, split.labeled), (train, split.unlabeled), (validation, split.validation), (test, split.test)
-    parts = [(source[0][index], source[1][index]) for source, index in sources]
-    labeled, unlabeled, validation_part, test_part = (Labeled(*map(torch.from_numpy, part)) for part in parts)
+    labeled = images.train.part(split.labeled)
+    unlabeled = images.train.part(split.unlabeled)
+    validation = (images.train if validates_on_training_images else images.test).part(split.validation)
+    test = images.test.part(split.test)
+    # From the pixels and labels themselves: a changed image is another split, whatever its index.
+    parts = (labeled, unlabeled, validation, test)
+    content = split_hash(*(np.asarray(values) for part in parts for values in (part.inputs, part.labels)))
     return Task(
         images.name,
         images.class_names,
         labeled,
         unlabeled.inputs,
-        validation_part,
-        test_part,
+        validation,
+        test,
         views=views,
         kind="image",
         unlabeled_truth=unlabeled.labels,
-        # From the pixels and labels themselves: a changed image is another split, whatever its index.
-        split_hash=split_hash(*(array for part in parts for array in part)),
+        split_hash=content,
     )
 
 
@@ -181,29 +175,18 @@ def read_images(path: str, source: Kind = "auto", classes: int = 0) -> ImageSet:
         classes: number of classes that there must be; 0 takes any number.
     """
     data, names, name = _read(path, source, classes)
-    train = as_images(data["x_train"], "x_train")
-    test = as_images(data["x_test"], "x_test")
-    if train.shape[1:] != test.shape[1:]:
-        raise InputError(
-            f"x_train and x_test must hold images of one shape; found {train.shape[1:]} and {test.shape[1:]}"
-        )
-    labels = {key: _read_labels(data[key], key) for key in ("y_train", "y_test")}
-    names = names or tuple(str(c) for c in range(int(max(values.max() for values in labels.values())) + 1))
+    train = _read_part(data, "train")
+    test = _read_part(data, "test")
+    refuse_other_shapes(train.inputs, test.inputs)
+    names = names or tuple(str(c) for c in range(int(torch.cat([train.labels, test.labels]).max()) + 1))
     if classes and classes != len(names):
         raise InputError(f"{path} has {len(names)} classes, but classes says {classes}")
-    for images, key in ((train, "y_train"), (test, "y_test")):
-        values = labels[key]
-        if len(images) != len(values):
-            raise InputError(f"each image needs one label; found {len(images)} images and {len(values)} in {key}")
-        if values.min() < 0 or values.max() >= len(names):
-            raise InputError(
-                f"{key} must lie in 0 .. {len(names) - 1}, one number per class; found {values.min()} to {values.max()}"
-            )
-        refuse_empty_classes(torch.from_numpy(np.bincount(values, minlength=len(names))), names, "recall", key)
-    tracks = _read_labels(data["track"], "track") if "track" in data else None
+    check_labels(train.labels, "training", names)
+    check_labels(test.labels, "test", names)
+    tracks = _read_labels(data["track"], "track").numpy() if "track" in data else None
     if tracks is not None and len(tracks) != len(train):
         raise InputError(f"each training image needs one track; found {len(train)} images and {len(tracks)} tracks")
-    return ImageSet(name, names, train, labels["y_train"], test, labels["y_test"], tracks)
+    return ImageSet(name, names, train, test, tracks)
 
 
 def _read(path: str, source: Kind, classes: int) -> Stored:
@@ -233,9 +216,15 @@ def as_images(values: np.ndarray, what: str) -> np.ndarray:
     )
 
 
-def _read_labels(values: np.ndarray, what: str) -> np.ndarray:
+def _read_part(data: dict[str, np.ndarray], part: str) -> Labeled:
+    """Return the training or the test images, with their labels."""
+    images = as_images(data[f"x_{part}"], f"x_{part}")
+    labels = _read_labels(data[f"y_{part}"], f"y_{part}")
+    if len(images) != len(labels):
+        raise InputError(f"each image needs one label; found {len(images)} images and {len(labels)} in y_{part}")
+    return Labeled(torch.from_numpy(images), labels)
+
+
+def _read_labels(values: np.ndarray, what: str) -> Tensor:
     """Return labels (N,), which some libraries store as (N, 1)."""
-    labels: Tensor = as_labels(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, what)
-    if not len(labels):
-        raise InputError(f"{what} is empty")
-    return labels.numpy()
+    return as_labels(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, what)

@@ -6,13 +6,13 @@ used, by several threads if wanted (`ImageFiles`).
 
 from __future__ import annotations
 
-import csv
 import os
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from torch import Tensor
 from csst.data.images.reading import ImageFiles, Readers
 from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
-from csst.data.tabular.files import find_delimiter
+from csst.data.tabular.labeled_tables import index_words
 from csst.data.task import Labeled, Task
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -31,23 +32,20 @@ UNLABELED = -1
 SHOWN = 20  # bad images named in an error
 
 
-@dataclass(frozen=True)
-class Files:
-    """Real paths, names relative to where they were found, and classes (UNLABELED for none)."""
+class File(NamedTuple):
+    """An image: its real path, its name relative to where it was found, and its class (UNLABELED for none)."""
 
-    paths: list[str]
-    names: list[str]
-    labels: list[int]
+    path: str
+    name: str
+    label: int
 
-    def __add__(self, other: Files) -> Files:
-        return Files(self.paths + other.paths, self.names + other.names, self.labels + other.labels)
-
-    def keep(self, indices: Iterable[int]) -> Files:
-        rows = [(self.paths[i], self.names[i], self.labels[i]) for i in indices]
-        return Files([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
+    @classmethod
+    def below(cls, root: str, path: str, label: int) -> File:
+        """Return the image at a path below a folder."""
+        return cls(path, Path(os.path.relpath(path, root)).as_posix(), label)
 
 
-def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple[str, ...]]:
+def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[list[File], tuple[str, ...]]:
     """List the images below the class folders, and the class names; folders `without` have another role."""
     root = _resolve_folder(path)
     other_folders = {os.path.realpath(folder) for folder in without if folder}
@@ -73,59 +71,45 @@ def from_folders(path: str, without: tuple[str, ...] = ()) -> tuple[Files, tuple
         raise InputError(
             f"every class folder needs images; {empty_names} in {path} have none: add some or remove the folder"
         )
-    paths = [file for name in names for file in images[name]]
-    return Files(paths, _make_relative(paths, root), [c for c, name in enumerate(names) for _ in images[name]]), names
+    return [File.below(root, file, c) for c, name in enumerate(names) for file in images[name]], names
 
 
-def list_unlabeled(path: str) -> Files:
+def list_unlabeled(path: str) -> list[File]:
     """List the images anywhere below a folder."""
     root = _resolve_folder(path)
-    paths = list(_find_images(root, root))
-    if not paths:
+    files = [File.below(root, file, UNLABELED) for file in _find_images(root, root)]
+    if not files:
         raise InputError(f"the folder of unlabeled images {path!r} holds no image ({', '.join(SUFFIXES)})")
-    return Files(paths, _make_relative(paths, root), [UNLABELED] * len(paths))
+    return files
 
 
-def from_table(path: str) -> tuple[Files, tuple[str, ...]]:
-    """List the images of a CSV file with the columns path and label, and the classes; a blank label is unlabeled."""
-    if not os.path.isfile(path):
-        raise InputError(f"there is no file {path!r}")
+def from_table(path: str) -> tuple[list[File], tuple[str, ...]]:
+    """List the images of a table with the columns path and label, and the classes; a blank label is unlabeled."""
+    table = read_table(path)
+    file_names = [name.strip() for name in read_texts(table, "path", path)]
+    words = read_label_words(find_column(table, "label", path))
+    nameless_rows = [row for row, name in enumerate(file_names) if not name or "\0" in name]
+    if nameless_rows:
+        raise InputError(f"row {nameless_rows[0]} of {path} names no file")
     root = os.path.dirname(os.path.realpath(path))
-    rows = []
-    missing_files = []
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            delimiter = find_delimiter(file.readline(), os.path.splitext(path)[1])
-            file.seek(0)
-            reader = csv.DictReader(file, delimiter=delimiter, strict=True)
-            if not {"path", "label"} <= set(reader.fieldnames or ()):
-                raise InputError(f"{path} must begin with the line path,label; found {reader.fieldnames}")
-            for row in reader:
-                name = (row["path"] or "").strip()
-                label = (row["label"] or "").strip()
-                if not name or "\0" in name:
-                    raise InputError(f"line {reader.line_num} of {path} names no file")
-                real_path = _resolve_inside(os.path.join(root, name), root)
-                rows.append((real_path, label))
-                if not os.path.isfile(real_path):
-                    missing_files.append(name)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
+    paths = [_resolve_inside(os.path.join(root, name), root) for name in file_names]
+    missing_files = [name for name, file in zip(file_names, paths, strict=True) if not os.path.isfile(file)]
     if missing_files:
         raise InputError(f"{len(missing_files)} files of {path} do not exist, the first {missing_files[:5]}")
-    names = _sort_class_names({label for _, label in rows if label}, path)
-    number = {"": UNLABELED, **{name: c for c, name in enumerate(names)}}
-    paths = [file for file, _ in rows]
-    return Files(paths, _make_relative(paths, root), [number[label] for _, label in rows]), names
+    names = _sort_class_names({word for word in words if word is not None}, path)
+    labels = index_words(words, names, path).tolist()
+    return [File.below(root, file, label) for file, label in zip(paths, labels, strict=True)], names
 
 
-def refuse_twice(files: Files) -> None:
+def refuse_twice(files: Sequence[File]) -> None:
     """Raise an error for an image in two places: it could be trained on and measured on."""
     seen_paths = set()
-    for file in files.paths:
-        if file in seen_paths:
-            raise InputError(f"{file} is listed twice; an image has one place, in one class or among the unlabeled")
-        seen_paths.add(file)
+    for file in files:
+        if file.path in seen_paths:
+            raise InputError(
+                f"{file.path} is listed twice; an image has one place, in one class or among the unlabeled"
+            )
+        seen_paths.add(file.path)
 
 
 def _sort_class_names(words: Iterable[str], where: str) -> tuple[str, ...]:
@@ -174,10 +158,6 @@ def _refuse_link(folder: str) -> None:
         )
 
 
-def _make_relative(paths: list[str], root: str) -> list[str]:
-    return [Path(os.path.relpath(path, root)).as_posix() for path in paths]
-
-
 @dataclass(frozen=True)
 class ImageFolder:
     """Images from files of any size: PNG, JPEG, WebP, BMP, GIF.
@@ -187,7 +167,7 @@ class ImageFolder:
 
     Args:
         path: a folder with one sub-folder of images per class.
-        table: instead, a CSV file with columns path (relative to it) and label (blank means unlabeled).
+        table: instead, a CSV or other table with columns path (relative to it) and label (blank means unlabeled).
         unlabeled_path: a folder of unlabeled images, searched with all its sub-folders.
         test_path: a folder with the same sub-folders, cut in half for validation and test of a network; all of it is
             the test set of other learners.
@@ -224,7 +204,7 @@ class ImageFolder:
         files, names = from_table(self.table) if self.table else from_folders(self.path, without=other_folders)
         if self.unlabeled_path:
             files += list_unlabeled(self.unlabeled_path)
-        pool_size = len(files.paths)
+        pool_size = len(files)
         if self.test_path:
             held_out_files, test_names = from_folders(self.test_path)
             if test_names != names:
@@ -234,16 +214,17 @@ class ImageFolder:
                 )
             files += held_out_files
         refuse_twice(files)
-        inputs, good_rows = self._read(files)
-        skipped_count = len(files.paths) - len(good_rows)
+        inputs, good_rows = self._read([file.path for file in files])
+        skipped_count = len(files) - len(good_rows)
         in_pool = good_rows < pool_size
-        files = files.keep(good_rows.tolist())
-        labels = np.array(files.labels, dtype=np.int64)
+        files = [files[row] for row in good_rows.tolist()]
+        labels = np.array([file.label for file in files], dtype=np.int64)
         split = self._split(labels, in_pool, names, seed, holds_out)
         pool = Labeled(inputs, torch.from_numpy(labels))
         unlabeled = pool.part(split.unlabeled)
         parts = (split.labeled, split.unlabeled, split.validation, split.test)
-        checksums = np.array([zlib.crc32(Path(path).read_bytes()) for path in files.paths], dtype=np.int64)
+        file_names = np.array([file.name for file in files])
+        checksums = np.array([zlib.crc32(Path(file.path).read_bytes()) for file in files], dtype=np.int64)
         preprocessing = (
             f"images uint8, channels first, upright, the center square resized to {self.size} x {self.size} pixels; "
             "scaling is part of the graph"
@@ -260,13 +241,15 @@ class ImageFolder:
             kind="image",
             unlabeled_truth=truth if len(truth) and int(truth.min()) != UNLABELED else None,
             # From the files themselves: an image that was replaced under its name is another split.
-            split_hash=split_hash(np.array(files.names), checksums, labels, *parts),
+            split_hash=split_hash(file_names, checksums, labels, *parts),
             facts={"preprocessing": preprocessing} | ({"bad images skipped": skipped_count} if self.skip_bad else {}),
         )
 
     def _refuse_wrong_options(self) -> None:
         if bool(self.path) == bool(self.table):
-            raise InputError("name the images by either path (class folders) or table (a CSV file)")
+            raise InputError(
+                "name the images by either path (class folders) or table (a file with the columns path and label)"
+            )
         if not 0 < self.held_out < 1:
             raise InputError(f"held_out is a fraction between 0 and 1; found {self.held_out}")
         if min(self.labeled, self.unlabeled, self.in_memory_megabytes) < 0:
@@ -277,26 +260,26 @@ class ImageFolder:
                 "too"
             )
 
-    def _read(self, files: Files) -> tuple[Tensor | ImageFiles, np.ndarray]:
+    def _read(self, paths: Sequence[str]) -> tuple[Tensor | ImageFiles, np.ndarray]:
         """Return the readable images, decoded or as files, and their positions."""
-        lazy = ImageFiles(files.paths, self.size, Readers(self.workers))
+        lazy = ImageFiles(paths, self.size, Readers(self.workers))
         fits_memory = len(lazy) * 3 * self.size**2 <= self.in_memory_megabytes * 2**20
-        images, reasons = lazy.readers.read(files.paths, self.size if fits_memory else 0)
+        images, reasons = lazy.readers.read(paths, self.size if fits_memory else 0)
         if reasons and not self.skip_bad:
-            examples = [f"{files.paths[i]} ({reason})" for i, reason in sorted(reasons.items())[:SHOWN]]
+            examples = [f"{paths[i]} ({reason})" for i, reason in sorted(reasons.items())[:SHOWN]]
             remainder = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
             raise InputError(
-                f"{len(reasons)} of {len(files.paths)} images cannot be read: {', '.join(examples)}{remainder}: "
+                f"{len(reasons)} of {len(paths)} images cannot be read: {', '.join(examples)}{remainder}: "
                 "repair or remove them, or leave them out with --data.skip_bad true (in Python skip_bad=True)"
             )
         if reasons:
             first_row = min(reasons)
             warnings.warn(
-                f"{len(reasons)} of {len(files.paths)} images cannot be read and were left out, such as "
-                f"{files.paths[first_row]} ({reasons[first_row]})",
+                f"{len(reasons)} of {len(paths)} images cannot be read and were left out, such as "
+                f"{paths[first_row]} ({reasons[first_row]})",
                 stacklevel=2,
             )
-        good_rows = np.array([i for i in range(len(files.paths)) if i not in reasons], dtype=np.int64)
+        good_rows = np.array([i for i in range(len(paths)) if i not in reasons], dtype=np.int64)
         if not fits_memory:
             return lazy.part(good_rows), good_rows
         return torch.from_numpy(images[good_rows] if reasons else images), good_rows
@@ -319,18 +302,15 @@ class ImageFolder:
 
         if self.test_path:
             held_out_rows = np.flatnonzero(~in_pool)
-            counts = torch.from_numpy(np.bincount(labels[held_out_rows], minlength=len(names)))
-            refuse_empty_classes(counts, names, "recall", "test_path")
-            halves = (
-                split_held_out(labels[held_out_rows], seed, names)
-                if holds_out
-                else (held_out_rows[:0], np.arange(len(held_out_rows)))
-            )
-            validation, test = (held_out_rows[index] for index in halves)
-        elif not holds_out:
-            validation = test = known_rows[:0]
-        else:
+            validation = held_out_rows[:0]
+            test = held_out_rows
+            if holds_out:
+                halves = split_held_out(labels[held_out_rows], seed, names)
+                validation, test = (held_out_rows[index] for index in halves)
+        elif holds_out:
             validation, test = (known_rows[index] for index in stratified_pair(labels[known_rows], seed, sizes))
+        else:
+            validation = test = known_rows[:0]
         other_rows = np.setdiff1d(known_rows, np.concatenate([validation, test]))
         unlabeled = np.flatnonzero(in_pool & (labels == UNLABELED))
         if not self.labeled:

@@ -48,13 +48,7 @@ def decode(path: str, size: int) -> np.ndarray:
         if "transparency" in picture.info or {"A", "a"} & set(picture.getbands()):
             picture = picture.convert("RGBA")
             picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-        width, height = picture.size
-        side = min(width, height)
-        left_margin = (width - side) / 2
-        top_margin = (height - side) / 2
-        square = picture.convert("RGB").resize(
-            (size, size), Image.Resampling.BILINEAR, (left_margin, top_margin, left_margin + side, top_margin + side)
-        )
+        square = ImageOps.fit(picture.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
         return np.asarray(square).transpose(2, 0, 1)
 
 

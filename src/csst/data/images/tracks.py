@@ -89,7 +89,7 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     """
     if images.tracks is None:
         raise InputError(f"{images.name} has no array 'track', one number per training image")
-    total = len(images.train_labels)
+    total = len(images.train)
     if not 0 < labeled < total or validation < 1:
         raise InputError(
             f"data.labeled must be less than the {total} training images and data.validation at least 1; "
@@ -98,7 +98,7 @@ def deal_tracks(images: ImageSet, labeled: int, validation: int, seed: int) -> S
     rng = np.random.default_rng(seed)
     parts: dict[str, list[np.ndarray]] = {"validation": [], "labeled": [], "unlabeled": []}
     for c, name in enumerate(images.class_names):
-        members = np.flatnonzero(images.train_labels == c)
+        members = np.flatnonzero(images.train.labels.numpy() == c)
         tracks = [members[images.tracks[members] == track] for track in np.unique(images.tracks[members])]
         order = [rng.permutation(tracks[place]) for place in rng.permutation(len(tracks))]
         label_count = max(1, round(labeled * len(members) / total))

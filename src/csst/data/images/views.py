@@ -57,16 +57,21 @@ Randomness = torch.Generator | SeededDraws
 
 
 @dataclass(frozen=True)
-class Weak:
-    """A random crop of the image padded by reflection, and a flip with probability 1/2."""
-
-    padding: int = 4
-    flip: bool = True
+class Seedable:
+    """A view whose vectors can be stored and found again, by its settings."""
 
     @property
     def fingerprint(self) -> str:
         """The settings of the view, by which stored views are told apart."""
         return f"{self}-{VERSION}"
+
+
+@dataclass(frozen=True)
+class Weak(Seedable):
+    """A random crop of the image padded by reflection, and a flip with probability 1/2."""
+
+    padding: int = 4
+    flip: bool = True
 
     def __post_init__(self) -> None:
         if self.padding < 0:
@@ -94,7 +99,7 @@ class Weak:
 
 
 @dataclass(frozen=True)
-class Strong:
+class Strong(Seedable):
     """The weak view, then random operations, then a gray square.
 
     `operations` are drawn per image, uniformly and with replacement from `OPERATIONS`, each with a magnitude uniform
@@ -106,11 +111,6 @@ class Strong:
     cutout: float = 0.5
     padding: int = 4
     flip: bool = True
-
-    @property
-    def fingerprint(self) -> str:
-        """The settings of the view, by which stored views are told apart."""
-        return f"{self}-{VERSION}"
 
     def __post_init__(self) -> None:
         Weak(self.padding, self.flip)

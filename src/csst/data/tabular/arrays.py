@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from csst.data.npz import read_npz
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import is_table
-from csst.data.tabular.labeled_tables import read_labeled_table
+from csst.data.tabular.labeled_tables import index_words, read_labeled_table
 from csst.data.tabular.table_views import WEAK_NOISE, Corrupt, Noise
 from csst.data.tabular.tables import warn_about_coarse_columns
-from csst.data.task import Labeled, Task, View, as_inputs, as_labels, hash_parts, refuse_other_shapes
-from csst.errors import InputError, nearest
+from csst.data.task import Labeled, Task, as_inputs, as_labels, hash_parts, refuse_other_shapes
+from csst.errors import InputError
 
 #: noise in the strong view of arrays that are not tables, in standard deviations of each feature
 STRONG_NOISE = 0.1
@@ -74,44 +75,11 @@ class Arrays:
         return read_npz(self.path, KEYS, required_names=("x", "y")), None
 
 
-def explain_unreadable(error: Exception) -> str:
-    """Return why NumPy cannot read a file, without its advice to allow pickles, which would run code from the file."""
-    if "pickle" in str(error):
-        return "it is of another format, or holds pickled objects, which are never read"
-    return str(error)
-
-
-def read_npz(path: str, keys: tuple[str, ...], required_names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Read the arrays of an `.npz` file; raise an error for unknown or missing names and for pickled objects."""
-    if not Path(path).is_file():
-        raise InputError(f"there is no file {path!r}")
-    try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array; an .npz file with {', '.join(required_names)} is needed")
-        with file:
-            strangers = [key for key in file.files if key not in keys]
-            if strangers:
-                hint = nearest(strangers[0], keys) or f"; known: {', '.join(keys)}"
-                raise InputError(f"{path} has unknown arrays {strangers}{hint}")
-            arrays = {key: file[key] for key in file.files}
-    except InputError:
-        raise
-    except Exception as error:  # a damaged archive can make its reader raise anything
-        reason = explain_unreadable(error)
-        raise InputError(f"{path} cannot be read as an .npz file of plain arrays: {reason}") from None
-    lacks = [key for key in required_names if key not in arrays]
-    if lacks:
-        raise InputError(f"{path} lacks {', '.join(lacks)}; found {', '.join(arrays) or 'nothing'}")
-    return arrays
-
-
 def from_arrays(
     arrays: dict[str, Any],
     name: str = "arrays",
     validation: float | None = 0.2,
     seed: int = 0,
-    views: tuple[View, View] | None = None,
     columns: Columns | None = None,
 ) -> Task:
     """Return a task from arrays under the names `KEYS`; y == -1 means unlabeled.
@@ -122,7 +90,6 @@ def from_arrays(
         validation: fraction of the labeled examples held out for a network if there is no validation set; None for
             other learners, which need neither validation examples nor views.
         seed: seed of the held-out examples.
-        views: weak and strong view; None takes the default for tables or for other arrays.
         columns: columns of a table; None if all hold numbers.
     """
     task = replace(read_parts(arrays, name), columns=columns)
@@ -136,63 +103,66 @@ def from_arrays(
     if validation is None:
         return task
     if len(task.input_shape) == 1:  # a table has the views of CSSTClassifier
-        return task.with_views(views or "table")
-    if views is None:
-        scale = torch.cat([task.labeled.inputs, unlabeled]).float().std(0)  # type: ignore[list-item]
-        views = Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)
-    return replace(task, views=views)
+        return task.with_views("table")
+    scale = torch.cat([task.labeled.inputs, unlabeled]).float().std(0)  # type: ignore[list-item]
+    return replace(task, views=(Noise(scale, WEAK_NOISE), Corrupt(scale, STRONG_NOISE, STRONG_CORRUPTION)))
 
 
 def read_parts(arrays: dict[str, Any], name: str) -> Task:
     """Return the parts of arrays under the names `KEYS`, sorted by content; y == -1 means unlabeled."""
     if isinstance(arrays["x"], np.ndarray):
         warn_about_coarse_columns(arrays["x"], "x")
-    x = as_inputs(arrays["x"], "x")
     y = as_labels(arrays["y"], "y")
-    if len(x) != len(y):
-        raise InputError(f"x and y must have the same length; found {len(x)} and {len(y)}")
-    if (y < -1).any():
-        raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
-    is_labeled = y >= 0
-    if not is_labeled.any():
-        raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
-    if "class_names" not in arrays and int(y.max()) >= int(is_labeled.sum()):
-        raise InputError(
-            f"y goes up to class {int(y.max())} with {int(is_labeled.sum())} labeled examples, and every class needs "
-            "one: number the classes 0 .. K-1"
-        )
-    names = tuple(map(str, arrays.get("class_names", ())))
-    names = names or tuple(str(c) for c in range(int(y.max()) + 1))
-    if len(set(names)) < len(names):
-        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
-    if int(y.max()) >= len(names):
-        raise InputError(f"y goes up to class {int(y.max())}, but class_names lists {len(names)} classes")
+    names = read_class_names(arrays, y)
     group_names: tuple[str, ...] = ()
     groups = None
     if "group" in arrays:
         group_names = tuple(sorted({word for word in arrays["group"] if word is not None}))
         groups = number_words(arrays["group"], group_names)
-    labeled = Labeled(x[is_labeled], y[is_labeled], None if groups is None else groups[is_labeled])
-    unlabeled = x[~is_labeled]
+    rows = Labeled(as_inputs(arrays["x"], "x"), y, groups)
+    labeled = rows.part(np.flatnonzero(y >= 0))
+    unlabeled_rows = rows.part(np.flatnonzero(y < 0))
+    unlabeled: list[Any] = [unlabeled_rows.inputs]
     if "x_unlabeled" in arrays:
-        unlabeled_block = as_inputs(arrays["x_unlabeled"], "x_unlabeled")
-        if unlabeled_block.shape[1:] != x.shape[1:]:
-            raise InputError(
-                f"x and x_unlabeled must have examples of one shape; found {tuple(x.shape[1:])} and "
-                f"{tuple(unlabeled_block.shape[1:])}"
-            )
-        unlabeled = torch.cat([unlabeled, unlabeled_block])
+        unlabeled.append(as_inputs(arrays["x_unlabeled"], "x_unlabeled"))
     validation = _read_part(arrays, "validation")
     test = _read_part(arrays, "test")
-    refuse_other_shapes(*(part.inputs for part in (labeled, validation, test) if part is not None))
+    if test is not None and groups is not None:
+        test = replace(test, groups=number_words(arrays["group_test"], group_names))
+    refuse_other_shapes(*unlabeled, *(part.inputs for part in (labeled, validation, test) if part is not None))
+    task = Task(
+        name,
+        names,
+        labeled,
+        torch.cat(unlabeled),
+        validation,
+        test,
+        group_names=group_names,
+        unlabeled_groups=unlabeled_rows.groups,
+    )
     # Rows are sorted so that held-out rows do not depend on their original order.
-    task = Task(name, names, labeled, unlabeled, validation, test)
-    if groups is not None:
-        if test is not None:
-            test = replace(test, groups=number_words(arrays["group_test"], group_names))
-        unlabeled_groups = groups[~is_labeled]
-        task = replace(task, test=test, group_names=group_names, unlabeled_groups=unlabeled_groups)
     return task.in_content_order()
+
+
+def read_class_names(arrays: dict[str, Any], y: Tensor) -> tuple[str, ...]:
+    """Return the names of the classes in y, numbers if there are none; raise an error for labels that fit no names."""
+    if (y < -1).any():
+        raise InputError(f"y must hold class indices, or -1 for unlabeled; found {int(y.min())}")
+    count = int((y >= 0).sum())
+    largest_label = int(y.max()) if len(y) else -1
+    if not count:
+        raise InputError("y holds no label at all, only -1: some examples of every class must be labeled")
+    if "class_names" not in arrays and largest_label >= count:
+        raise InputError(
+            f"y goes up to class {largest_label} with {count} labeled examples, and every class needs one: number the "
+            "classes 0 .. K-1"
+        )
+    names = tuple(map(str, arrays.get("class_names", ()))) or tuple(str(c) for c in range(largest_label + 1))
+    if len(set(names)) < len(names):
+        raise InputError(f"class_names must differ from each other; found {list(names)[:20]}")
+    if largest_label >= len(names):
+        raise InputError(f"y goes up to class {largest_label}, but class_names lists {len(names)} classes")
+    return names
 
 
 def number_words(words: Any, names: tuple[str, ...]) -> Tensor:
@@ -202,11 +172,7 @@ def number_words(words: Any, names: tuple[str, ...]) -> Tensor:
         words: the groups as texts, None where one is missing, (N,).
         names: the groups in order.
     """
-    places = {name: index for index, name in enumerate(names)} | {None: -1}
-    strangers = sorted({str(word) for word in words if word not in places})
-    if strangers:
-        raise InputError(f"test rows have groups that are not in the training table: {strangers[:5]}")
-    return torch.tensor([places[word] for word in words], dtype=torch.int64)
+    return torch.from_numpy(index_words(words, names, "test rows have groups that are not in the training table"))
 
 
 def _read_part(arrays: dict[str, Any], key: str) -> Labeled | None:

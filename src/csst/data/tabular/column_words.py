@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from csst.data.tabular.columns import Column, Columns, as_text
@@ -57,5 +56,4 @@ def describe_encoding(columns: Columns) -> str:
 
 def as_json(values: Any) -> str:
     """Return a name or a list of categories as JSON."""
-    content = values if isinstance(values, str) else list(values) if isinstance(values, Iterable) else values
-    return json.dumps(content, ensure_ascii=False, default=str)
+    return json.dumps(values, ensure_ascii=False, default=str)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,24 +21,13 @@ from csst.data.tabular.dates import PARTS, encode_dates, parse_date
 from csst.data.tabular.files import GAPS
 from csst.data.tabular.tables import is_missing
 from csst.errors import InputError, nearest
+from csst.setting_checks import check_choices, override
 
 Kind = Literal["number", "category", "date", "left out"]
 #: words that mean a missing value in a column of numbers
 NUMBER_GAPS = frozenset({gap.lower() for gap in GAPS} | {"?", "-", "--", ".", "missing", "unknown"})
-#: the largest number of a median; nan is not below it either
+#: the largest number of a median or an offset; nan is not below it either
 MOST_NUMBER = sys.float_info.max
-#: the values of a column in columns.json, and their types
-TYPES: dict[str, Any] = {
-    "name": str,
-    "kind": str,
-    "categories": list,
-    "median": float | int,
-    "has_gaps": bool,
-    "style": str,
-    "has_times": bool,
-    "gaps": float | int,
-    "notes": list,
-}
 
 
 @dataclass(frozen=True)
@@ -265,22 +254,23 @@ class Columns:
         return cls(tuple(columns))
 
 
-def read_column(value: Any) -> Column:
+def read_column(values: Any) -> Column:
     """Return the column that plain values describe; raise a ValueError if they describe none."""
-    is_complete = isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in TYPES.items())
-    if not is_complete or value["kind"] not in get_args(Kind) or not abs(value["median"]) <= MOST_NUMBER:
+    expected_names = vars(Column("")).keys() - {"offset"}  # earlier versions wrote no offset
+    if not isinstance(values, dict) or not expected_names <= values.keys():
         raise ValueError("no description of a column")
-    offset = value.get("offset", 0.0)  # runs of earlier versions have none
-    if not isinstance(offset, float | int) or not abs(offset) <= MOST_NUMBER:
-        raise ValueError("no offset of a column")
-    texts = [*(text for text in value["categories"] if text is not None), *value["notes"]]
-    has_repeats = len(set(map(repr, value["categories"]))) < len(value["categories"])
+    if not all(isinstance(values[name], list) for name in ("categories", "notes")):
+        raise ValueError("no list of categories or notes")
+    lists = {name: tuple(values[name]) for name in ("categories", "notes")}
+    column: Column = override(Column(""), {**values, **lists})
+    check_choices(column, "")
+    if not all(abs(number) <= MOST_NUMBER for number in (column.median, column.offset)):
+        raise ValueError("no number of a column")
+    texts = [*(text for text in column.categories if text is not None), *column.notes]
+    has_repeats = len(set(map(repr, column.categories))) < len(column.categories)
     if has_repeats or not all(isinstance(text, str) for text in texts):
         raise ValueError("no list of categories or notes")
-    entries: dict[str, Any] = {
-        name: tuple(value[name]) if kind is list else value[name] for name, kind in TYPES.items()
-    }
-    return Column(**entries, offset=offset)
+    return column
 
 
 def as_text(value: Any) -> str | None:

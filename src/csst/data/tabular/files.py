@@ -6,13 +6,13 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
+from csst.data.tabular.tables import find_repeated
 from csst.errors import InputError
 from csst.plugins import first_line, import_extra
 
@@ -120,14 +120,10 @@ def choose_size(rows: int | None, columns: int) -> int:
     return rows or max(1, min(CHUNK_ROWS, CHUNK_CELLS // max(1, columns)))
 
 
-@contextmanager
-def _open_text(path: Path) -> Iterator[TextIO]:
-    if path.suffix.lower() == ".gz":
-        with gzip.open(path, "rt", newline="", encoding="utf-8-sig") as file:
-            yield file
-    else:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            yield file
+def _open_text(path: Path) -> TextIO:
+    open_file: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    file: TextIO = open_file(path, "rt", newline="", encoding="utf-8-sig")
+    return file
 
 
 def _read_csv(path: Path, rows: int | None) -> Iterator[Chunk]:
@@ -138,7 +134,7 @@ def _read_csv(path: Path, rows: int | None) -> Iterator[Chunk]:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             head = [name or UNNAMED.format(n) for n, name in enumerate(next(reader, []))]
-            duplicates = sorted({name for name in head if head.count(name) > 1}) if len(set(head)) < len(head) else []
+            duplicates = find_repeated(head)
             if duplicates:
                 raise InputError(f"{path} has two columns named {duplicates[0]!r}")
             size = choose_size(rows, len(head))
@@ -191,7 +187,7 @@ def _read_record(path: Path, number: int, line: str) -> dict[str, Any]:
 def _read_parquet(path: Path, rows: int | None) -> Iterator[Chunk]:
     file = import_extra("pyarrow.parquet", str(path)).ParquetFile(path)
     names = file.schema_arrow.names
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+    duplicates = find_repeated(names)
     if duplicates:
         raise InputError(f"{path} cannot be read: two columns are named {duplicates[0]!r}")
     for batch in file.iter_batches(choose_size(rows, len(names))):

@@ -11,8 +11,8 @@ import numpy as np
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_ending, read_arrays, read_chunks
-from csst.data.text.files import read_label_words, sort_class_names
-from csst.errors import InputError, nearest
+from csst.data.text.files import read_label_words, require_column, sort_class_names
+from csst.errors import InputError
 
 #: balanced accuracy out of fold from which on a single column counts as a leak
 NEARLY = 0.99
@@ -21,6 +21,8 @@ MOST_LABELS = 2000
 MOST_COLUMNS = 500
 #: labels of the rarest class from which on accuracy out of fold means something
 FEWEST_LABELS = 5
+#: what to do where the column of labels is missing
+NAME_LABEL = "; name the column of the labels with --data.label"
 
 
 def read_labeled_table(
@@ -39,8 +41,9 @@ def read_labeled_table(
         Arrays under the names of an .npz file, and the columns.
     """
     names = read_names(path)
-    for name in (label, *drop, *([group] if group else [])):
-        require_column(name, names, path, label)
+    require_column(label, names, path, NAME_LABEL)
+    for name in (*drop, *([group] if group else [])):
+        require_column(name, names, path)
     words = read_words(path, label)
     class_names = sort_class_names(words)
     table = read_arrays(path, without=(label, *drop))
@@ -48,7 +51,7 @@ def read_labeled_table(
         raise InputError(f"{path} has no column besides the labels")
     columns = learn_columns(table)
     x = columns.encode(table, path)
-    y = index_words(words, class_names, path)
+    y = index_words(words, class_names, path)  # the classes are those that occur
     columns = note_leaks(columns, x, y)
     arrays: dict[str, Any] = {"x": x, "y": y, "class_names": np.array(class_names)}
     if test_path:
@@ -56,7 +59,7 @@ def read_labeled_table(
     if group:
         arrays["group"] = read_words(path, group)
         if test_path:
-            require_column(group, read_names(test_path), test_path, label)
+            require_column(group, read_names(test_path), test_path)
             arrays["group_test"] = read_words(test_path, group)
     return arrays, columns
 
@@ -79,16 +82,6 @@ def refuse_single_column(names: Collection[str], path: str) -> None:
         )
 
 
-def require_column(name: str, names: Sequence[str], path: str, label: str) -> None:
-    """Raise an error if a column is not in a table, with the nearest name."""
-    if name in names:
-        return
-    name_list = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    hint = nearest(name, names) or f"; its columns: {name_list}"
-    way_out = "; name the column of the labels with --data.label" if name == label else ""
-    raise InputError(f"{path} has no column {name!r}{hint}{way_out}")
-
-
 def read_words(path: str, label: str) -> list[str | None]:
     """Return the labels of a table as words, None for an unlabeled row."""
     words: list[str | None] = []
@@ -98,25 +91,45 @@ def read_words(path: str, label: str) -> list[str | None]:
     return words
 
 
-def index_words(words: Sequence[str | None], class_names: Sequence[str], path: str) -> np.ndarray:
-    """Return class indices, -1 for None, (N,); raise an error for a word that is no class."""
-    index = {name: number for number, name in enumerate(class_names)}
-    strangers = sorted({word for word in words if word is not None and word not in index})
+def index_words(words: Sequence[str | None], names: Sequence[str], refusal: str) -> np.ndarray:
+    """Return the place of every word among the names, -1 for None, (N,).
+
+    Args:
+        words: N words.
+        names: all words that may occur.
+        refusal: beginning of the error for any other word.
+    """
+    places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
+    places[None] = -1
+    strangers = sorted({str(word) for word in words if word not in places})
     if strangers:
+        raise InputError(f"{refusal}: {strangers[:5]}; known are {list(names)[:20]}")
+    return np.array([places[word] for word in words], dtype=np.int64)
+
+
+def index_labels(words: Sequence[str | None], class_names: Sequence[str], path: str, use: str) -> np.ndarray:
+    """Return class indices, (N,); raise an error for a row without a label and for a class that is not known.
+
+    Args:
+        words: labels in words.
+        class_names: the classes of the model, or of the training data.
+        path: the file, for errors.
+        use: what rows with labels do, for errors: "every row that certifies needs a label".
+    """
+    missing_count = sum(word is None for word in words)
+    if missing_count:
         raise InputError(
-            f"{path} has labels that the model does not know: {strangers[:5]}; its classes: {list(class_names)[:20]}"
+            f"every row that {use} needs a label; {missing_count} of the {len(words)} rows of {path} have none"
         )
-    return np.array([-1 if word is None else index[word] for word in words], dtype=np.int64)
+    return index_words(words, class_names, f"{path} has labels that the model does not know")
 
 
 def read_test_table(
     path: str, label: str, columns: Columns, class_names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows and class indices of a table with the columns of the training data; all rows need a label."""
-    require_column(label, read_names(path), path, label)
-    labels = index_words(read_words(path, label), class_names, path)
-    if (labels < 0).any():
-        raise InputError(f"every test row needs a label; {int((labels < 0).sum())} rows of {path} have none")
+    require_column(label, read_names(path), path, NAME_LABEL)
+    labels = index_labels(read_words(path, label), class_names, path, "tests the model")
     return columns.encode(read_arrays(path, columns.text_names), path), labels
 
 

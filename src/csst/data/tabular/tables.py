@@ -6,6 +6,8 @@ float32 rounds away the differences of numbers far from 0 that differ by little,
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,15 @@ def is_frame(table: Any) -> bool:
 def read_frame(frame: Any) -> dict[str, np.ndarray]:
     """Return the values of a frame's columns by name; raise an error for columns of the same name."""
     names = [str(name) for name in frame.columns]
-    duplicates = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    duplicates = find_repeated(names)
     if duplicates:
         raise InputError(f"columns must have different names; found {duplicates[:5]} more than once: rename them")
     return {name: np.asarray(take_column(frame, index).to_numpy()) for index, name in enumerate(names)}
+
+
+def find_repeated(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def find_categorical(frame: Any) -> set[str]:

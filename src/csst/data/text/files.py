@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from csst.data.huggingface import HUGGING_FACE, load_datasets
 from csst.data.tabular.columns import as_text
 from csst.data.tabular.files import read_chunks
 from csst.errors import InputError, nearest
-from csst.plugins import import_extra, load_from_hub, read_datasets_folder
 
 Columns = dict[str, list[Any]]
-HUGGING_FACE = "hf:"
 UNLABELED = ("", "-1", "-1.0", "nan", "null")  # not "none", which is a class of many data sets
 
 
@@ -46,10 +45,17 @@ def _read_file(path: str) -> Columns:
 
 def find_column(table: Columns, name: str, path: str) -> list[Any]:
     """Return a column, or raise an error that suggests the nearest name."""
-    if name not in table:
-        hint = nearest(name, table) or f"; its columns: {', '.join(map(str, table))}"
-        raise InputError(f"{path} has no column {name!r}{hint}")
+    require_column(name, table, path)
     return table[name]
+
+
+def require_column(name: str, names: Collection[str], path: str, way_out: str = "") -> None:
+    """Raise an error if a column is not in a table, with the nearest name and a way out."""
+    if name in names:
+        return
+    name_list = ", ".join(list(map(str, names))[:20]) + (", …" if len(names) > 20 else "")
+    hint = nearest(name, names) or f"; its columns: {name_list}"
+    raise InputError(f"{path} has no column {name!r}{hint}{way_out}")
 
 
 def read_texts(table: Columns, name: str, path: str) -> list[str]:
@@ -95,32 +101,13 @@ def _is_number(word: str) -> bool:
 
 
 def _read_datasets(name: str, split: str) -> Columns:
-    datasets = import_extra("datasets", f"hf:{name}")
-    folder = Path(name).expanduser()
-    dataset = _read_folder(datasets, folder, split) if folder.is_dir() else _read_hub(datasets, name, split)
+    dataset = load_datasets(name, split)
+    if isinstance(dataset, dict):
+        if split not in dataset:
+            raise InputError(f"{name} has no split {split!r}; it has {', '.join(dataset)}")
+        dataset = dataset[split]
     columns = {key: list(dataset[key]) for key in dataset.column_names}
     for key, feature in dataset.features.items():
-        if isinstance(feature, datasets.ClassLabel):
+        if type(feature).__name__ == "ClassLabel":
             columns[key] = [None if value is None or value < 0 else feature.int2str(value) for value in columns[key]]
     return columns
-
-
-def _read_hub(datasets: Any, name: str, split: str) -> Any:
-    def load(is_local: bool) -> Any:
-        was_offline = datasets.config.HF_HUB_OFFLINE
-        datasets.config.HF_HUB_OFFLINE = was_offline or is_local
-        try:
-            return datasets.load_dataset(name, split=split)
-        finally:
-            datasets.config.HF_HUB_OFFLINE = was_offline
-
-    return load_from_hub(name, load, "a data set")
-
-
-def _read_folder(datasets: Any, folder: Path, split: str) -> Any:
-    dataset = read_datasets_folder(datasets, folder)
-    if isinstance(dataset, datasets.DatasetDict):
-        if split not in dataset:
-            raise InputError(f"{folder} has no split {split!r}; it has {', '.join(dataset)}")
-        return dataset[split]
-    return dataset

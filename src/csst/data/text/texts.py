@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from csst.data.examples import Examples
+from csst.data.huggingface import HUGGING_FACE
 from csst.data.splits import Tail, long_tail, split_held_out
+from csst.data.tabular.labeled_tables import index_labels
 from csst.data.task import Labeled, Task, identity_view
-from csst.data.text.files import HUGGING_FACE, find_column, read_label_words, read_table, read_texts, sort_class_names
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts, sort_class_names
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 
@@ -205,15 +207,8 @@ def _read_columns(path: str, split: str, text: str, label: str) -> tuple[list[st
 
 def _make_labeled(texts: Sequence[str], words: Sequence[str | None], names: tuple[str, ...], path: str) -> Labeled:
     """Return texts with their class indices; raise an error for a missing or unknown label."""
-    index_of = {name: index for index, name in enumerate(names)}
-    mistakes = ["no label"] if None in words else []
-    mistakes += sorted({repr(word) for word in words if word is not None and word not in index_of})
-    if mistakes:
-        raise InputError(
-            f"every text of {path} needs one of the classes {', '.join(names)}; found {', '.join(mistakes[:5])}"
-        )
-    indices = [index_of[word] for word in words if word is not None]
-    return Labeled(Texts(texts), torch.tensor(indices, dtype=torch.int64))
+    labels = index_labels(words, names, path, "is learned from or measured")
+    return Labeled(Texts(texts), torch.from_numpy(labels))
 
 
 def _list_texts(labeled: Labeled | None) -> list[str]:

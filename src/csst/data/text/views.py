@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ _CHUNK = 1024  # texts counted at a time
 _REMEMBERED = 1_000_000  # spellings of words kept in memory, at most
 Strong = Literal["tfidf", "dropout", "backtranslation", "none"]
 Missing = Literal["error", "tfidf", "dropout", "none"]
-STRONG: tuple[str, ...] = get_args(Strong)
 
 
 def make_numpy_generator(generator: torch.Generator) -> np.random.Generator:
@@ -52,19 +51,11 @@ def join_words(texts: Sequence[str], words: list[str], edges: np.ndarray, mask: 
     return [" ".join(words[a:b]) if b > a else text for text, a, b in zip(texts, ends, ends[1:], strict=False)]
 
 
-def check_fraction(value: float, what: str) -> None:
-    if not 0 <= value <= 1:
-        raise InputError(f"the fraction of words that are {what} must lie in 0 .. 1; found {value!r}")
-
-
 @dataclass(frozen=True)
 class TokenDropout:
     """Each word is dropped with probability `fraction`."""
 
     fraction: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_fraction(self.fraction, "dropped")
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
         rng = make_numpy_generator(generator)
@@ -135,7 +126,6 @@ class TfIdf:
     _numbers: _Numbers = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_fraction(self.fraction, "replaced")
         object.__setattr__(self, "_numbers", _Numbers({word: i for i, word in enumerate(self.words.tolist())}))
 
     @classmethod
@@ -207,34 +197,25 @@ class Translated:
 
     Args:
         cache: translations of a text, as `Translations` reads them from a file.
-        missing: the view of texts without a translation; "error" refuses them and says how many there are.
+        missing: the view of texts without a translation.
     """
 
     cache: Cache
-    missing: View | Literal["error"] = "error"
+    missing: View = identity_view
 
     def __call__(self, batch: Sequence[str], generator: torch.Generator) -> list[str]:
         translations = [self.cache[text] for text in batch]
         places = [i for i, copies in enumerate(translations) if not copies and batch[i].strip()]
-        if places and self.missing == "error":
-            raise InputError(_describe_untranslated(len(places), len(batch)))
         chances = make_numpy_generator(generator).random(len(batch)).tolist()
         views = list(batch)
         for i, copies in enumerate(translations):
             if copies:
                 views[i] = copies[int(chances[i] * len(copies))]
-        if places and self.missing != "error":
+        if places:
             replacements = self.missing([batch[i] for i in places], generator)
             for i, text in zip(places, replacements, strict=True):
                 views[i] = text
         return views
-
-
-def _describe_untranslated(count: int, total: int) -> str:
-    return (
-        f"{count} of {total} texts have no back-translation in the cache: run csst augment on their file, or choose "
-        "a view for them with --data.views.missing"
-    )
 
 
 @dataclass(frozen=True)
@@ -270,7 +251,10 @@ class TextViews:
             return Translated(cache, self._build_word_view(self.missing, corpus))
         count = sum(text not in cache and bool(text.strip()) for text in corpus)
         if count:
-            raise InputError(f"{self.cache}: {_describe_untranslated(count, len(corpus))}")
+            raise InputError(
+                f"{self.cache}: {count} of {len(corpus)} texts have no back-translation in the cache: run csst augment "
+                "on their file, or choose a view for them with --data.views.missing"
+            )
         return Translated(cache)
 
     def _build_word_view(self, name: str, corpus: Sequence[str]) -> View:

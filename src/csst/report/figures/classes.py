@@ -43,17 +43,10 @@ def draw_recall(runs: Sequence[RunView]) -> Drawing:
         title += "; labeled examples in brackets"
     has_bars = len(runs) <= MANY_RUNS
     row_height = 0.25 if count == 1 or not has_bars else 0.1 + 0.11 * len(runs)
-    keys = _make_run_keys(runs, has_bars) if count > 1 else _make_rule_keys(run)
+    keys = _make_rule_keys(run)
+    if count > 1:
+        keys = [run_style(n).as_key(run.name, "■" if has_bars else "") for n, run in enumerate(runs)]
     return draw(lambda figure: _paint_rows(figure, runs, has_bars), 0.75 + classes * row_height, alt, title, keys)
-
-
-def _make_run_keys(runs: Sequence[RunView], has_bars: bool) -> list[Key]:
-    """Return one entry of the legend per run."""
-    keys = []
-    for n, run in enumerate(runs):
-        style = run_style(n)
-        keys.append(Key("■" if has_bars else style.symbol, style.color, shorten(run.name, 60)))
-    return keys
 
 
 def _make_rule_keys(run: RunView) -> list[Key]:
@@ -124,8 +117,7 @@ def _draw_profile(runs: Sequence[RunView], ylabel: str, alt: str, title: str) ->
     size = -(-classes // len(groups))
     keys = []
     if len(runs) > 1:
-        symbols = ["dash" if _is_dashed(n) else "line" for n in range(len(runs))]
-        keys = [Key(symbols[n], run_style(n).color, shorten(run.name, 60)) for n, run in enumerate(runs)]
+        keys = [run_style(n).as_key(run.name, "dash" if _is_dashed(n) else "line") for n, run in enumerate(runs)]
     elif size > 1:
         keys = [Key("line", RUNS[0], f"mean of {size} neighbors"), Key("band", RUNS[0], "lowest to highest of them")]
     return draw(paint, 3.4, alt, title, keys)

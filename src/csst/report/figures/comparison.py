@@ -126,7 +126,7 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
         axes.set_ylabel(value.label)
 
     labels = {line.row.label for line in table}
-    keys = [Key(style.symbol, style.color, shorten(label, 60)) for label, style in styles.items() if label in labels]
+    keys = [style.as_key(label) for label, style in styles.items() if label in labels]
     keys += _make_rule_keys(table)
     if is_slack:
         keys.append(Key("dash", INK, "constraints met to the right"))
@@ -168,8 +168,7 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
             panels[-1].minorticks_off()
         panels[-1].set_xticks(ticks, [f"{value:g}" for value in ticks])
 
-    styles = {method: run_style(n) for n, method in enumerate(methods)}
-    keys = [Key(style.symbol, style.color, method) for method, style in styles.items()]
+    keys = [run_style(n).as_key(method) for n, method in enumerate(methods)]
     measure = measures[0]
     row = max(table, key=lambda line: line.mean(measure))
     alt = f"{measure} against {name}, {len(ticks)} values; highest at {_read_setting(row):g}: {row.mean(measure):.3f}"
@@ -202,8 +201,7 @@ def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
         rows[-1].set_xlabel("step")
 
     keys = [
-        Key("dash" if n >= len(RUNS) else "line", styles[curve.label].color, shorten(curve.label, 60))
-        for n, curve in enumerate(curves)
+        styles[curve.label].as_key(curve.label, "dash" if n >= len(RUNS) else "line") for n, curve in enumerate(curves)
     ]
     fractions = "; ".join(f"{curve.label} {np.nanmean(curve.used[:, -1]):.2f}" for curve in curves)
     title = "Pseudo-labels used" + (", and their accuracy" if has_accuracy else "")

@@ -56,6 +56,10 @@ class RunStyle(NamedTuple):
     marker: str
     symbol: str
 
+    def as_key(self, label: str, symbol: str = "") -> Key:
+        """Return the entry of a legend, with the marker or another symbol."""
+        return Key(symbol or self.symbol, self.color, shorten(label, 60))
+
 
 @dataclass(frozen=True)
 class Drawing:

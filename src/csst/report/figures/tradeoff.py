@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, begin_at_zero, draw, run_style, shorten
+from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, begin_at_zero, draw, run_style
 from csst.report.run_view import RunView
 
 #: the largest number of points of a frontier
@@ -44,9 +44,7 @@ def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
         axes.set_xlabel(f"mean recall on {runs[0].part}")
         axes.set_ylabel("min recall")
 
-    keys = [
-        Key(run_style(n).symbol, run_style(n).color, shorten(run.name, 60)) for n, run in enumerate(runs[:MOST_KEYS])
-    ]
+    keys = [run_style(n).as_key(run.name) for n, run in enumerate(runs[:MOST_KEYS])]
     if len(runs) > MOST_KEYS:
         keys.append(Key("…", INK, f"and {len(runs) - MOST_KEYS} more, in the same styles again"))
     if any(run.adjusted for run in runs):
