@@ -35,6 +35,7 @@ from csst.rules.cells import RowGroups
 from csst.rules.certified import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
+from csst.rules.fresh_labels import RuleRows, deal_rows, name_all
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import Judges, choose
 from csst.rules.rule import Rule, read_probs
@@ -166,26 +167,6 @@ def describe(objective: Objective, score: ValidationScore) -> str:
     return f"{objective.describe_value(score.value)}{remark}"
 
 
-@dataclass(frozen=True, eq=False)
-class RuleRequest:
-    """What `fit_rule` is given beside the objective; it describes every field."""
-
-    probs: Any
-    labels: Any
-    unlabeled_probs: Any
-    train_prior: Any
-    labeled_prior: Any
-    deployment_prior: Any
-    gain: Gain | None
-    class_names: Sequence[str] | None
-    most_unlabeled: int
-    is_cross_fitted: bool
-    seed: int
-    margin: float
-    groups: RowGroups | None
-    per_group: bool
-
-
 def fit_rule(
     probs: Any,
     labels: Any,
@@ -234,58 +215,49 @@ def fit_rule(
         The rule, and what it is expected to give.
     """
     goal = read_objective(objective, class_names=class_names, confidence=confidence)
-    request = RuleRequest(
-        probs=probs,
-        labels=labels,
-        unlabeled_probs=unlabeled_probs,
-        train_prior=train_prior,
+    rows = RuleRows(probs, labels, unlabeled_probs, train_prior, groups)
+    if goal.confidence is not None:
+        if is_cross_fitted:
+            raise InputError(
+                "with a confidence, labels certify the very model that is used, and probabilities out of fold "
+                "(is_cross_fitted=True) are those of other models: give probabilities of labeled rows that the model "
+                "has not learned from, or leave out the confidence"
+            )
+        goal, rows = deal_rows(goal, rows, deployment_prior, class_names, seed)
+    inverse = None if gain is None else gain.softmax_inverse
+    evidence = HeldOutScores.from_probs(
+        take_gain_out(rows.probs, inverse),
+        rows.labels,
+        take_gain_out(rows.unlabeled_probs, inverse),
+        train_prior=rows.train_prior,
         labeled_prior=labeled_prior,
-        deployment_prior=deployment_prior,
-        gain=gain,
         class_names=class_names,
         most_unlabeled=most_unlabeled,
-        is_cross_fitted=is_cross_fitted,
         seed=seed,
-        margin=margin,
-        groups=groups,
-        per_group=per_group,
+        is_cross_fitted=is_cross_fitted,
     )
-    if goal.confidence is None:
-        return fit_request(request, goal)
+    prior = read_deployment_prior(deployment_prior, evidence)
+    bound = bind(goal.unpromised, evidence, class_names)
+    if rows.groups is None and bound.column is None:
+        fitted = fit_evidence(evidence, bound, prior, inverse, seed, margin)
+    else:
+        sentence = bind_groups(bound, rows.groups)
+        assert rows.groups is not None
+        sample = rows.groups.sample(most_unlabeled, seed)
+        fitted = fit_groups(evidence, sentence, sample, prior, inverse, seed, margin, per_group)
+    if rows.fresh is None:
+        return fitted
     # It builds on this module.
-    from csst.rules.promise import fit_promised
+    from csst.rules.promise import promise, state_confidence
 
-    return fit_promised(request, goal)
+    assert isinstance(goal, Sentence)  # only sentences have a confidence
+    names = name_all(class_names, evidence.classes)
+    return promise(state_confidence(fitted, goal), rows.fresh, deployment_prior, names)
 
 
-def fit_request(request: RuleRequest, objective: Objective) -> FittedRule:
-    """Return the rule of `fit_rule` for an objective without a confidence."""
-    undo = None if request.gain is None else request.gain.softmax_inverse
-    probs = request.probs
-    unlabeled_probs = request.unlabeled_probs
-    if undo is not None:
-        probs = read_probs(probs, undo)
-        unlabeled_probs = None if unlabeled_probs is None else read_probs(unlabeled_probs, undo)
-    evidence = HeldOutScores.from_probs(
-        probs,
-        request.labels,
-        unlabeled_probs,
-        train_prior=request.train_prior,
-        labeled_prior=request.labeled_prior,
-        class_names=request.class_names,
-        most_unlabeled=request.most_unlabeled,
-        seed=request.seed,
-        is_cross_fitted=request.is_cross_fitted,
-    )
-    prior = read_deployment_prior(request.deployment_prior, evidence)
-    bound = bind(objective, evidence, request.class_names)
-    groups = request.groups
-    if groups is None and getattr(bound, "column", None) is None:
-        return fit_evidence(evidence, bound, prior, undo, request.seed, request.margin)
-    sentence = bind_groups(bound, groups)
-    assert groups is not None
-    groups = groups.sample(request.most_unlabeled, request.seed)
-    return fit_groups(evidence, sentence, groups, prior, undo, request.seed, request.margin, request.per_group)
+def take_gain_out(probs: Any, inverse: torch.Tensor | None) -> Any:
+    """Return probabilities without the gain of the network that gave them; None of None."""
+    return probs if probs is None or inverse is None else read_probs(probs, inverse)
 
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
