@@ -64,7 +64,7 @@ ROOMS: dict[str, Room] = {
     "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
     "maths": Room(("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
     "rules": Room(("rules/*.py",), ("tests/rules",)),
-    "estimation": Room(("estimation/*.py",), ("tests/estimation", "tests/maths/test_intervals.py"), drawn=20),
+    "estimation": Room(("estimation/*.py",), ("tests/estimation",), drawn=20),
     "learners": Room(("learners/*.py",), ("tests/learners",), drawn=14),
     "estimators": Room(("estimators/*.py",), ("tests/estimators",), drawn=14),
     "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
@@ -246,7 +246,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "weight = np.minimum(UNLABELED_WORTH, mass)",
         "weight = UNLABELED_WORTH + 0 * mass",
     ),
-    ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
+    ("estimation", "estimation/intervals.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
         "estimators/deploying.py",

@@ -15,8 +15,7 @@ from csst.estimation.folds import deal_certification
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.rules import fit_rule
 from csst.rules.candidates import fit_pooled, sharpness
-from csst.rules.certified import certificate_from_dict
-from csst.rules.claims import read_claims
+from csst.rules.claims import certificate_from_dict, read_claims
 from csst.rules.fit import bind, fit_evidence
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import PathRule, make_path

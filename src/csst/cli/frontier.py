@@ -14,7 +14,7 @@ from csst.fitting.metrics import KeptEvidence, bind_sentence, describe_trades
 from csst.report.page import frontier_page
 from csst.report.render import write_page
 from csst.rules import trace_frontier
-from csst.rules.reviews import Review
+from csst.rules.trades import Review
 from csst.runs.folder import Run
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from csst.data.tabular.arrays import read_npz
 from csst.errors import InputError
-from csst.estimation.bootstrap import all_intervals
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.intervals import all_intervals
 from csst.estimation.unlabeled_prior import estimate_balance
 from csst.fitting.evaluation import GroupEvaluation
 from csst.fitting.folder import Folder

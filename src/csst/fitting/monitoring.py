@@ -15,8 +15,7 @@ import torch
 
 from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
-from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
-from csst.estimation.trust import FEWEST_ALONE
+from csst.estimation.shift_test import FEWEST_ALONE, MOST_NEW, ShiftTest, measure_shift
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.folder import COLUMNS, Folder
 from csst.fitting.metrics import KeptEvidence, describe_rule, pack_outputs, read_outputs

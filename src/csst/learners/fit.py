@@ -12,7 +12,7 @@ from csst.data.tabular.tables import compute_moments
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.reference import Reference
-from csst.estimation.trust import compare_unlabeled, lean_on_labels
+from csst.estimation.shift_test import compare_unlabeled, lean_on_labels
 from csst.learners.catalog import Problem, read_learner
 from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.learners.protocol import Rows

@@ -32,10 +32,10 @@ from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
 from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, sharpness
 from csst.rules.cells import RowGroups
-from csst.rules.certified import Certificate
+from csst.rules.claims import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
-from csst.rules.fresh_labels import RuleRows, deal_rows, name_all
+from csst.rules.fresh_labels import RuleRows, deal_rows, list_names
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import Judges, choose
 from csst.rules.rule import Rule, read_probs
@@ -251,7 +251,7 @@ def fit_rule(
     from csst.rules.promise import promise, state_confidence
 
     assert isinstance(goal, Sentence)  # only sentences have a confidence
-    names = name_all(class_names, evidence.classes)
+    names = list_names(class_names, evidence.classes)
     return promise(state_confidence(fitted, goal), rows.fresh, deployment_prior, names)
 
 

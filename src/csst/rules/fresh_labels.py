@@ -169,7 +169,7 @@ def deal_rows(
     if groups is not None:
         bound = bind_groups(bound, groups)
         places = groups.labeled
-    names = name_all(class_names, classes)
+    names = list_names(class_names, classes)
     fitting_rows, certifying_rows = deal_labels(bound, labels, deployment_prior, names, places, CERTIFYING, seed)
     fresh_labels = FreshLabels(probs[certifying_rows], labels[certifying_rows])
     if groups is not None:
@@ -189,7 +189,7 @@ def deal_rows(
     )
 
 
-def name_all(class_names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+def list_names(class_names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
     """Return the names of K classes; their indices if they have none."""
     return tuple(map(str, range(classes))) if class_names is None else tuple(class_names)
 

@@ -17,11 +17,10 @@ from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, 
 from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
 from csst.rules.fit import fit_evidence
 from csst.rules.possible import refuse_impossible
-from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule, Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
-from csst.rules.trades import ClassPoint, GroupPoint, keep_trade, trace_classes
+from csst.rules.trades import ClassPoint, GroupPoint, Review, keep_trade, trace_classes, trace_reviews
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11

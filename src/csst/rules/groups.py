@@ -20,8 +20,7 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.rules.candidates import MARGIN
-from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import CellScores, RowGroups, count_cells, make_cells
+from csst.rules.cells import CellObjective, CellScores, RowGroups, count_cells, make_cells
 from csst.rules.possible import refuse_impossible
 from csst.rules.rule import DecisionRule, GroupedRule, build_rule
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate
 from csst.maths.language.tree import Call, name_calls, walk
-from csst.rules.cell_objective import CELL_METRICS, CellObjective
+from csst.rules.cells import CELL_METRICS, CellObjective
 
 #: a coverage below this counts as this: a class that is never predicted has precision 0
 SMALLEST_COVERAGE = 1e-12

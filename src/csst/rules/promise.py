@@ -17,8 +17,7 @@ from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_p
 from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.rules.certificates import draw_unluckily, multiply_labels, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate, measure_bound
-from csst.rules.claims import Claim, read_claims
+from csst.rules.claims import BoundResult, Certificate, Claim, read_claims
 from csst.rules.fit import FittedRule, find_doubts
 from csst.rules.fresh_labels import FreshLabels, state_prior
 from csst.rules.path import PathRule, make_path
@@ -117,7 +116,7 @@ class Proof:
         bound = self.bounds[hardest]
         # These labels were not enough, whatever is expected.
         multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-        expectation = measure_bound(bound, self.expect(bound, estimates[cheapest]))
+        expectation = bound.measure(self.expect(bound, estimates[cheapest]))
         is_single = len(bound.classes) == 1
         is_of_classes = is_single or bound.metric == "recall"
         counts = rows[hardest]
@@ -244,7 +243,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
         BoundResult(
             bound.text,
             bound.value,
-            measure_bound(bound, proof.expect(bound, result.judged)),
+            bound.measure(proof.expect(bound, result.judged)),
             p,
             read_range(bound, proof.take_counts(bound, counts), proof.prior, delta),
         )

@@ -2,6 +2,7 @@
 
 trace_classes    the recall of one class against its precision, by a sweep of its own bias
 trace_groups     mean recall against the lowest recall of a class in a group of rows
+trace_reviews    a sentence's value at growing shares of rows that get no answer and are left to a human
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
+from csst.rules.abstention import estimate_abstaining, fit_answering, search_rule
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     MARGIN,
@@ -33,8 +35,7 @@ from csst.rules.candidates import (
     sharpness,
     weigh_argmax,
 )
-from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import CellScores, RowGroups, make_cells
+from csst.rules.cells import CellObjective, CellScores, RowGroups, make_cells
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.metric_form import MetricForm
 from csst.rules.soft_objective import SoftObjective
@@ -51,6 +52,8 @@ MOST_CLASSES = 20
 LEAST_RECALL = 0.05
 #: sentences from the highest mean recall to the highest recall of the worst class in the worst group
 GROUP_STEPS = 6
+#: shares of rows that are left to a human
+REVIEWED_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 class ClassPoint(NamedTuple):
@@ -259,3 +262,53 @@ def list_sentences(column: str) -> list[str]:
     shares[0] = 0.01
     mixtures = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall by {column})" for share in shares[:-1]]
     return [*mixtures, f"max min(recall by {column})"]
+
+
+@dataclass(frozen=True)
+class Review:
+    """What is expected if a share of the rows gets no answer.
+
+    Args:
+        share: share of all rows.
+        value: value of the sentence's goal, on what is answered.
+        min_recall: the lowest recall of what is answered.
+        misses: other bounds of the sentence that are missed.
+    """
+
+    share: float
+    value: float
+    min_recall: float
+    misses: tuple[str, ...] = ()
+
+
+def trace_reviews(
+    evidence: HeldOutScores, prior: np.ndarray, sentence: Sentence, shares: Sequence[float] = REVIEWED_SHARES
+) -> tuple[Review, ...]:
+    """Return what the best rules reach that leave these shares of rows to a human.
+
+    Like every point of a frontier, each is estimated from the rows it was fitted on.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        prior: the deployment prior, (K,).
+        sentence: bound to the classes; its own bounds on the abstention of all rows do not count.
+        shares: shares of rows without an answer.
+    """
+    points = []
+    answering = sentence.answering
+    for share in shares:
+        limited_sentence = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
+        goal = SoftObjective(limited_sentence, prior, sharpness(evidence))
+        rule, _ = search_rule(goal, evidence, fit_answering(goal, evidence))
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
+        misses = tuple(bound for _, bound, _ in find_missed(limited_sentence, estimate) if "abstain" not in bound)
+        value = float(limited_sentence.value(estimate.confusion))
+        points.append(Review(share, value, float(estimate.confusion.recall.min()), misses))
+    return tuple(points)
+
+
+def limit_share(share: float) -> tuple:
+    """Return the bound on the share of rows without an answer."""
+    limit = read_objective(f"max accuracy s.t. abstain <= {share:.6g}")
+    assert isinstance(limit, Sentence)
+    return limit.constraints

@@ -15,13 +15,16 @@ from csst.maths.confusion import Confusion, head_tail
 from csst.maths.costs import format_amount
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
-from csst.maths.language.comparing import addends, compare_groups, drop_groups, is_about_groups
 from csst.maths.language.meaning import (
+    addends,
+    compare_groups,
+    drop_groups,
     entries,
     evaluate,
     flatten,
     has_groups,
     has_pairs,
+    is_about_groups,
     is_constant,
     list_entries,
     members,
