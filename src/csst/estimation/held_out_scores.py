@@ -14,7 +14,7 @@ from csst.errors import InputError, nearest
 from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.shift import estimate_prior
-from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
+from csst.maths.confusion import as_float64, check_prior, read_class_indices, refuse_empty_classes
 
 #: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
 MOST_UNLABELED = 10_000
@@ -288,14 +288,10 @@ def read_prior(prior: Any, what: str, known_priors: dict[str, np.ndarray], class
 
 def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
     """Return class indices, (n,), one for each row of scores."""
-    values = np.asarray(labels)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InputError(f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}")
+    values = read_class_indices(labels, "labels", classes).cpu().numpy().copy()
     if len(values) != rows:
         raise InputError(f"there must be one label per row of probs; found {len(values)} for {rows}")
-    if len(values) and (values.min() < 0 or values.max() >= classes):
-        raise InputError(f"labels must lie in 0 .. {classes - 1}; found values from {values.min()} to {values.max()}")
-    return values.astype(np.int64)
+    return values
 
 
 def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:

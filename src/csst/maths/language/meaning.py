@@ -50,6 +50,11 @@ def is_constant(node: Node) -> bool:
     return not any(isinstance(n, (Metric, Each)) for n in walk(node))
 
 
+def reads(node: Node, metric: str) -> bool:
+    """Return whether a metric occurs in a tree."""
+    return any(isinstance(part, Metric) and part.name == metric for part in walk(node))
+
+
 def shape(node: Node, text: str) -> str:
     """Return "" for a number, "classes" for one value per class, "each <group>" for one value per group member."""
     if isinstance(node, Metric):
@@ -93,7 +98,7 @@ def list_places(node: Node, binding: Binding, text: str) -> list[tuple[int, int,
 
 def entries(node: Node, binding: Binding, text: str) -> int:
     """Return the number of entries: 1, K or the size of a group of classes, times the groups of rows."""
-    return len(list_places(node, binding, text)) if has_groups(node) else count_classes(node, binding, text)
+    return len(list_places(node, binding, text))
 
 
 def list_entries(node: Node, binding: Binding, text: str) -> list[Node]:

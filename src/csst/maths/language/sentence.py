@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from csst.maths.language.meaning import (
     list_entries,
     members,
     name_classes,
+    reads,
     shape,
 )
 from csst.maths.language.tree import (
@@ -119,8 +120,7 @@ class Sentence(Objective):
     @cached_property
     def column(self) -> str | None:  # type: ignore[override]
         """The column whose groups of rows the sentence names with "by"; None if it names none."""
-        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
-        return next((node.column for node in nodes if isinstance(node, By)), None)
+        return next((node.column for node in self.walk() if isinstance(node, By)), None)
 
     @cached_property
     def ungrouped(self) -> Sentence:
@@ -167,12 +167,8 @@ class Sentence(Objective):
         if not self.abstains:
             return self
         goal = self.expression
-        is_goal = any(isinstance(node, Metric) and node.name == "abstain" for node in walk(goal))
-        constraints = tuple(
-            constraint
-            for constraint in self.constraints
-            if not any(isinstance(node, Metric) and node.name == "abstain" for node in walk(constraint))
-        )
+        is_goal = reads(goal, "abstain")
+        constraints = tuple(constraint for constraint in self.constraints if not reads(constraint, "abstain"))
         plain = Call("mean", (Metric("recall"),))
         return replace(
             self,
@@ -182,16 +178,20 @@ class Sentence(Objective):
             confidence=self.confidence if constraints else None,
         )
 
+    def walk(self) -> Iterator[Node]:
+        """Yield all parts of the goal and of the constraints."""
+        for tree in (self.expression, *self.constraints):
+            yield from walk(tree)
+
     def mentions(self, metric: str) -> bool:
         """Return whether a metric occurs in the sentence."""
-        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
-        return any(isinstance(node, Metric) and node.name == metric for node in nodes)
+        return any(reads(tree, metric) for tree in (self.expression, *self.constraints))
 
     def as_stated(self, value: float) -> float:
         return -value if self.minimizes else value
 
     def describe_value(self, value: float) -> str:
-        has_cost = any(isinstance(node, Metric) and node.name == "cost" for node in walk(self.expression))
+        has_cost = reads(self.expression, "cost")
         # A cost in a large unit is a small number.
         number = format_amount(self.as_stated(value), min(1.0, abs(value)) if has_cost and value else 1.0)
         # Only a goal that is the cost itself has its unit.
@@ -336,7 +336,7 @@ class Sentence(Objective):
 
     def _check_column(self) -> None:
         """Raise an error if the groups of rows are of two columns, or stand where they cannot."""
-        nodes = [n for tree in (self.expression, *self.constraints) for n in walk(tree) if isinstance(n, By)]
+        nodes = [node for node in self.walk() if isinstance(node, By)]
         for node in nodes:
             if node.column != nodes[0].column:
                 raise self._error(
@@ -356,7 +356,7 @@ class Sentence(Objective):
                 raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
 
     def _check_references(self) -> None:
-        for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
+        for node in self.walk():
             index = getattr(node, "index", None)
             if isinstance(node, Each):
                 index = Group(node.group)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from csst.maths.confusion import Confusion
-from csst.maths.language.meaning import entries, evaluate
-from csst.maths.language.tree import Constraint, Metric, Negative, Node, Number, Term, walk
+from csst.maths.language.meaning import entries, evaluate, reads
+from csst.maths.language.tree import Constraint, Negative, Node, Number, Term
 
 if TYPE_CHECKING:
     from csst.maths.language.sentence import Sentence
@@ -38,12 +38,12 @@ def measure_units(sentence: Sentence, prior: Tensor) -> tuple[float, tuple[float
     cheapest = Confusion(identity[costs.argmin(1)], prior.double())
     dearest = Confusion(identity[costs.argmax(1)], prior.double())
     goal_unit = 1.0
-    if _has_cost(sentence.expression):
+    if reads(sentence.expression, "cost"):
         goal_unit = _or_one(abs(float(sentence.value(cheapest)) - float(sentence.value(dearest))))
     units = []
     for constraint in sentence.constraints:
         unit = 1.0
-        if _has_cost(constraint):
+        if reads(constraint, "cost"):
             slacks = [_read_slack(constraint, sentence, confusion) for confusion in (cheapest, dearest)]
             unit = _or_one(float((slacks[0] - slacks[1]).abs().max()))
         units += [unit] * entries(constraint, binding, sentence.text)
@@ -70,10 +70,6 @@ def _divide(node: Node, unit: float) -> Node:
     if isinstance(node, Negative):  # a goal that is minimized stays one
         return replace(node, of=_divide(node.of, unit))
     return Term((("*", node), ("/", Number(unit))))
-
-
-def _has_cost(tree: Node) -> bool:
-    return any(isinstance(node, Metric) and node.name == "cost" for node in walk(tree))
 
 
 def _read_slack(constraint: Constraint, sentence: Sentence, confusion: Confusion) -> Tensor:
