@@ -164,7 +164,7 @@ BAD = {
     "float labels": (
         (random_probs(6), [0.0, 1, 2, 0, 1, 2]),
         {},
-        r"vector of integers; found shape \(6,\) of torch.float",
+        r"vector of integers; found shape \(6,\) of .*float",
     ),
     "labels of two columns": ((random_probs(6), [LABELS]), {}, r"vector of integers; found shape \(1, 6\)"),
     "no rows": ((np.zeros((0, 3)), np.zeros(0, dtype=int)), {}, r"classes \[0, 1, 2\] have none"),
