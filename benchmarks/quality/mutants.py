@@ -254,7 +254,6 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "np.log(labeled / labeled.sum())",
     ),
     ("estimators", "estimators/deploying.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
-    ("fitted", "fitting/fitted_model.py", "goal, evidence.undo)", "goal, None)"),
     (
         "fitted",
         "fitting/fitted_model.py",
@@ -280,7 +279,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "prior = self.task.validation_prior.numpy()",
         "prior = self.task.train_prior.numpy()",
     ),
-    ("fitted", "fitting/network_fit.py", "undo = outputs.gain.softmax_inverse", "undo = None"),
+    ("fitted", "training/measurement.py", "gain=gain,", "gain=None,"),
     (
         "runs",
         "fitting/metrics.py",
@@ -288,7 +287,6 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         'metrics["validation"]["estimate"]',
     ),
     ("runs", "fitting/metrics.py", ".abs().sum() / 2)", ".abs().sum())"),
-    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse)", "None)"),
 )
 
 #: why a survivor may live, by the beginning of its key

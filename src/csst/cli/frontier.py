@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     objective = model.objective
     if args.objective:
         objective = bind_sentence(args.run, args.objective, model.metrics)
-    frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
+    frontier = trace_frontier(scores.evidence, scores.prior, objective)
     named_points = [("as trained", frontier.unadjusted)]
     if frontier.best is not None:
         named_points.append((f"best for '{objective}'", frontier.best))

@@ -187,8 +187,8 @@ def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple
     names = tuple(metrics["class_names"])
     objective = read_recipe(folder).bind_objective(names).bind_prior(read_label_prior(metrics))
     soft_objective = SoftObjective(objective, run_scores.prior, sharpness(run_scores.evidence))
-    for candidate in fit_candidates(soft_objective, run_scores.evidence, run_scores.undo):
-        rule = candidate.as_rule(run_scores.evidence.train_prior, run_scores.undo)
+    for candidate in fit_candidates(soft_objective, run_scores.evidence):
+        rule = candidate.as_rule(run_scores.evidence.train_prior, run_scores.evidence.undo)
         parts = {}
         for part, (scores, labels) in outputs.parts.items():
             counts = rule.counts(torch.softmax(scores.double(), 1), labels)

@@ -348,7 +348,7 @@ class FittedModel:
         """
         evidence = KeptEvidence.read(folder)
         goal = bind_sentence(folder, objective, self.metrics)
-        rule, notes = fit_again(evidence.evidence, evidence.prior, goal, evidence.undo)
+        rule, notes = fit_again(evidence.evidence, evidence.prior, goal)
         for note in notes:
             warnings.warn(note, stacklevel=2)
         return replace(self, rule=rule, objective=goal)

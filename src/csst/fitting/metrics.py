@@ -195,7 +195,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     prior = fitted.estimate.confusion.prior.numpy()
     counts = torch.from_numpy(fitted.estimate.counts)
     # Rules along the frontier are estimates: no fresh labels certify them.
-    frontier = trace_frontier(fitted.evidence, prior, objective.unpromised, fitted.rule.undo)
+    frontier = trace_frontier(fitted.evidence, prior, objective.unpromised)
     description = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
@@ -289,12 +289,10 @@ class KeptEvidence:
     Args:
         evidence: the scores of its model.
         prior: the deployment prior, (K,).
-        undo: see `DecisionRule`.
     """
 
     evidence: HeldOutScores
     prior: np.ndarray
-    undo: Tensor | None
 
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
@@ -303,7 +301,7 @@ class KeptEvidence:
         outputs = read_outputs(folder)
         evidence = outputs.evidence(read_label_prior(metrics), tuple(metrics["class_names"]))
         estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
-        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse)
+        return cls(evidence, np.array(estimate["prior"]))
 
 
 def bind_sentence(folder: str | Path, text: str, metrics: Mapping[str, Any]) -> Objective:

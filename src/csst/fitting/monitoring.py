@@ -54,7 +54,6 @@ def read_fit(model: FittedModel) -> Deployed:
         rule.estimate.counts.astype(float),
         rule.estimate.confusion.prior.numpy(),
         rule.value,
-        details.adjusted_outputs.gain.softmax_inverse,
         model.class_names,
     )
 
@@ -73,7 +72,6 @@ def read_run(folder: str | Path, model: FittedModel) -> Deployed:
         counts,
         scores.prior,
         rule_metrics["value"],
-        scores.undo,
         model.class_names,
     )
 

@@ -102,10 +102,10 @@ def fit_members(
         reference = reference.without_unlabeled
         groups = None if groups is None else replace(groups, unlabeled=groups.unlabeled[:0])
     if groups is None:
-        fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
+        fitted_rule = fit_evidence(evidence, bound, prior, seed)
     else:
         sample = groups.sample(MOST_UNLABELED, seed)
-        fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, None, seed, per_group=per_group)
+        fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, seed, per_group=per_group)
     notes = list(fitted_rule.notes)
     names = [name for name, count in zip(task.class_names, task.train_counts.tolist(), strict=True) if count < 2]
     if names and validation is None:

@@ -312,7 +312,6 @@ def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
 def fit_candidates(
     objective: SoftObjective,
     evidence: HeldOutScores,
-    undo: torch.Tensor | None = None,
     margin: float = MARGIN,
     model: Candidate | None = None,
 ) -> list[Candidate]:
@@ -321,7 +320,6 @@ def fit_candidates(
     Args:
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
-        undo: see `plain_argmax`.
         margin: see `fit_pooled`.
         model: a pooled rule for similar rows, whose margins and prices are used; None for none.
     """
@@ -329,7 +327,7 @@ def fit_candidates(
         pooled_rule = fit_pooled(objective, evidence, margin)
     else:
         pooled_rule = fit_pooled(objective, evidence, margin, model.margins, model.prices)
-    simple_rules = [plain_argmax(evidence.train_prior, undo)]
+    simple_rules = [plain_argmax(evidence.train_prior, evidence.undo)]
     if not evidence.blocks.are_tied:  # a closed form has weights of its own for every group
         simple_rules.append(fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"))
         simple_rules.append(fit_closed_form(objective, evidence.calibration, "calibrated"))

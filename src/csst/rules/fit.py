@@ -38,7 +38,7 @@ from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bo
 from csst.rules.fresh_labels import RuleRows, deal_rows, list_names
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import Judges, choose
-from csst.rules.rule import Rule, read_probs
+from csst.rules.rule import Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -224,13 +224,13 @@ def fit_rule(
                 "has not learned from, or leave out the confidence"
             )
         goal, rows = deal_rows(goal, rows, deployment_prior, class_names, seed)
-    inverse = None if gain is None else gain.softmax_inverse
     evidence = HeldOutScores.from_probs(
-        take_gain_out(rows.probs, inverse),
+        rows.probs,
         rows.labels,
-        take_gain_out(rows.unlabeled_probs, inverse),
+        rows.unlabeled_probs,
         train_prior=rows.train_prior,
         labeled_prior=labeled_prior,
+        gain=gain,
         class_names=class_names,
         most_unlabeled=most_unlabeled,
         seed=seed,
@@ -239,12 +239,12 @@ def fit_rule(
     prior = read_deployment_prior(deployment_prior, evidence)
     bound = bind(goal.unpromised, evidence, class_names)
     if rows.groups is None and bound.column is None:
-        fitted = fit_evidence(evidence, bound, prior, inverse, seed, margin)
+        fitted = fit_evidence(evidence, bound, prior, seed, margin)
     else:
         sentence = bind_groups(bound, rows.groups)
         assert rows.groups is not None
         sample = rows.groups.sample(most_unlabeled, seed)
-        fitted = fit_groups(evidence, sentence, sample, prior, inverse, seed, margin, per_group)
+        fitted = fit_groups(evidence, sentence, sample, prior, seed, margin, per_group)
     if rows.fresh is None:
         return fitted
     # It builds on this module.
@@ -253,11 +253,6 @@ def fit_rule(
     assert isinstance(goal, Sentence)  # only sentences have a confidence
     names = list_names(class_names, evidence.classes)
     return promise(state_confidence(fitted, goal), rows.fresh, deployment_prior, names)
-
-
-def take_gain_out(probs: Any, inverse: torch.Tensor | None) -> Any:
-    """Return probabilities without the gain of the network that gave them; None of None."""
-    return probs if probs is None or inverse is None else read_probs(probs, inverse)
 
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
@@ -271,21 +266,16 @@ def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Seque
 
 @use_one_thread
 def fit_evidence(
-    evidence: HeldOutScores,
-    objective: Objective,
-    prior: np.ndarray,
-    undo: torch.Tensor | None = None,
-    seed: int = 0,
-    margin: float = MARGIN,
+    evidence: HeldOutScores, objective: Objective, prior: np.ndarray, seed: int = 0, margin: float = MARGIN
 ) -> FittedRule:
     """Return the rule of `fit_rule` from checked scores, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
-        return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
+        return fit_with_abstention(evidence, objective, prior, seed, margin)
     goal = SoftObjective(objective, prior, sharpness(evidence))
-    candidates = fit_candidates(goal, evidence, undo, margin)
-    judges = Judges(goal, evidence, undo, margin, seed)
+    candidates = fit_candidates(goal, evidence, margin)
+    judges = Judges(goal, evidence, margin, seed)
     verdicts = judges.judge(candidates)
-    index = 1 if evidence.is_constant else choose(judges, verdicts, undo is not None)
+    index = 1 if evidence.is_constant else choose(judges, verdicts, evidence.undo is not None)
     candidate = candidates[index]
     estimate = verdicts[index].estimate
     notes = [*find_doubts(evidence)]
@@ -297,7 +287,7 @@ def fit_evidence(
             "so the lower of two estimates is reported: label more rows"
         )
     return FittedRule(
-        candidate.as_rule(evidence.train_prior, undo),
+        candidate.as_rule(evidence.train_prior, evidence.undo),
         candidate.name,
         objective,
         estimate,
@@ -309,16 +299,11 @@ def fit_evidence(
 
 
 def fit_with_abstention(
-    evidence: HeldOutScores,
-    objective: Objective,
-    prior: np.ndarray,
-    undo: torch.Tensor | None,
-    seed: int,
-    margin: float,
+    evidence: HeldOutScores, objective: Objective, prior: np.ndarray, seed: int, margin: float
 ) -> FittedRule:
     """Return the rule that may give no answer; the rule that always answers where that is clearly better."""
     assert isinstance(objective, Sentence)  # only sentences say how often to abstain
-    answering_rule = fit_evidence(evidence, objective.answering, prior, undo, seed, margin)
+    answering_rule = fit_evidence(evidence, objective.answering, prior, seed, margin)
     answering_rule = replace(
         answering_rule,
         objective=objective,
@@ -337,7 +322,7 @@ def fit_with_abstention(
     estimate = verdicts[1].estimate
     return replace(
         answering_rule,
-        rule=rule.as_rule(evidence.train_prior, undo),
+        rule=rule.as_rule(evidence.train_prior, evidence.undo),
         chosen="abstaining",
         estimate=estimate,
         values={**answering_rule.values, "abstaining": verdicts[1].value},

@@ -65,7 +65,8 @@ class Proof:
 
     def make_trial(self, place: PathRule) -> Rule:
         """Return a rule of the path on the model's probabilities."""
-        return place.candidate.as_rule(self.fitted.evidence.train_prior, self.fitted.rule.undo)
+        evidence = self.fitted.evidence
+        return place.candidate.as_rule(evidence.train_prior, evidence.undo)
 
     def count(self, rule: Rule) -> np.ndarray:
         """Return the counts of fresh labels under a rule, (K, K)."""

@@ -183,7 +183,7 @@ class ReachCheck:
         unlabeled = trainer.measurer.score_unlabeled(index)
         evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
         prior = task.validation_prior.numpy()
-        fitted_rule = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)
+        fitted_rule = fit_evidence(evidence, runner.objective, prior, trainer.seed)
         soft_objective = SoftObjective(runner.objective, prior, sharpness(evidence))
         misses = describe_missed(soft_objective, fitted_rule.estimate)
         if not misses:
