@@ -163,7 +163,7 @@ def list_stated_shares(goal: SoftObjective) -> list[float]:
     for constraint in sentence.constraints:
         for side in (constraint.left, constraint.right):
             if is_constant(side):
-                numbers.append(float(evaluate(side, None, sentence.binding, sentence.text)))
+                numbers.append(float(evaluate(side, None, sentence.binding)))
     return [number for number in numbers if 0 < number < 1]
 
 
@@ -221,7 +221,7 @@ def find_abstention_bounds(goal: SoftObjective) -> np.ndarray:
     flags: list[bool] = []
     for constraint in sentence.constraints:
         metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
-        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
+        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding)
     is_bound[goal.constraints] = flags
     return is_bound
 

@@ -133,26 +133,26 @@ def _split(constraint: Constraint, sentence: Sentence) -> Iterator[Claim]:
             f"{render(constraint)} cannot be certified: it compares groups of rows; give each a number, such as "
             f"recall by {sentence.column} >= 0.7"
         )
-    for entry in list_entries(constraint, binding, sentence.text):
+    for entry in list_entries(constraint, binding):
         assert isinstance(entry, Constraint)
         names = {str(node.group) for node in walk(entry) if isinstance(node, By)}
         if len(names) > 1 or (names and not is_about_groups(entry)):
             raise InputError(f"{render(entry)} cannot be certified: it is about more than one group of rows")
-        claim = _read(drop_groups(entry), binding, sentence.text)
+        claim = _read(drop_groups(entry), binding)
         group = binding.row_group_index(names.pop()) if names else None
         yield replace(claim, text=render(entry), group=group)
 
 
-def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
+def _read(constraint: Constraint, binding: Binding) -> Claim:
     is_turned = is_constant(constraint.left)
     metric_side = constraint.right if is_turned else constraint.left
     number_side = constraint.left if is_turned else constraint.right
     is_lower = (constraint.sign == ">=") != is_turned
     value = None
     if is_constant(number_side):
-        value = float(evaluate(number_side, None, binding, text))
-        metric_side, value, is_lower = _isolate(metric_side, value, is_lower, binding, text)
-    name, classes = _read_metric(metric_side, binding, text)
+        value = float(evaluate(number_side, None, binding))
+        metric_side, value, is_lower = _isolate(metric_side, value, is_lower, binding)
+    name, classes = _read_metric(metric_side, binding)
     if name not in PROVABLE or value is None or (name in RATIOS and len(classes) > 1):
         raise InputError(
             f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "
@@ -161,7 +161,7 @@ def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
     return Claim(name, classes, is_lower, value, render(constraint))
 
 
-def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: str) -> tuple[Node, float, bool]:
+def _isolate(node: Node, value: float, is_lower: bool, binding: Binding) -> tuple[Node, float, bool]:
     """Return the metric of a bound on number ± metric, its value and its side: 1 - recall <= 0.2 is recall >= 0.8."""
     if not isinstance(node, Sum):
         return node, value, is_lower
@@ -170,27 +170,27 @@ def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: s
         return node, value, is_lower
     for sign, term in node.terms:
         if is_constant(term):
-            amount = float(evaluate(term, None, binding, text))
+            amount = float(evaluate(term, None, binding))
             value += amount if sign == "-" else -amount
     sign, metric = metrics[0]
     if sign == "-":
-        return _isolate(metric, -value, not is_lower, binding, text)
-    return _isolate(metric, value, is_lower, binding, text)
+        return _isolate(metric, -value, not is_lower, binding)
+    return _isolate(metric, value, is_lower, binding)
 
 
-def _read_metric(node: Node, binding: Binding, text: str) -> tuple[str, tuple[int, ...]]:
+def _read_metric(node: Node, binding: Binding) -> tuple[str, tuple[int, ...]]:
     """Return the name of a metric and its classes; "" for anything else."""
     if isinstance(node, Metric):
         if node.name == "accuracy":
             return node.name, ()
         if node.index is not None:
-            return node.name, tuple(members(node.index, node, binding, text))
+            return node.name, tuple(members(node.index, node, binding))
         return node.name, tuple(range(binding.classes or 0))
     if isinstance(node, Each):
-        return node.metric, tuple(members(Group(node.group), node, binding, text))
+        return node.metric, tuple(members(Group(node.group), node, binding))
     if not isinstance(node, Call) or node.function != "mean":
         return "", ()
-    parts = [_read_metric(part, binding, text) for part in node.args]
+    parts = [_read_metric(part, binding) for part in node.args]
     indices = tuple(k for _, classes in parts for k in classes)
     # A mean of groups of several classes each is no plain mean of their classes.
     is_plain = len(parts) == 1 or all(len(classes) == 1 for _, classes in parts)

@@ -199,7 +199,7 @@ def _read_sentence(sentence: Sentence, fractions: tuple[float, ...]) -> MetricFo
     for name, call in zip(names, calls, strict=True):
 
         def evaluate_inner(probe: Any, call: Call = call) -> Tensor:
-            parts = [evaluate(part, probe, sentence.binding, sentence.text) for part in call.args]
+            parts = [evaluate(part, probe, sentence.binding) for part in call.args]
             return torch.cat([torch.atleast_1d(part) for part in parts])
 
         factors = linear.matrices.pop(name, np.zeros((1, 1)))[:, 0]

@@ -87,7 +87,8 @@ def read_text(text: str, metric_prior: MetricPrior | None, epsilon: float, floor
     parser = Parser(words)
     goal, constraints = parser.sentence()
     where = metric_prior or default_metric_prior(goal, constraints)
-    return Sentence(goal, constraints, words, Binding(), epsilon, floor, where, parser.confidence, parser.minimizes)
+    binding = Binding(text=words)
+    return Sentence(goal, constraints, binding, epsilon, floor, where, parser.confidence, parser.minimizes)
 
 
 def with_confidence(sentence: Objective, confidence: float) -> Sentence:

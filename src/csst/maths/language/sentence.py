@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.errors import InputError, ObjectiveError
+from csst.errors import InputError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.costs import format_amount
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
@@ -68,7 +68,6 @@ class Sentence(Objective):
 
     expression: Node
     constraints: tuple[Constraint, ...]
-    text: str
     binding: Binding = field(default_factory=Binding)
     epsilon: float = 1e-3
     floor: float = Simplex.floor
@@ -86,20 +85,20 @@ class Sentence(Objective):
         self._check_column()
         constraints = tuple(compare_groups(name_classes(c, self.binding), self._is_negative) for c in self.constraints)
         object.__setattr__(self, "constraints", constraints)
-        if shape(self.expression, self.text) or has_groups(self.expression):
+        if shape(self.expression, self.binding) or has_groups(self.expression):
             unit = "group" if has_groups(self.expression) else "class"
-            raise self._error(
+            raise self.binding.error(
                 f"the objective is a vector, one value per {unit}: choose mean(...) or min(...) of it", self.expression
             )
         if is_constant(self.expression):
-            raise self._error("the objective holds no metric, so there is nothing to maximize", self.expression)
+            raise self.binding.error("the objective holds no metric, so there is nothing to maximize", self.expression)
         for constraint in self.constraints:
-            shape(constraint, self.text)
+            shape(constraint, self.binding)
             if is_constant(constraint):
-                raise self._error("this constraint holds no metric, so no classifier can change it", constraint)
+                raise self.binding.error("this constraint holds no metric, so no classifier can change it", constraint)
             for node in walk(constraint):
                 if isinstance(node, Call) and node.function == "min":
-                    raise self._error(
+                    raise self.binding.error(
                         "min cannot stand in this constraint: only 'min(...) >= number' and 'max(...) <= number' ask "
                         "something of every part",
                         node,
@@ -207,7 +206,7 @@ class Sentence(Objective):
         for factor, node in addends(self.expression, Number(1)):
             if isinstance(node, Call) and node.function == "min":
                 if self._is_negative(factor):
-                    raise self._error(
+                    raise self.binding.error(
                         "min with a negative factor is not a max-min game: it would reward the worst class", node
                     )
                 worst_cases.append(Worst(factor, node))
@@ -217,7 +216,7 @@ class Sentence(Objective):
             for child in walk(node):
                 if isinstance(child, Call) and child.function == "min":
                     why = "it may carry a constant factor >= 0 and be added to other terms, no more"
-                    raise self._error(f"min inside another expression is not a max-min game: {why}", child)
+                    raise self.binding.error(f"min inside another expression is not a max-min game: {why}", child)
         return tuple(smooth_terms), tuple(worst_cases)
 
     def _is_negative(self, factor: Node) -> bool:
@@ -225,7 +224,7 @@ class Sentence(Objective):
         needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
         if needs_classes and not self.binding.classes:
             return False
-        return float(evaluate(factor, None, self.binding, self.text)) < 0
+        return float(evaluate(factor, None, self.binding)) < 0
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
@@ -245,18 +244,18 @@ class Sentence(Objective):
         binding = self._binding_for(c)
         total = c.rates.new_zeros(())
         for factor, node in self.parts[0]:
-            total = total + evaluate(factor, c, binding, self.text) * evaluate(node, c, binding, self.text)
+            total = total + evaluate(factor, c, binding) * evaluate(node, c, binding)
         return total
 
     def payoff(self, c: Confusion) -> Tensor:
         binding = self._binding_for(c)
         pieces = [c.rates.new_zeros(0)]
         for case in self.parts[1]:
-            factor = evaluate(case.factor, c, binding, self.text)
-            pieces += [factor * flatten(evaluate(arg, c, binding, self.text), arg) for arg in case.call.args]
+            factor = evaluate(case.factor, c, binding)
+            pieces += [factor * flatten(evaluate(arg, c, binding), arg) for arg in case.call.args]
         for constraint in self.constraints:
-            left = evaluate(constraint.left, c, binding, self.text)
-            right = evaluate(constraint.right, c, binding, self.text)
+            left = evaluate(constraint.left, c, binding)
+            right = evaluate(constraint.right, c, binding)
             pieces.append(flatten(left - right if constraint.sign == ">=" else right - left, constraint))
         return torch.cat(pieces)
 
@@ -265,7 +264,7 @@ class Sentence(Objective):
         """recall['cat'] for an entry of a worst case, coverage['cat'] >= 0.95/K for a constraint."""
         self._need_classes()
         nodes = [arg for case in self.parts[1] for arg in case.call.args]
-        trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding, self.text)]
+        trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding)]
         return tuple(map(render, trees))
 
     def measure_units(self, prior: Tensor) -> tuple[float, tuple[float, ...]]:
@@ -311,7 +310,7 @@ class Sentence(Objective):
 
     def _size(self, case: Worst) -> int:
         self._need_classes()
-        return sum(entries(arg, self.binding, self.text) for arg in case.call.args)
+        return sum(entries(arg, self.binding) for arg in case.call.args)
 
     def _need_classes(self) -> None:
         if self.binding.classes is None:
@@ -339,7 +338,7 @@ class Sentence(Objective):
         nodes = [node for node in self.walk() if isinstance(node, By)]
         for node in nodes:
             if node.column != nodes[0].column:
-                raise self._error(
+                raise self.binding.error(
                     f"a sentence has groups of one column; found {nodes[0].column!r} and {node.column!r}: join both "
                     "into one column",
                     node,
@@ -353,7 +352,8 @@ class Sentence(Objective):
             )
         for metric in ("abstain", "cost"):
             if nodes and self.mentions(metric):
-                raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
+                why = f"groups of rows and {metric} cannot stand in one sentence: leave one out"
+                raise self.binding.error(why, nodes[0])
 
     def _check_references(self) -> None:
         for node in self.walk():
@@ -361,12 +361,9 @@ class Sentence(Objective):
             if isinstance(node, Each):
                 index = Group(node.group)
             if isinstance(index, Group) and (self.binding.class_names or self.binding.groups):
-                members(index, node, self.binding, self.text, may_wait=True)
+                members(index, node, self.binding, may_wait=True)
             elif isinstance(index, int) or (isinstance(index, str) and self.binding.class_names is not None):
-                members(index, node, self.binding, self.text)
-
-    def _error(self, sentence: str, node: Node) -> ObjectiveError:
-        return ObjectiveError(sentence, self.text, node.start, node.end)
+                members(index, node, self.binding)
 
 
 def _names_group(constraint: Constraint) -> bool:

@@ -46,7 +46,7 @@ def measure_units(sentence: Sentence, prior: Tensor) -> tuple[float, tuple[float
         if reads(constraint, "cost"):
             slacks = [_read_slack(constraint, sentence, confusion) for confusion in (cheapest, dearest)]
             unit = _or_one(float((slacks[0] - slacks[1]).abs().max()))
-        units += [unit] * entries(constraint, binding, sentence.text)
+        units += [unit] * entries(constraint, binding)
     return goal_unit, tuple(units)
 
 
@@ -60,7 +60,7 @@ def divide_by_units(sentence: Sentence, prior: Tensor) -> Sentence:
     for constraint in sentence.constraints:
         left, right = (_divide(side, units[place]) for side in (constraint.left, constraint.right))
         constraints.append(replace(constraint, left=left, right=right) if units[place] != 1.0 else constraint)
-        place += entries(constraint, sentence.binding, sentence.text)
+        place += entries(constraint, sentence.binding)
     return replace(sentence, expression=_divide(sentence.expression, goal_unit), constraints=tuple(constraints))
 
 
@@ -73,7 +73,7 @@ def _divide(node: Node, unit: float) -> Node:
 
 
 def _read_slack(constraint: Constraint, sentence: Sentence, confusion: Confusion) -> Tensor:
-    sides = [evaluate(side, confusion, sentence.binding, sentence.text) for side in (constraint.left, constraint.right)]
+    sides = [evaluate(side, confusion, sentence.binding) for side in (constraint.left, constraint.right)]
     return (sides[0] - sides[1]).double()
 
 
