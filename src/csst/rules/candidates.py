@@ -8,7 +8,9 @@ accuracy). The pooled rule is searched for on labeled and unlabeled rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -47,6 +49,7 @@ LEAST_ROWS = 3
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
+R = TypeVar("R")
 NAMES = ("argmax", "closed form", "calibrated", "pooled")
 
 
@@ -180,8 +183,7 @@ def fit_pooled(
     calibration = evidence.calibration
     prior = objective.prior.numpy()
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
-    goal = objective.with_margins(0.0 if margins is None else margins)
-    goal = goal.with_least_coverage(LEAST_ROWS / len(rows.scores))
+    goal = objective.with_margins(0.0 if margins is None else margins, LEAST_ROWS / len(rows.scores))
     search = find_bias(goal, rows, calibration, softness(goal, evidence), prices)
     if margins is None and goal.has_constraints and margin > 0:
         search, margins = keep_distance(goal, evidence, rows, search, margin)
@@ -267,30 +269,58 @@ def keep_distance(
     places = objective.constraints
     t = softness(objective, evidence)
 
-    def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slack of every constraint, and standard errors (m,)."""
-        rates = hard_rates(rows, rows.decide(bias))
+    def measure(end: Search) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slack of every constraint, infinite for other payoffs, and standard errors, both (m,)."""
+        rates = hard_rates(rows, rows.decide(end.bias))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
-        return payoff[places], objective.measure_errors(rates, worth)
+        slack = np.full(len(payoff), np.inf)
+        slack[places] = payoff[places]
+        return slack, objective.measure_errors(rates, worth)
 
-    errors = measure(search.bias)[1]
-    for factor in halve_margin(margin):
-        safer = search
-        targets = factor * errors
+    def search_safer(targets: np.ndarray, start: Search) -> Search | None:
         if not objective.can_reach(REACHED * targets):
-            continue
+            return None
+        return solve(objective.with_margins(targets), rows, [start.bias], t, search.prices)
+
+    return raise_margin(search, margin, measure, search_safer) or (search, objective.margins)
+
+
+def raise_margin(
+    rule: R,
+    margin: float,
+    measure: Callable[[R], tuple[np.ndarray, np.ndarray]],
+    search: Callable[[np.ndarray, R], R | None],
+) -> tuple[R, np.ndarray] | None:
+    """Return a rule that meets constraints by so many standard errors, or by half of it and so on, and these margins.
+
+    Args:
+        rule: where to begin.
+        margin: standard errors by which constraints are to be met.
+        measure: slack and standard errors of a rule, (m,) each.
+        search: the best rule with margins (m,), given the rule before it; None if they are out of reach.
+
+    Returns:
+        The rule and the margins, (m,); None if there is none.
+    """
+    errors = measure(rule)[1]
+    for factor in halve_margin(margin):
+        start = rule
+        targets = factor * errors
         for _ in range(MARGIN_ROUNDS):
-            safer = solve(objective.with_margins(targets), rows, [safer.bias], t, search.prices)
-            slack, safer_errors = measure(safer.bias)
+            safer = search(targets, start)
+            if safer is None:
+                break
+            slack, safer_errors = measure(safer)
             # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
             raised_targets = np.maximum(targets, factor * safer_errors)
-            if (slack >= REACHED * raised_targets[places]).all():
+            if (slack >= REACHED * raised_targets).all():
                 return safer, raised_targets
-            if (slack < REACHED * targets[places]).any():
+            if (slack < REACHED * targets).any():
                 break
+            start = safer
             targets = raised_targets
-    return search, objective.margins
+    return None
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:

@@ -23,15 +23,13 @@ from csst.rules.abstention import estimate_abstaining, fit_answering, search_rul
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     MARGIN,
-    MARGIN_ROUNDS,
-    REACHED,
     SWEPT_ROWS,
     Candidate,
     count_worth,
     estimate_candidate,
     fit_pooled,
-    halve_margin,
     hard_rates,
+    raise_margin,
     sharpness,
     weigh_argmax,
 )
@@ -118,27 +116,15 @@ def trace_class(
         """Return the bias with the largest part of a margin that there is room for, as the search for a rule does."""
         form_at_bound = replace(form, constant=form.constant - bound)
 
-        def measure(bias: np.ndarray) -> tuple[float, float]:
-            """Return the slack of the bound and its standard error."""
+        def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """Return the slack of the bound and its standard error, (1,) each."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)[0]
-            return float(precision - bound), float(error)
+            errors = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)
+            return np.array([precision - bound]), errors
 
-        _, error = measure(bias)
-        for factor in halve_margin(MARGIN):
-            target = factor * error
-            for _ in range(MARGIN_ROUNDS):
-                safer = find_bias(bound + target)
-                if safer is None:
-                    break
-                # A safer rule may be known worse: it predicts the class less often.
-                slack, safer_error = measure(safer)
-                raised_target = max(target, factor * safer_error)
-                if slack >= REACHED * raised_target:
-                    return safer
-                target = raised_target
-        return None
+        result = raise_margin(bias, MARGIN, measure, lambda targets, _: find_bias(bound + targets[0]))
+        return None if result is None else result[0]
 
     points: list[ClassPoint] = []
     for bound in ASKED:
