@@ -185,7 +185,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("rules", "rules/candidates.py", "targets = factor * errors", "targets = 0 * errors"),
     ("rules", "rules/candidates.py", "if (slack < REACHED * targets).any():", "if True:"),
-    ("rules", "rules/candidates.py", "return safer, raised_targets", "return bias, raised_targets"),
+    ("rules", "rules/candidates.py", "return safer, raised_targets", "return rule, raised_targets"),
     ("rules", "rules/sweeps.py", "self.coverage - won_coverage", "self.coverage"),
     ("rules", "rules/sweeps.py", "place = (begin + end) // 2", "place = begin"),
     ("rules", "rules/sweeps.py", "for cost in MISS_COSTS:", "for cost in MISS_COSTS[:1]:"),
