@@ -37,10 +37,9 @@ from typing import Any
 import numpy as np
 
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.estimation.mean_features import Comparison
 from csst.estimation.novelty import Novelty, measure_novelty
 from csst.estimation.reference import Reference
-from csst.estimation.row_features import RowFeatures
+from csst.estimation.row_features import Comparison, RowFeatures
 
 #: chance of an alarm where the classes explain the rows
 LEVEL = 0.04
