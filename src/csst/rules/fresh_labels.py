@@ -14,7 +14,7 @@ from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING, deal_certification
 from csst.estimation.held_out_scores import check_labels, check_probs
-from csst.maths.confusion import as_float64, refuse_empty_classes
+from csst.maths.confusion import refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
@@ -160,10 +160,7 @@ def deal_rows(
     probs = check_probs(rows.probs)
     classes = probs.shape[1]
     labels = check_labels(rows.labels, len(probs), classes)
-    counts = np.bincount(labels, minlength=classes)
-    refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
-    fractions = counts / counts.sum()
-    bound = objective.bind(classes, class_names).bind_prior(torch.from_numpy(fractions))
+    bound = bind_labels(objective, labels, classes, class_names)
     groups = rows.groups
     places = None
     if groups is not None:
@@ -177,7 +174,7 @@ def deal_rows(
         groups = replace(groups, labeled=groups.labeled[fitting_rows])
     train_prior = rows.train_prior
     if isinstance(train_prior, str) and train_prior == "labels":
-        train_prior = fractions
+        train_prior = np.bincount(labels, minlength=classes) / len(labels)
     unlabeled_probs = rows.unlabeled_probs
     parts = None if unlabeled_probs is None else keep_apart(bound, deployment_prior, len(unlabeled_probs), seed)
     if parts is not None:
@@ -242,7 +239,7 @@ def deal_certifying(
     goal = read_objective(objective)
     if goal.confidence is None or task.certifying is not None:
         return task
-    goal = bind_labels(goal, task.labeled.labels.numpy(), task.class_names)
+    goal = bind_labels(goal, task.labeled.labels.numpy(), task.classes, task.class_names)
     if isinstance(goal, Sentence) and goal.column is not None:
         goal = goal.bind_row_groups(task.group_names)
     if task.validation is not None and not cuts_validation:
@@ -273,10 +270,8 @@ def deal_certifying(
     return task
 
 
-def bind_labels(objective: Objective, labels: np.ndarray, class_names: tuple[str, ...]) -> Objective:
+def bind_labels(objective: Objective, labels: np.ndarray, classes: int, class_names: Sequence[str] | None) -> Objective:
     """Return the objective for these classes; the rarest among the labels are the tail."""
-    counts = np.bincount(labels, minlength=len(class_names))
-    if not counts.all():
-        names = [name for name, count in zip(class_names, counts, strict=True) if not count]
-        raise InputError(f"classes {names[:10]} have no label to learn from: label some of their rows")
-    return objective.bind(len(class_names), class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    counts = torch.bincount(torch.from_numpy(labels), minlength=classes).double()
+    refuse_empty_classes(counts, class_names, "a decision rule", "the labeled rows")
+    return objective.bind(classes, class_names).bind_prior(counts / counts.sum())
