@@ -17,9 +17,10 @@ import torch
 from scipy.special import softmax
 
 from csst.estimation.calibration import Calibration
-from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, decide_rates, estimate_rates
+from csst.estimation.class_rates import RateEstimate, count_unlabeled_worth, decide_rates, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
+from csst.maths.objectives import Objective
 from csst.rules.bias_search import Search, WeightedRows, search_bias
 from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import Prices, SoftObjective
@@ -140,6 +141,11 @@ def sharpness(evidence: HeldOutScores) -> float:
     """Return beta, which grows with the square root of the labels per class, and faster once they are many."""
     labels = max(1.0, float(np.median(evidence.counts)))
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
+
+
+def soften(objective: Objective, prior: np.ndarray, evidence: HeldOutScores) -> SoftObjective:
+    """Return an objective under a deployment prior (K,), as sharp as the labels of the evidence allow."""
+    return SoftObjective(objective, prior, sharpness(evidence))
 
 
 def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
@@ -265,7 +271,7 @@ def keep_distance(
 
     A rule that just meets a constraint on the rows it was fitted on misses it on every second set of new ones.
     """
-    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    worth = count_worth(evidence.counts, count_unlabeled_worth(evidence))
     places = objective.constraints
     t = softness(objective, evidence)
 

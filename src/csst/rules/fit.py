@@ -30,7 +30,7 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
-from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, sharpness
+from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, soften
 from csst.rules.cells import RowGroups
 from csst.rules.claims import Certificate
 from csst.rules.deployment import read_deployment_prior
@@ -271,7 +271,7 @@ def fit_evidence(
     """Return the rule of `fit_rule` from checked scores, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
         return fit_with_abstention(evidence, objective, prior, seed, margin)
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     candidates = fit_candidates(goal, evidence, margin)
     judges = Judges(goal, evidence, margin, seed)
     verdicts = judges.judge(candidates)
@@ -312,7 +312,7 @@ def fit_with_abstention(
     )
     if evidence.is_constant:
         return answering_rule
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     candidates = fit_answering(goal, evidence)
     rule, margins = fit_abstaining(goal, evidence, candidates, margin)
     judges = Judges(goal, evidence)

@@ -12,12 +12,11 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, sharpness
+from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, soften
 from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
 from csst.rules.fit import fit_evidence
 from csst.rules.possible import refuse_impossible
 from csst.rules.rule import DecisionRule, Rule
-from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 from csst.rules.trades import ClassPoint, GroupPoint, Review, keep_trade, trace_classes, trace_reviews
 
@@ -176,7 +175,7 @@ def fit_point(evidence: HeldOutScores, prior: np.ndarray, objective: Objective) 
         prior: the deployment prior, (K,).
         objective: bound to the classes.
     """
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     candidate = fit_pooled(goal, evidence)
     estimate = estimate_candidate(evidence, candidate, prior)
     rule = candidate.as_rule(evidence.train_prior, evidence.undo)
@@ -196,7 +195,7 @@ def fit_again(evidence: HeldOutScores, prior: np.ndarray, objective: Objective) 
         fitted = fit_evidence(evidence, objective, prior)
         return fitted.rule, fitted.notes
     point = fit_point(evidence, prior, objective)
-    return point.rule, note_missed(SoftObjective(objective, prior, sharpness(evidence)), point.estimate)
+    return point.rule, note_missed(soften(objective, prior, evidence), point.estimate)
 
 
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate
+from csst.estimation.class_rates import RateEstimate, count_unlabeled_worth
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
@@ -30,13 +30,12 @@ from csst.rules.candidates import (
     fit_pooled,
     hard_rates,
     raise_margin,
-    sharpness,
+    soften,
     weigh_argmax,
 )
 from csst.rules.cells import CellObjective, CellScores, RowGroups, make_cells
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.metric_form import MetricForm
-from csst.rules.soft_objective import SoftObjective
 from csst.rules.standard_errors import FormPayoffs, measure_standard_errors
 from csst.rules.sweeps import Sweep
 from csst.rules.threads import use_one_thread
@@ -100,7 +99,7 @@ def trace_class(
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
-    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    worth = count_worth(evidence.counts, count_unlabeled_worth(evidence))
     form, bound_places = read_bound(evidence, prior, class_index)
 
     def find_bias(least_precision: float) -> np.ndarray | None:
@@ -145,7 +144,7 @@ def trace_class(
 def read_bound(evidence: HeldOutScores, prior: np.ndarray, class_index: int) -> tuple[MetricForm, np.ndarray]:
     """Return the sentence of a class with a bound of 0 as a form, and where the bound is: others differ by a number."""
     sentence = read_objective(write_sentence(0, class_index)).bind(evidence.classes)
-    goal = SoftObjective(sentence, prior, sharpness(evidence))
+    goal = soften(sentence, prior, evidence)
     assert goal.form is not None  # precision and recall of a class are metrics of it
     return goal.form, np.asarray(goal.constraints)
 
@@ -237,7 +236,7 @@ def check_groups(
 
 def fit_cells(cells: CellScores, objective: CellObjective) -> RateEstimate:
     """Return the rates of cells that the rule of an objective is expected to have."""
-    rule = fit_pooled(SoftObjective(objective, cells.labeled_prior, sharpness(cells)), cells)
+    rule = fit_pooled(soften(objective, cells.labeled_prior, cells), cells)
     return estimate_candidate(cells, rule, cells.labeled_prior)
 
 
@@ -284,7 +283,7 @@ def trace_reviews(
     answering = sentence.answering
     for share in shares:
         limited_sentence = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
-        goal = SoftObjective(limited_sentence, prior, sharpness(evidence))
+        goal = soften(limited_sentence, prior, evidence)
         rule, _ = search_rule(goal, evidence, fit_answering(goal, evidence))
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
         misses = tuple(bound for _, bound, _ in find_missed(limited_sentence, estimate) if "abstain" not in bound)
