@@ -422,7 +422,7 @@ def fit_ours(method: str, split: Split, seed: int) -> Answer:
 
     def decide(sentence: str) -> np.ndarray:
         objective = bind(name_sentence(sentence, split.rarest), fitted.evidence)
-        return np.asarray(fit_evidence(fitted.evidence, objective, prior, None, seed).rule.predict(probs))
+        return np.asarray(fit_evidence(fitted.evidence, objective, prior, seed).rule.predict(probs))
 
     return Answer(probs, decide, (lowest["low"], lowest["high"]))
 

@@ -175,7 +175,7 @@ def measure_sentence(classifier: Any, deal: Deal, rows: Part, balance: np.ndarra
     classifier = classifier.decide(sentence)
     rule = classifier.fit_.full_details.adjusted
     probs = classifier.predict_proba(deal.test.x)
-    true_rule = fit_evidence(rule.evidence, rule.objective, balance, None, classifier.seed_).rule
+    true_rule = fit_evidence(rule.evidence, rule.objective, balance, classifier.seed_).rule
     decisions = {"before": classifier.predict(deal.test.x)}
     decisions["true balance"] = np.array(deal.names)[true_rule.predict(probs).numpy()]
     try:

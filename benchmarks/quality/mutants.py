@@ -64,7 +64,7 @@ ROOMS: dict[str, Room] = {
     "selftraining": Room(("selftraining/*.py",), ("tests/selftraining", "tests/equivalences", "tests/equations")),
     "maths": Room(("maths/*.py", "maths/language/*.py"), ("tests/maths", "tests/equations", "tests/properties")),
     "rules": Room(("rules/*.py",), ("tests/rules",)),
-    "estimation": Room(("estimation/*.py",), ("tests/estimation", "tests/maths/test_intervals.py"), drawn=20),
+    "estimation": Room(("estimation/*.py",), ("tests/estimation",), drawn=20),
     "learners": Room(("learners/*.py",), ("tests/learners",), drawn=14),
     "estimators": Room(("estimators/*.py",), ("tests/estimators",), drawn=14),
     "fitted": Room(("fitting/*.py",), ("tests/fitting", "tests/runs"), drawn=14),
@@ -184,8 +184,8 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "(slopes_here[places] / self.slopes[places])",
     ),
     ("rules", "rules/candidates.py", "targets = factor * errors", "targets = 0 * errors"),
-    ("rules", "rules/candidates.py", "if (slack < REACHED * targets[places]).any():", "if True:"),
-    ("rules", "rules/candidates.py", "return safer, raised_targets", "return bias, raised_targets"),
+    ("rules", "rules/candidates.py", "if (slack < REACHED * targets).any():", "if True:"),
+    ("rules", "rules/candidates.py", "return safer, raised_targets", "return rule, raised_targets"),
     ("rules", "rules/sweeps.py", "self.coverage - won_coverage", "self.coverage"),
     ("rules", "rules/sweeps.py", "place = (begin + end) // 2", "place = begin"),
     ("rules", "rules/sweeps.py", "for cost in MISS_COSTS:", "for cost in MISS_COSTS[:1]:"),
@@ -246,7 +246,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "weight = np.minimum(UNLABELED_WORTH, mass)",
         "weight = UNLABELED_WORTH + 0 * mass",
     ),
-    ("estimation", "estimation/bootstrap.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
+    ("estimation", "estimation/intervals.py", "(1 - level) / 2 / len(slack)", "(1 - level) / 2"),
     (
         "estimators",
         "estimators/deploying.py",
@@ -254,7 +254,6 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "np.log(labeled / labeled.sum())",
     ),
     ("estimators", "estimators/deploying.py", "fitted.expected.confusion.prior.numpy())", "np.ones(probs.shape[1]))"),
-    ("fitted", "fitting/fitted_model.py", "goal, evidence.undo)", "goal, None)"),
     (
         "fitted",
         "fitting/fitted_model.py",
@@ -280,7 +279,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         "prior = self.task.validation_prior.numpy()",
         "prior = self.task.train_prior.numpy()",
     ),
-    ("fitted", "fitting/network_fit.py", "undo = outputs.gain.softmax_inverse", "undo = None"),
+    ("fitted", "training/measurement.py", "gain=gain,", "gain=None,"),
     (
         "runs",
         "fitting/metrics.py",
@@ -288,7 +287,6 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
         'metrics["validation"]["estimate"]',
     ),
     ("runs", "fitting/metrics.py", ".abs().sum() / 2)", ".abs().sum())"),
-    ("runs", "fitting/metrics.py", "outputs.gain.softmax_inverse)", "None)"),
 )
 
 #: why a survivor may live, by the beginning of its key

@@ -328,7 +328,7 @@ def measure_ours(split: Split, sentences: list[Sentence], seed: int) -> Line:
     for sentence in sentences:
         begin = time.process_time()
         objective = bind(sentence.text, adjusted.evidence, split.names)
-        fitted = fit_evidence(adjusted.evidence, objective, prior, None, seed)
+        fitted = fit_evidence(adjusted.evidence, objective, prior, seed)
         seconds += time.process_time() - begin
         measured[sentence.text] = {
             **test.measure(sentence, np.asarray(fitted.rule.predict(probs))),

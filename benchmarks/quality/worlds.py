@@ -141,7 +141,7 @@ def fit_learner(learner: str, rows: Rows, sentences: list[str], seed: int) -> It
         probs = model.fit_.probs(rows.fresh)
         prior = adjusted.estimate.confusion.prior.numpy()
         for sentence in sentences[1:]:
-            fitted = fit_evidence(adjusted.evidence, bind(sentence, adjusted.evidence), prior, None, seed)
+            fitted = fit_evidence(adjusted.evidence, bind(sentence, adjusted.evidence), prior, seed)
             yield fitted, np.asarray(fitted.rule.predict(probs))
 
 

@@ -292,7 +292,7 @@ def test_predictions_for_another_sentence_are_those_of_its_point(arrays, monkeyp
     labels = {}
     for point in (metrics["adjusted"]["trades"]["ways"]["lowest recall"][i] for i in (0, -1)):
         fitted = FittedModel.load("run").with_objective("run", point["sentence"])
-        again = fit_point(kept.evidence, kept.prior, fitted.objective, kept.undo)
+        again = fit_point(kept.evidence, kept.prior, fitted.objective)
         assert again.estimate.confusion.recall.tolist() == pytest.approx(point["recall"], abs=1e-4)
         assert again.mean_recall == pytest.approx(point["mean_recall"], abs=1e-9)
         assert main(["predict", "run", "mine.npz", "-o", "out.csv", "--objective", point["sentence"]]) == 0

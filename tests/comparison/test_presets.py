@@ -31,7 +31,7 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def few_draws(monkeypatch):
     monkeypatch.setattr("csst.estimation.expectation.DRAWS", 4)
-    monkeypatch.setattr("csst.estimation.bootstrap.DRAWS", 4)
+    monkeypatch.setattr("csst.estimation.intervals.DRAWS", 4)
     monkeypatch.setattr(comparison, "SECTIONS", 1)
 
 

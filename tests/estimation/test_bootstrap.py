@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import csst
-from csst.estimation import bootstrap
-from csst.estimation.bootstrap import all_intervals, bootstrap_counts, slack_intervals
+from csst.estimation import intervals
+from csst.estimation.intervals import all_intervals, bootstrap_counts, slack_intervals
 
 COUNTS = torch.tensor([[8, 1, 1], [3, 4, 0], [0, 1, 11]])
 GOAL = csst.objective("max mean(recall) s.t. recall >= 0.5").bind(3)
@@ -26,7 +26,7 @@ def quantile(values, share):
 
 
 def test_an_interval_is_the_widest_of_three_bootstraps(monkeypatch):
-    monkeypatch.setattr(bootstrap, "DRAWS", 50)
+    monkeypatch.setattr(intervals, "DRAWS", 50)
     samples = [sample.tolist() for sample in bootstrap_counts(COUNTS, 50)]
     tail = 0.05 / 2 / 3  # simultaneous for three constraints
     for k, found in enumerate(slack_intervals(GOAL, COUNTS)):

@@ -161,7 +161,11 @@ BAD = {
     "too few labels": ((random_probs(6), LABELS[:5]), {}, r"one label per row of probs; found 5 for 6"),
     "label out of range": ((random_probs(6), [0, 1, 3, 0, 1, 2]), {}, r"labels must lie in 0 \.\. 2; .* from 0 to 3"),
     "negative label": ((random_probs(6), [0, 1, -1, 0, 1, 2]), {}, r"labels must lie in 0 \.\. 2; .* from -1 to 2"),
-    "float labels": ((random_probs(6), [0.0, 1, 2, 0, 1, 2]), {}, r"vector of integers; found shape \(6,\) of float64"),
+    "float labels": (
+        (random_probs(6), [0.0, 1, 2, 0, 1, 2]),
+        {},
+        r"vector of integers; found shape \(6,\) of .*float",
+    ),
     "labels of two columns": ((random_probs(6), [LABELS]), {}, r"vector of integers; found shape \(1, 6\)"),
     "no rows": ((np.zeros((0, 3)), np.zeros(0, dtype=int)), {}, r"classes \[0, 1, 2\] have none"),
     "unknown prior": ((random_probs(6), LABELS), {"train_prior": "flat"}, r"train_prior is 'labels', 'uniform' or one"),

@@ -7,12 +7,10 @@ import pytest
 import scipy.sparse
 from sklearn.datasets import load_digits
 
-from csst.estimation.mean_features import fit_simplex
 from csst.estimation.novelty import choose_power, measure_novelty
-from csst.estimation.reference import Reference
-from csst.estimation.row_features import MOST_COLUMNS, Projection, RowFeatures
-from csst.estimation.shift_test import measure_shift
-from csst.estimation.trust import compare_unlabeled
+from csst.estimation.reference import MOST_COLUMNS, Projection, Reference
+from csst.estimation.row_features import RowFeatures, fit_simplex
+from csst.estimation.shift_test import compare_unlabeled, measure_shift
 
 MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]])
 PRIOR = np.array([0.7, 0.25, 0.05])

@@ -17,9 +17,8 @@ import csst
 from csst.data.tabular.table_views import NeighborMix, Noise, ScarfCorruption
 from csst.data.tabular.tables import compute_moments
 from csst.data.task import make_task
-from csst.estimation.bootstrap import slack_intervals
 from csst.estimation.expectation import estimate_intervals
-from csst.estimation.intervals import recall_intervals
+from csst.estimation.intervals import recall_intervals, slack_intervals
 from csst.maths.confusion import Confusion
 from tests.helpers.estimators import blobs, hidden, quick
 from tests.helpers.short_runs import SHORT_RUN

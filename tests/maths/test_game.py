@@ -166,6 +166,14 @@ def test_a_multiplier_that_waits_stands_still_until_its_class_has_begun_to_be_le
     assert other.has_begun.tolist() == [True, True, True, True, False]
 
 
+def test_without_multipliers_there_is_nothing_to_wait_for():
+    game = csst.Multipliers(csst.objective("max accuracy"), PRIOR, waits=True)
+    before = game.gain.matrix
+    game.update(rates_with([0.9, 0.8, 0.5, 0.1, 0.0]))
+    torch.testing.assert_close(game.gain.matrix, before)
+    assert len(game.value) == 0
+
+
 def test_the_price_of_a_constraint_waits_too_but_may_fall():
     game = csst.Multipliers(csst.objective("max mean(recall) s.t. coverage >= 0.19"), PRIOR, waits=True)
     for _ in range(5):

@@ -12,9 +12,9 @@ import csst
 from csst.maths.confusion import confusion_from_margins
 from csst.rules import fit_rule, trace_frontier
 from csst.rules.abstention import find_abstention_bounds
-from csst.rules.reviews import SHARES, trace_reviews
 from csst.rules.rule import rule_from_dict
 from csst.rules.soft_objective import SoftObjective
+from csst.rules.trades import REVIEWED_SHARES, trace_reviews
 from tests.helpers import toys
 
 PRIORS = {"train_prior": toys.PRIOR, "deployment_prior": toys.PRIOR}
@@ -210,7 +210,7 @@ def test_reviews_say_what_a_human_buys(rows):
     frontier = trace_frontier(
         fitted.evidence, toys.PRIOR, csst.objective("max min(recall) s.t. abstain <= 0.3").bind(3), steps=2
     )
-    assert [review.share for review in frontier.reviews] == list(SHARES)
+    assert [review.share for review in frontier.reviews] == list(REVIEWED_SHARES)
     values = {review.share: review.value for review in frontier.reviews}
     assert values[0.0] == pytest.approx(float(fitted.estimate.confusion.recall.min()), abs=0.03)
     exact = {share: confusion_of(fit(rows, f"max min(recall) s.t. abstain <= {share}").rule) for share in (0.1, 0.3)}

@@ -64,7 +64,7 @@ def find_search_fault(classes, number):
     population = case.world.population
     rows = WeightedRows(population.scores, population.fractions)
     bound = case.objective.bind_prior(torch.from_numpy(case.world.prior))
-    objective = SoftObjective(bound, case.world.prior, MOST_BETA).with_least_coverage(populations.LEAST_COVERAGE)
+    objective = SoftObjective(bound, case.world.prior, MOST_BETA).with_margins(0.0, populations.LEAST_COVERAGE)
     bias = find_bias(objective, rows, Calibration.identity(classes), CONSTRAINED_SOFTNESS).bias
     recall, coverage = population.measure((population.scores + bias).argmax(1))
     value, slack = (float(measure(recall[None], coverage[None])[0]) for measure in (case.value, case.slack))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,7 +99,7 @@ def test_the_unadjusted_point_is_the_plain_argmax(frontier):
 def test_the_unadjusted_point_of_a_network_trained_under_a_gain_is_its_own_argmax(evidence):
     """Its softmax is p weighed by the gain; the plain argmax is that of the softmax, not of p."""
     undo = torch.tensor([1.0, 0.5, 0.125])
-    plain = trace_frontier(evidence, EVEN, undo=undo, steps=3).unadjusted
+    plain = trace_frontier(replace(evidence, undo=undo), EVEN, steps=3).unadjusted
     x, labels = toys.sample(400, seed=1)
     weighed = toys.probs(x) / undo.numpy()
     weighed = weighed / weighed.sum(1, keepdims=True)
@@ -218,7 +220,7 @@ def test_where_the_search_misses_a_constraint_the_best_point_that_meets_it_is_ta
 
 def test_undo_stands_in_every_rule(evidence):
     undo = torch.tensor([1.0, 2.0, 3.0])
-    found = trace_frontier(evidence, EVEN, undo=undo, steps=2)
+    found = trace_frontier(replace(evidence, undo=undo), EVEN, steps=2)
     fitted = [point for point in found.points if point is not found.unadjusted]
     assert all(torch.equal(point.rule.undo, undo.double()) for point in fitted)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,10 +14,9 @@ import csst
 from csst.errors import InputError
 from csst.estimation.folds import deal_certification
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.rules import fit_rule
+from csst.rules import DecisionRule, fit_rule, trace_frontier
 from csst.rules.candidates import fit_pooled, sharpness
-from csst.rules.certified import certificate_from_dict
-from csst.rules.claims import read_claims
+from csst.rules.claims import certificate_from_dict, read_claims
 from csst.rules.fit import bind, fit_evidence
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.path import PathRule, make_path
@@ -163,6 +163,27 @@ def test_the_path_is_fixed_before_the_labels_that_certify_are_seen(bound: str) -
     assert (good.certificate.is_certified, bad.certificate.is_certified) == (True, False)
     assert good.certificate.rules == bad.certificate.rules > 1
     assert bad.rule is fitted.rule
+
+
+def test_rules_of_the_path_undo_the_gain_where_the_fit_has_chosen_the_argmax() -> None:
+    """The argmax undoes nothing; the other rules are about the probabilities behind the softmax."""
+    gain = csst.Gain([1.0, 2.0, 8.0])
+    probs, labels = draw(np.random.default_rng(3), 300)
+    softmax = probs * gain.diagonal.numpy()
+    softmax /= softmax.sum(1, keepdims=True)
+    evidence = HeldOutScores.from_probs(softmax, labels, gain=gain, train_prior=PRIOR)
+    objective = csst.objective("max mean(recall) s.t. recall >= 0.7 with confidence 0.9").bind(3)
+    fitted = replace(fit_evidence(evidence, objective, PRIOR), rule=DecisionRule.identity(3), chosen="argmax")
+    proof = Proof(fitted, FreshLabels(softmax, labels), read_claims(objective), None)
+    place = proof.make_rules()[-1]
+    decisions = proof.make_trial(place).predict(softmax)
+    assert decisions.tolist() == place.candidate.decide(np.log(probs) - np.log(PRIOR)).tolist()
+    frontier = trace_frontier(fitted.evidence, PRIOR, steps=2)
+    assert all(point.rule.undo is not None for point in frontier.trades["lowest recall"])
+    assert (
+        frontier.unadjusted.estimate.counts.tolist()
+        == csst.Confusion.from_predictions(labels, softmax.argmax(1), 3).matrix.mul(len(labels)).round().tolist()
+    )
 
 
 def test_few_labels_have_a_price() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from csst.errors import InputError
 from csst.estimation.calibration import Calibration
-from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.held_out_scores import HeldOutScores, undo_gain
 from csst.maths.gain import ConstantGain, Gain
 from csst.maths.objectives import Objective
 from csst.rules.bias_search import WeightedRows
@@ -26,7 +26,7 @@ from csst.rules.candidates import (
     weigh_classes,
 )
 from csst.rules.fit import bind
-from csst.rules.rule import DecisionRule, rule_from_dict, undo_gain
+from csst.rules.rule import DecisionRule, rule_from_dict
 from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
 

@@ -461,7 +461,7 @@ def test_precision_divides_by_no_less_than_its_floor():
     recall = np.array([0.9, 0.9, 0.9, 0.1])
     coverage = np.array([0.5, 0.3, 0.195, 0.005])
     assert one.from_margins(recall, coverage).value == pytest.approx(1.0)
-    one = one.with_least_coverage(0.01)
+    one = one.with_margins(0.0, 0.01)
     value = one.from_margins(recall, coverage)
     assert value.value == pytest.approx(0.5)
     assert one.measure_margins(recall[None], coverage[None])[0][0] == pytest.approx(0.5)

@@ -14,7 +14,7 @@ from csst.fitting.metrics import KeptEvidence, bind_sentence, describe_trades
 from csst.report.page import frontier_page
 from csst.report.render import write_page
 from csst.rules import trace_frontier
-from csst.rules.reviews import Review
+from csst.rules.trades import Review
 from csst.runs.folder import Run
 
 COLUMNS = ("mean recall", "min recall", "min coverage", "accuracy")
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     objective = model.objective
     if args.objective:
         objective = bind_sentence(args.run, args.objective, model.metrics)
-    frontier = trace_frontier(scores.evidence, scores.prior, objective, scores.undo)
+    frontier = trace_frontier(scores.evidence, scores.prior, objective)
     named_points = [("as trained", frontier.unadjusted)]
     if frontier.best is not None:
         named_points.append((f"best for '{objective}'", frontier.best))

@@ -12,6 +12,7 @@ from csst.errors import InputError
 from csst.maths.confusion import Confusion, check_prior
 from csst.maths.gain import gain_matrix
 from csst.maths.language import ALIASES, Sentence, objective, tree
+from csst.maths.language.binding import Binding
 from csst.maths.language.meaning import VECTOR, has_groups, has_pairs, is_constant, shape
 from csst.maths.language.words import list_words
 from csst.maths.multipliers import Multipliers
@@ -120,17 +121,17 @@ def say(sentence: Sentence) -> list[str]:
     names += [node.metric for node in nodes if isinstance(node, tree.Each)]
     request = f"make {_say(read_goal(sentence))} as {'low' if sentence.minimizes else 'high'} as possible"
     if sentence.constraints:
-        request += ", with " + " and ".join(map(_say_constraint, sentence.constraints))
+        request += ", with " + " and ".join(_say_constraint(c, sentence.binding) for c in sentence.constraints)
     return [request, *(f"({name}: {MEANINGS[name]})" for name in dict.fromkeys(names))]
 
 
-def _say_constraint(constraint: tree.Constraint) -> str:
+def _say_constraint(constraint: tree.Constraint, binding: Binding) -> str:
     sides = [constraint.left, constraint.right]
     bounds = {">=": "at least", "<=": "at most"}
     if is_constant(constraint.left):
         sides.reverse()
         bounds = {"<=": "at least", ">=": "at most"}
-    units = ["class"] if any(shape(side, "") == VECTOR for side in sides) else []
+    units = ["class"] if any(shape(side, binding) == VECTOR for side in sides) else []
     units += ["group of rows"] if has_groups(constraint) else []
     scope = f" for every {' and '.join(units)}" if units else ""
     return f"{_say(sides[0])} {bounds[constraint.sign]} {_say(sides[1])}{scope}"

@@ -30,7 +30,7 @@ from csst.report.mistakes import MistakenCell, find_mistakes
 from csst.report.render import write_page
 from csst.report.run_view import MISTAKES
 from csst.rules import rule_from_dict
-from csst.rules.certified import certificate_from_dict
+from csst.rules.claims import certificate_from_dict
 from csst.runs.execute import execute
 from csst.runs.folder import Run, read_recipe
 from csst.training.interruption import is_main_process

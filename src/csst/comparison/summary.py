@@ -185,13 +185,13 @@ def sort_rows(table: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 def _measure_candidates(folder: Path, metrics: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit every candidate for a run's rule to its stored scores; yield its name and numbers as in metrics.json."""
-    evidence, prior, undo = KeptEvidence.read(folder)
+    evidence, prior = KeptEvidence.read(folder)
     outputs = read_outputs(folder)
     names = tuple(metrics["class_names"])
     objective = read_recipe(folder).bind_objective(names).bind_prior(read_label_prior(metrics))
     soft_objective = SoftObjective(objective, prior, sharpness(evidence))
-    for candidate in fit_candidates(soft_objective, evidence, undo):
-        rule = candidate.as_rule(evidence.train_prior, undo)
+    for candidate in fit_candidates(soft_objective, evidence):
+        rule = candidate.as_rule(evidence.train_prior, evidence.undo)
         parts = {}
         for part, (scores, labels) in outputs.parts.items():
             counts = rule.counts(torch.softmax(scores.double(), 1), labels)

@@ -149,6 +149,11 @@ def count_labels(labels: np.ndarray, decisions: np.ndarray, classes: int) -> np.
     return np.bincount(labels * classes + decisions, minlength=classes**2).reshape(classes, classes).astype(float)
 
 
+def count_unlabeled_worth(evidence: HeldOutScores) -> np.ndarray:
+    """Return how many labels of each class the rows without a label are worth, (K,): no more than there are of them."""
+    return np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0))
+
+
 def pool_rates(counts: np.ndarray, soft_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pooled rates, R^U, and what R^U is worth for each class.
 

@@ -8,18 +8,23 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from scipy.special import log_softmax, softmax
+from torch import Tensor
 
 from csst.errors import InputError, nearest
 from csst.estimation.calibration import Calibration, balanced_weights, fit_calibration
 from csst.estimation.folds import deal_folds
 from csst.estimation.shift import estimate_prior
-from csst.maths.confusion import as_float64, check_prior, refuse_empty_classes
+from csst.maths.confusion import as_float64, check_prior, read_class_indices, refuse_empty_classes
+from csst.maths.gain import Gain
 
 #: unlabeled rows beyond this many are left out: the rates are known to a hundredth by then
 MOST_UNLABELED = 10_000
 #: probabilities below this count as this: a zero has no logarithm
 SMALLEST_PROBABILITY = 1e-12
+#: probabilities that come out of an inverted gain are at least this
+SMALLEST_POSTERIOR = 1e-6
 #: a probability of 0 that n labels speak for counts as 1 / (ZERO_ROWS n) where scores are calibrated
 ZERO_ROWS = 10
 #: folds on which the information of scores is measured
@@ -70,6 +75,8 @@ class HeldOutScores:
         start: where the calibration begins; None for no calibration.
         is_cross_fitted: whether labeled rows were scored out of fold, by other models than the one in use.
         doubt: why unlabeled rows were left out, in a sentence; "" if they were not.
+        undo: the inverse of the gain that a network was trained under, (K,) or (K, K), which the scores have lost; None
+            where there was none.
     """
 
     scores: np.ndarray
@@ -80,6 +87,7 @@ class HeldOutScores:
     start: Calibration | None = None
     is_cross_fitted: bool = False
     doubt: str = ""
+    undo: Tensor | None = None
     #: fields with an entry for every labeled row, and for every unlabeled row
     labeled_fields: ClassVar[tuple[str, ...]] = ("scores", "labels")
     unlabeled_fields: ClassVar[tuple[str, ...]] = ("unlabeled_scores",)
@@ -93,6 +101,7 @@ class HeldOutScores:
         *,
         train_prior: Any = "labels",
         labeled_prior: Any = None,
+        gain: Gain | None = None,
         class_names: Sequence[str] | None = None,
         most_unlabeled: int = MOST_UNLABELED,
         seed: int = 0,
@@ -108,6 +117,7 @@ class HeldOutScores:
                 for a class-weighted or logit-adjusted model, or one number per class.
             labeled_prior: the class fractions of the labels that were learned from; the train_prior if it is an array,
                 else the fractions of these labels.
+            gain: the gain that a network was trained under, if any: its probabilities are taken back first.
             class_names: for messages.
             most_unlabeled: a random choice of so many unlabeled rows is used.
             seed: seed of that choice.
@@ -122,6 +132,10 @@ class HeldOutScores:
         counts = np.bincount(truth, minlength=classes)
         refuse_empty_classes(as_float64(counts, "labels"), class_names, "a decision rule", "the labeled rows")
         unlabeled = np.zeros((0, classes)) if unlabeled_probs is None else check_probs(unlabeled_probs, classes)
+        undo = None if gain is None else gain.softmax_inverse
+        if gain is not None:
+            values = take_gain_out(values, undo)
+            unlabeled = take_gain_out(unlabeled, undo)
         if len(unlabeled) > most_unlabeled:
             sample = np.random.default_rng(seed).permutation(len(unlabeled))[:most_unlabeled]
             unlabeled = unlabeled[np.sort(sample)]
@@ -137,6 +151,7 @@ class HeldOutScores:
             prior,
             learned_prior,
             is_cross_fitted=is_cross_fitted,
+            undo=undo,
         )
 
     @property
@@ -266,6 +281,26 @@ class HeldOutScores:
         return replace(self, start=self.calibration, **parts)
 
 
+def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
+    """Return the class probabilities behind the softmax of a network trained under a gain G: norm(G^-T p).
+
+    None of them is less than 1e-6.
+
+    inverse: the inverse of G, (K, K), or of its diagonal, (K,); None where there is nothing to undo.
+    """
+    if inverse is None:
+        return probs
+    products = probs * inverse if inverse.ndim == 1 else probs @ inverse
+    positive_probs = products.clamp(min=torch.finfo(products.dtype).tiny)
+    return (positive_probs / positive_probs.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
+
+
+def take_gain_out(probs: np.ndarray, inverse: Tensor | None) -> np.ndarray:
+    """Return probabilities (N, K) with the gain of a network undone, each row of sum 1; see `undo_gain`."""
+    posterior = undo_gain(torch.from_numpy(probs), inverse)
+    return (posterior / posterior.sum(1, keepdim=True)).numpy()
+
+
 def take_out(probs: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return z = log p - log pi."""
     return np.log(np.maximum(probs, SMALLEST_PROBABILITY)) - np.log(prior)
@@ -288,14 +323,10 @@ def read_prior(prior: Any, what: str, known_priors: dict[str, np.ndarray], class
 
 def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
     """Return class indices, (n,), one for each row of scores."""
-    values = np.asarray(labels)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InputError(f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}")
+    values = read_class_indices(labels, "labels", classes).cpu().numpy().copy()
     if len(values) != rows:
         raise InputError(f"there must be one label per row of probs; found {len(values)} for {rows}")
-    if len(values) and (values.min() < 0 or values.max() >= classes):
-        raise InputError(f"labels must lie in 0 .. {classes - 1}; found values from {values.min()} to {values.max()}")
-    return values.astype(np.int64)
+    return values
 
 
 def check_probs(probs: Any, classes: int | None = None) -> np.ndarray:

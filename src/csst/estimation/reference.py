@@ -8,11 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from csst.estimation.row_features import Projection
-
+#: columns up to which each is looked at; more are projected to so many
+MOST_COLUMNS = 64
+#: standardized values of rows with many columns are cut at this
+FARTHEST = 5.0
 #: rows of each kind that are kept
 MOST_LABELED = 2000
 MOST_UNLABELED = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Rows with many columns, projected at random; rows with few stay as they are.
+
+    Args:
+        width: D, the columns of a row.
+        mean: mean of every column, (D,); empty for rows that stay as they are, and for sparse ones.
+        deviation: standard deviation of every column, (D,); empty likewise.
+    """
+
+    width: int
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def learn(cls, rows: Any) -> Projection:
+        """Measure the columns of rows (N, D), an array or a sparse matrix."""
+        width = rows.shape[1]
+        if width <= MOST_COLUMNS or not isinstance(rows, np.ndarray):
+            return cls(width, np.zeros(0), np.zeros(0))
+        deviation = rows.std(0, dtype=np.float64)
+        return cls(width, rows.mean(0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether rows stay as they are."""
+        return self.width <= MOST_COLUMNS
+
+    def apply(self, rows: Any) -> np.ndarray:
+        """Return rows (N, D) as float32, (N, D) or (N, MOST_COLUMNS)."""
+        if self.is_identity:
+            return np.asarray(rows.todense() if hasattr(rows, "todense") else rows, dtype=np.float32)
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(self.width, MOST_COLUMNS)) / self.width**0.5
+        if len(self.mean):
+            dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+            rows = np.clip((dense - self.mean) / self.deviation, -FARTHEST, FARTHEST)
+        return np.asarray(rows @ signs, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,6 @@
-"""Rows as features whose means tell distributions apart, for `csst.estimation.shift_test`.
+"""Features of rows whose means tell distributions apart, and these means in units of their noise.
+
+Both serve `csst.estimation.shift_test`.
 
     phi(x) = ( cos(W z), sin(W z) ) / sqrt(F),   and for every column of numbers   cos(pi q), cos(2 pi q), cos(3 pi q)
 
@@ -12,61 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import nnls
 
-#: columns up to which each is looked at; more are projected to so many
-MOST_COLUMNS = 64
 #: frequencies of the kernel
 FREQUENCIES = 128
 #: harmonics of a column of numbers
 HARMONICS = 3
 #: categories of a column with an indicator of their own; the others share one
 MOST_INDICATORS = 10
-#: standardized values of rows with many columns are cut at this
-FARTHEST = 5.0
 #: rows among which distances are measured
 PAIRED_ROWS = 500
-
-
-@dataclass(frozen=True, eq=False)
-class Projection:
-    """Rows with many columns, projected at random; rows with few stay as they are.
-
-    Args:
-        width: D, the columns of a row.
-        mean: mean of every column, (D,); empty for rows that stay as they are, and for sparse ones.
-        deviation: standard deviation of every column, (D,); empty likewise.
-    """
-
-    width: int
-    mean: np.ndarray
-    deviation: np.ndarray
-
-    @classmethod
-    def learn(cls, rows: Any) -> Projection:
-        """Measure the columns of rows (N, D), an array or a sparse matrix."""
-        width = rows.shape[1]
-        if width <= MOST_COLUMNS or not isinstance(rows, np.ndarray):
-            return cls(width, np.zeros(0), np.zeros(0))
-        deviation = rows.std(0, dtype=np.float64)
-        return cls(width, rows.mean(0, dtype=np.float64), np.where(deviation > 0, deviation, 1.0))
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether rows stay as they are."""
-        return self.width <= MOST_COLUMNS
-
-    def apply(self, rows: Any) -> np.ndarray:
-        """Return rows (N, D) as float32, (N, D) or (N, MOST_COLUMNS)."""
-        if self.is_identity:
-            return np.asarray(rows.todense() if hasattr(rows, "todense") else rows, dtype=np.float32)
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(self.width, MOST_COLUMNS)) / self.width**0.5
-        if len(self.mean):
-            dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-            rows = np.clip((dense - self.mean) / self.deviation, -FARTHEST, FARTHEST)
-        return np.asarray(rows @ signs, dtype=np.float32)
+#: the ridge of the kernel, in mean variances of its features
+RIDGE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,3 +111,107 @@ class RowFeatures:
                 width = len(column.values) + 1 if column.is_category else HARMONICS
                 groups.append(slice(groups[-1].stop, groups[-1].stop + width))
         return groups
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Mean features of new rows against those of a reference, in units of the noise.
+
+    Args:
+        target: v - u, or v - mean_k m_k without unlabeled rows, (M,).
+        directions: an orthonormal basis of the differences of the m_k, (at most K - 1, M).
+        whitening: W, which takes features to units of the noise, (M, M).
+        balance: d or pi by least squares, (K,).
+        pool: features of all rows without their mean, (R, M).
+        weights: weight of every row in v - u - sum_k d_k m_k; the same weights dealt anew make its noise, (R,).
+    """
+
+    target: np.ndarray
+    directions: np.ndarray
+    whitening: np.ndarray
+    balance: np.ndarray
+    pool: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of_features(
+        cls,
+        labeled: Sequence[np.ndarray],
+        unlabeled: np.ndarray | None,
+        rows: np.ndarray,
+        balance_change: np.ndarray | None,
+        groups: Sequence[slice],
+    ) -> Comparison:
+        """Compare features of labeled rows by class, of unlabeled rows and of new rows, each (N, M)."""
+        means = np.stack([class_features.mean(0) for class_features in labeled])
+        center = means.mean(0)
+        if unlabeled is None:
+            other_rows = rows[:0]
+            target = rows.mean(0) - center
+            balance = fit_simplex(means, rows.mean(0))
+        else:
+            other_rows = unlabeled
+            target = rows.mean(0) - unlabeled.mean(0)
+            balance = np.linalg.lstsq((means - center).T, target, rcond=1e-8)[0]
+            balance = balance - balance.mean()
+        squares = balance**2
+        if balance_change is not None:
+            changes = np.stack([squares, balance_change**2])
+            squares = changes.mean(0) if unlabeled is None else changes.max(0)
+        pool = np.concatenate([rows, other_rows, *labeled])
+        counts = [len(rows), len(other_rows), *(len(class_features) for class_features in labeled)]
+        shares = np.array([1.0, -1.0, *(-np.copysign(np.sqrt(squares), balance))])
+        whitening = make_whitening(measure_spread(pool), groups)
+        return cls(
+            target @ whitening,
+            find_directions((means - center) @ whitening),
+            whitening,
+            balance,
+            (pool - pool.mean(0)) @ whitening,
+            np.repeat(shares / np.maximum(counts, 1), counts),
+        )
+
+    def take_out_balance(self, differences: np.ndarray) -> np.ndarray:
+        """Return the part of differences (B, M) that no change of the balance explains, (B, M)."""
+        return differences - (differences @ self.directions.T) @ self.directions
+
+    def draw_noise(self, number: int, rng: np.random.Generator) -> np.ndarray:
+        """Deal differences as chance makes them, without what a change of the balance explains, (number, M)."""
+        deals = rng.permuted(np.tile(self.weights.astype(np.float32), (number, 1)), axis=1)
+        return self.take_out_balance(deals @ self.pool.astype(np.float32))
+
+
+def find_directions(means: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of centered means (K, M), (at most K - 1, M)."""
+    _, sizes, directions = np.linalg.svd(means, full_matrices=False)
+    return directions[sizes > 1e-8 * max(float(sizes[0]), 1e-12)]
+
+
+def make_whitening(covariance: np.ndarray, groups: Sequence[slice]) -> np.ndarray:
+    """Return the matrix that takes features to units of their noise, (M, M).
+
+    (C + ridge)^(-1/2) for the kernel; one number for every column, so that all columns together count as one group.
+    """
+    matrix = np.zeros_like(covariance)
+    kernel = groups[0]
+    values, vectors = eigh(covariance[kernel, kernel])
+    values = values.clip(min=0)
+    matrix[kernel, kernel] = (vectors / np.sqrt(values + RIDGE * values.mean() + 1e-15)) @ vectors.T
+    for group in groups[1:]:
+        variance = np.trace(covariance[group, group]) / (group.stop - group.start)
+        places = np.arange(group.start, group.stop)
+        matrix[places, places] = (variance * len(groups) + 1e-12) ** -0.5
+    return matrix
+
+
+def measure_spread(features: np.ndarray) -> np.ndarray:
+    """Return the covariance of features (N, M), (M, M)."""
+    deviations = features - features.mean(0)
+    return deviations.T @ deviations / max(1, len(features) - 1)
+
+
+def fit_simplex(means: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return fractions pi >= 0, sum_k pi_k = 1, for which sum_k pi_k m_k is nearest to a target (M,); means (K, M)."""
+    penalty = 1e3 * max(float(np.abs(means).max()), 1e-9)
+    fractions, _ = nnls(np.vstack([means.T, np.full(len(means), penalty)]), np.append(target, penalty))
+    return fractions / fractions.sum()

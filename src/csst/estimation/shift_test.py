@@ -21,6 +21,11 @@ No model is asked: that labeled rows are scored out of fold and others are not m
 a model estimates is used only to make the noise larger: least squares on noisy m_k find a change that is too small, the
 more so for a rare class beside one that looks like it. Against labels alone, where S_v stands for all S_k and makes the
 noise too large, the mean of both covariances is taken.
+
+A fit leans on its unlabeled rows only if its labels explain them: rates and rules weigh these rows by their calibrated
+posteriors, which are right where the labeled classes, in some balance, explain the rows. That is tested against the
+labels alone (`compare_unlabeled`). Where it is not so, the unlabeled rows are left out of the evidence
+(`lean_on_labels`): the balance, the rates and the rule are then those of the labels.
 """
 
 from __future__ import annotations
@@ -31,13 +36,15 @@ from typing import Any
 
 import numpy as np
 
-from csst.estimation.mean_features import Comparison
+from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.novelty import Novelty, measure_novelty
 from csst.estimation.reference import Reference
-from csst.estimation.row_features import RowFeatures
+from csst.estimation.row_features import Comparison, RowFeatures
 
 #: chance of an alarm where the classes explain the rows
 LEVEL = 0.04
+#: chance of leaving out unlabeled rows of a fit that the classes explain
+FIT_LEVEL = 0.01
 #: with unlabeled rows, the parts of it that columns one by one and the forest may use up; the kernel has the rest
 COLUMNS_SHARE = 0.1
 NOVELTY_SHARE = 0.55
@@ -47,6 +54,8 @@ DRAWS = 1000
 MOST_NEW = 4000
 #: fewest new rows that are tested
 FEWEST_ROWS = 20
+#: fewest unlabeled rows of a fit that are tested against labels alone: fewer say little
+FEWEST_ALONE = 100
 #: fewest unlabeled rows, and fewest new ones, that a forest tells apart
 FEWEST_IN_FOREST = 100
 #: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
@@ -253,3 +262,37 @@ def measure_changes(balance: np.ndarray, reference: Reference, rows: np.ndarray)
         pool = reference.unlabeled
     deviation = pool.std(0, dtype=np.float64)
     return (rows.mean(0, dtype=np.float64) - expected_mean) / np.where(deviation > 0, deviation, 1.0)
+
+
+def compare_unlabeled(reference: Reference, rows: Any) -> ShiftTest | None:
+    """Test whether the labeled classes explain unlabeled rows.
+
+    Args:
+        reference: the rows of the fit.
+        rows: its unlabeled rows, (N, D), an array or a sparse matrix.
+
+    Returns:
+        The test; None if the rows are too few to be tested.
+    """
+    if rows.shape[0] < FEWEST_ALONE:
+        return None
+    return measure_shift(reference.without_unlabeled, rows, reference.unlabeled_prior, level=FIT_LEVEL)
+
+
+def lean_on_labels(evidence: HeldOutScores, test: ShiftTest) -> HeldOutScores:
+    """Leave unlabeled rows out that the labeled classes do not explain.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        test: test that says so.
+
+    Returns:
+        The evidence of the labels alone, calibrated as before, with a sentence that says why.
+    """
+    where = f", new values being in {', '.join(column.name for column in test.columns)}" if test.columns else ""
+    doubt = (
+        f"no balance of the labeled classes explains the unlabeled rows (p = {test.p_value:.3g}{where}): the rule and "
+        "what to expect of it are from the labels alone, and hold for rows like these; label some of the others"
+    )
+    no_scores = np.zeros((0, evidence.classes))
+    return replace(evidence, unlabeled_scores=no_scores, start=evidence.calibration, doubt=doubt)

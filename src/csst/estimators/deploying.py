@@ -15,7 +15,7 @@ from torch import Tensor
 from csst.data.row_hashes import hash_rows
 from csst.errors import InputError
 from csst.estimation.expectation import describe_minimum, estimate_intervals
-from csst.estimation.held_out_scores import take_out
+from csst.estimation.held_out_scores import take_out, undo_gain
 from csst.estimation.labeling import allocate_labels, rank_rows
 from csst.estimation.shift import estimate_prior
 from csst.estimators.inputs import number_labels, read_labels
@@ -31,7 +31,7 @@ from csst.rules.certification import (
     refuse_seen,
 )
 from csst.rules.monitor import Monitoring
-from csst.rules.rule import read_group_values, undo_gain
+from csst.rules.rule import read_group_values
 
 Self = TypeVar("Self", bound="DeployingMixin")
 

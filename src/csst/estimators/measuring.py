@@ -24,7 +24,7 @@ from csst.fitting.evaluation import Evaluation
 from csst.fitting.fitted_model import FittedModel
 from csst.maths.costs import format_amount
 from csst.maths.objectives import Objective
-from csst.rules.certified import Certificate
+from csst.rules.claims import Certificate
 from csst.training.records import Record
 
 

@@ -177,7 +177,9 @@ def extend(objective: Objective, names: list[str]) -> Objective:
     """Return the objective for more classes than it was bound to, whose names come after the others."""
     if not isinstance(objective, Sentence):
         return objective.bind(len(names), names)
-    return replace(objective, binding=Binding(len(names), tuple(names), objective.binding.groups))
+    former = objective.binding
+    binding = Binding(len(names), tuple(names), former.groups, text=former.text)
+    return replace(objective, binding=binding)
 
 
 @dataclass(frozen=True)

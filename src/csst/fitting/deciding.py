@@ -22,9 +22,8 @@ def read_evidence(fitted: FittedModel) -> KeptEvidence:
     details = fitted.full_details
     prior = fitted.expected.confusion.prior.numpy()
     if details.adjusted is not None and fitted.rule is not None:
-        return KeptEvidence(details.adjusted.evidence, prior, fitted.rule.undo)
-    evidence = details.outputs.evidence(details.train_prior, fitted.class_names)
-    return KeptEvidence(evidence, prior, details.outputs.gain.softmax_inverse)
+        return KeptEvidence(details.adjusted.evidence, prior)
+    return KeptEvidence(details.outputs.evidence(details.train_prior, fitted.class_names), prior)
 
 
 def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool = False) -> FittedModel:
@@ -38,7 +37,7 @@ def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool =
     """
     if read_objective(objective).confidence is not None:
         raise InputError("a rule fitted now has no fresh labels to be certified by: leave the confidence out")
-    evidence, prior, undo = read_evidence(fitted)
+    evidence, prior = read_evidence(fitted)
     bound = bind(objective, evidence, fitted.class_names)
     details = fitted.full_details
     groups = None if details.adjusted is None or details.adjusted.groups is None else details.adjusted.groups
@@ -46,10 +45,10 @@ def decide(fitted: FittedModel, objective: Any, seed: int = 0, per_group: bool =
         row_groups = None if groups is None else groups.groups
         sentence = bind_groups(bound, row_groups)
         assert groups is not None
-        rule = fit_groups(evidence, sentence, groups.groups, prior, undo, seed, per_group=per_group)
+        rule = fit_groups(evidence, sentence, groups.groups, prior, seed, per_group=per_group)
     else:
         refuse_impossible(bound, prior)
-        rule = fit_evidence(evidence, bound, prior, undo, seed)
+        rule = fit_evidence(evidence, bound, prior, seed)
     outputs = details.adjusted_outputs or details.outputs
     new_details = replace(details, adjusted=rule, adjusted_outputs=outputs, notes=rule.notes)
     return replace(fitted, rule=rule.rule, objective=rule.objective, details=new_details)
@@ -62,18 +61,18 @@ def explore(fitted: FittedModel, objective: Any = None) -> Frontier:
         fitted: the model, right after fitting.
         objective: a sentence whose bounds are checked; None for the objective of the fit.
     """
-    evidence, prior, undo = read_evidence(fitted)
+    evidence, prior = read_evidence(fitted)
     goal = fitted.objective if objective is None else bind(objective, evidence, fitted.class_names)
     # Rules along the frontier are estimates: no fresh labels certify them.
     goal = replace(goal, confidence=None) if isinstance(goal, Sentence) else goal
     rule = fitted.full_details.adjusted
     if rule is None or rule.groups is None:
-        return trace_frontier(evidence, prior, goal, undo)
+        return trace_frontier(evidence, prior, goal)
     groups = rule.groups
     stated_goal = replace(groups.sentence, confidence=None) if objective is None else goal
     plain_goal = stated_goal.ungrouped if isinstance(stated_goal, Sentence) else stated_goal
     points = trace_groups(evidence, groups.groups, prior, groups.is_per_group, fitted.class_names)
-    frontier = replace(trace_frontier(evidence, prior, plain_goal, undo), groups=points)
+    frontier = replace(trace_frontier(evidence, prior, plain_goal), groups=points)
     if not isinstance(stated_goal, Sentence) or stated_goal.column is None or not stated_goal.constraints:
         return frontier
     sentence = bind_groups(stated_goal, groups.groups)

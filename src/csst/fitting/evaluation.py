@@ -13,8 +13,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from csst.estimation.bootstrap import DRAWS, WIDER, all_intervals, bootstrap_counts
-from csst.estimation.intervals import clopper_pearson
+from csst.estimation.intervals import DRAWS, WIDER, all_intervals, bootstrap_counts, clopper_pearson
 from csst.maths.confusion import Confusion
 from csst.maths.costs import format_amount
 from csst.maths.grouped_confusion import GroupedConfusion

@@ -39,7 +39,7 @@ from csst.maths.objectives import Objective
 from csst.models.stored import pack
 from csst.rules import Rule
 from csst.rules.certification import Certification, certify_labels, name_row_groups, read_certified, refuse_seen
-from csst.rules.certified import Certificate, certificate_from_dict
+from csst.rules.claims import Certificate, certificate_from_dict
 from csst.rules.frontier import fit_again
 from csst.rules.rule import read_group_values
 from csst.training.evaluation import compute_logits
@@ -349,7 +349,7 @@ class FittedModel:
         """
         evidence = KeptEvidence.read(folder)
         goal = bind_sentence(folder, objective, self.metrics)
-        rule, notes = fit_again(evidence.evidence, evidence.prior, goal, evidence.undo)
+        rule, notes = fit_again(evidence.evidence, evidence.prior, goal)
         for note in notes:
             warnings.warn(note, stacklevel=2)
         return replace(self, rule=rule, objective=goal)

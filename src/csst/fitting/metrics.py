@@ -14,10 +14,10 @@ from torch import Tensor
 
 from csst.data.npz import pack_npz, read_npz
 from csst.errors import InputError
-from csst.estimation.bootstrap import all_intervals
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
+from csst.estimation.intervals import all_intervals
 from csst.estimation.unlabeled_prior import estimate_balance
 from csst.fitting.evaluation import GroupEvaluation
 from csst.fitting.folder import Folder
@@ -194,7 +194,7 @@ def describe_rule(fitted: FittedRule, outputs: Outputs, class_names: tuple[str, 
     prior = fitted.estimate.confusion.prior.numpy()
     counts = torch.from_numpy(fitted.estimate.counts)
     # Rules along the frontier are estimates: no fresh labels certify them.
-    frontier = trace_frontier(fitted.evidence, prior, objective.unpromised, fitted.rule.undo)
+    frontier = trace_frontier(fitted.evidence, prior, objective.unpromised)
     description = {
         **fitted.as_dict(),
         "agreement": fitted.estimate.agreement(class_names),
@@ -285,12 +285,10 @@ class KeptEvidence(NamedTuple):
     Args:
         evidence: the scores of its model.
         prior: the deployment prior, (K,).
-        undo: see `DecisionRule`.
     """
 
     evidence: HeldOutScores
     prior: np.ndarray
-    undo: Tensor | None
 
     @classmethod
     def read(cls, folder: str | Path) -> KeptEvidence:
@@ -299,7 +297,7 @@ class KeptEvidence(NamedTuple):
         outputs = read_outputs(folder)
         evidence = outputs.evidence(read_label_prior(metrics), tuple(metrics["class_names"]))
         estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
-        return cls(evidence, np.array(estimate["prior"]), outputs.gain.softmax_inverse)
+        return cls(evidence, np.array(estimate["prior"]))
 
 
 def bind_sentence(folder: str | Path, text: str, metrics: Mapping[str, Any]) -> Objective:

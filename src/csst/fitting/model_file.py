@@ -18,8 +18,7 @@ from csst.data.embeddings import Embedder
 from csst.data.examples import Examples, InputSpec
 from csst.data.npz import pack_npz, read_npz
 from csst.errors import InputError
-from csst.estimation.reference import Reference
-from csst.estimation.row_features import Projection
+from csst.estimation.reference import Projection, Reference
 from csst.fitting.folder import Folder
 from csst.fitting.metrics import read_label_prior
 from csst.fitting.plan import Plan, read_plan

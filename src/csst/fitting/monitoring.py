@@ -15,8 +15,7 @@ import torch
 
 from csst.data.tabular.tables import is_sparse
 from csst.errors import InputError
-from csst.estimation.shift_test import MOST_NEW, ShiftTest, measure_shift
-from csst.estimation.trust import FEWEST_ALONE
+from csst.estimation.shift_test import FEWEST_ALONE, MOST_NEW, ShiftTest, measure_shift
 from csst.fitting.deciding import read_evidence
 from csst.fitting.fitted_model import FittedModel
 from csst.fitting.folder import COLUMNS, Folder
@@ -61,7 +60,7 @@ def read_run(folder: str | Path, model: FittedModel) -> Deployed:
 def _deploy(model: FittedModel, objective: Objective, scores: KeptEvidence, counts: Any, value: float) -> Deployed:
     assert isinstance(model.rule, DecisionRule)
     counts = np.asarray(counts, dtype=float)
-    return Deployed(model.rule, objective, scores.evidence, counts, scores.prior, value, scores.undo, model.class_names)
+    return Deployed(model.rule, objective, scores.evidence, counts, scores.prior, value, model.class_names)
 
 
 def watch_inputs(model: FittedModel, deployed: Deployed, inputs: Any) -> tuple[np.ndarray, Monitoring]:

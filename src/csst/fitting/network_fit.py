@@ -292,13 +292,12 @@ class NetworkFit(Fit):
         task = self.task
         evidence = outputs.evidence(task.train_prior, task.class_names)
         prior = read_deployment_prior(self.judged_prior, evidence)
-        undo = outputs.gain.softmax_inverse
         groups = self.row_groups
         if groups is None:
-            fitted_rule = fit_evidence(evidence, self.runner.objective, prior, undo, self.seed)
+            fitted_rule = fit_evidence(evidence, self.runner.objective, prior, self.seed)
         else:
             sentence = bind_groups(self.runner.trainer.stated_objective, groups)
-            fitted_rule = fit_groups(evidence, sentence, groups, prior, undo, self.seed, per_group=self.per_group)
+            fitted_rule = fit_groups(evidence, sentence, groups, prior, self.seed, per_group=self.per_group)
         return self.certify(
             fitted_rule, lambda inputs: torch.softmax(self.compute_logits(model, inputs).double(), 1).cpu().numpy()
         )

@@ -9,7 +9,7 @@ from csst.data.examples import as_rows
 from csst.data.task import Task
 from csst.estimation.held_out_scores import MOST_UNLABELED
 from csst.estimation.reference import Reference
-from csst.estimation.trust import compare_unlabeled, lean_on_labels
+from csst.estimation.shift_test import compare_unlabeled, lean_on_labels
 from csst.learners.catalog import describe_rows, read_learner
 from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.maths.language import objective as read_objective
@@ -94,10 +94,10 @@ def fit_members(
         reference = reference.without_unlabeled
         groups = None if groups is None else replace(groups, unlabeled=groups.unlabeled[:0])
     if groups is None:
-        fitted_rule = fit_evidence(evidence, bound, prior, None, seed)
+        fitted_rule = fit_evidence(evidence, bound, prior, seed)
     else:
         sample = groups.sample(MOST_UNLABELED, seed)
-        fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, None, seed, per_group=per_group)
+        fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, seed, per_group=per_group)
     notes = list(fitted_rule.notes)
     names = [name for name, count in zip(task.class_names, task.train_counts.tolist(), strict=True) if count < 2]
     if names and validation is None:

@@ -274,16 +274,16 @@ def confusion_counts(labels: Any, predictions: Any, classes: int, abstains: bool
         int64 counts, (K, K), or (K, K + 1) with no answers in the last column.
     """
     columns = classes + abstains
-    truth = _read_class_indices(labels, "labels", classes)
-    answers = _read_class_indices(predictions, "predictions", columns)
+    truth = read_class_indices(labels, "labels", classes)
+    answers = read_class_indices(predictions, "predictions", columns)
     if truth.shape != answers.shape:
         raise InputError(f"labels and predictions must have the same length; found {len(truth)} and {len(answers)}")
     cells = truth * columns + answers.to(truth.device)
     return torch.bincount(cells, minlength=classes * columns).reshape(classes, columns)
 
 
-def _read_class_indices(values: Any, name: str, classes: int) -> Tensor:
-    """Return class indices as int64, (N,); `name` is their name in errors."""
+def read_class_indices(values: Any, name: str, classes: int) -> Tensor:
+    """Return class indices 0 .. classes-1 as int64, (N,); `name` is their name in errors."""
     try:
         indices = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:

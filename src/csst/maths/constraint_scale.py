@@ -133,8 +133,7 @@ def _derive(value: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     """Return the derivatives by the leaves; 0 for a leaf that the value does not depend on."""
     if not value.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    gradients = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
-    return [torch.zeros_like(leaf) if x is None else x for leaf, x in zip(leaves, gradients, strict=True)]
+    return list(torch.autograd.grad(value, leaves, retain_graph=True, materialize_grads=True))
 
 
 def _find_curved(objective: Objective, chance: Confusion, places: list[int]) -> list[int]:

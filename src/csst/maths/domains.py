@@ -53,7 +53,6 @@ class Domain(ABC):
             True if they do.
         """
 
-    @abstractmethod
     def worst(self, payoff: Tensor) -> Tensor:
         """Return the minimum of lambda . payoff over the simplex parts; 0 for constraints.
 
@@ -63,8 +62,8 @@ class Domain(ABC):
         Returns:
             A scalar.
         """
+        return payoff.new_zeros(())
 
-    @abstractmethod
     def slack(self, payoff: Tensor) -> Tensor:
         """Return the payoffs that are constraints; a constraint is met if its payoff is >= 0.
 
@@ -74,6 +73,7 @@ class Domain(ABC):
         Returns:
             Payoffs of the constraints, (m',) with m' <= m.
         """
+        return payoff[~self.simplex_mask(len(payoff)).to(payoff.device)]
 
     def simplex_mask(self, size: int) -> Tensor:
         """Return which multipliers weigh the entries of a worst case (True) and which price a constraint (False).
@@ -136,9 +136,6 @@ class Simplex(Domain):
     def worst(self, payoff: Tensor) -> Tensor:
         return payoff.min()
 
-    def slack(self, payoff: Tensor) -> Tensor:
-        return payoff[:0]
-
     def simplex_mask(self, size: int) -> Tensor:
         return torch.ones(size, dtype=torch.bool)
 
@@ -168,12 +165,6 @@ class NonNegative(Domain):
     def contains(self, multipliers: Tensor) -> bool:
         return bool((multipliers >= 0).all())
 
-    def worst(self, payoff: Tensor) -> Tensor:
-        return payoff.new_zeros(())
-
-    def slack(self, payoff: Tensor) -> Tensor:
-        return payoff
-
 
 @dataclass(frozen=True)
 class Product(Domain):
@@ -202,10 +193,6 @@ class Product(Domain):
         for domain, place in self.places(len(payoff)):
             total = total + domain.worst(payoff[place])
         return total
-
-    def slack(self, payoff: Tensor) -> Tensor:
-        pieces = [domain.slack(payoff[place]) for domain, place in self.places(len(payoff))]
-        return torch.cat([payoff[:0], *pieces])
 
     def simplex_mask(self, size: int) -> Tensor:
         pieces = [domain.simplex_mask(place.stop - place.start) for domain, place in self.places(size)]

@@ -82,8 +82,8 @@ class Multipliers(nn.Module):
         self.register_buffer("mean_rates", chance.rates.clone())
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("entries", gain_matrix(self.objective, value, chance, prior, metric_prior).entries)
-        self.waits = waits
-        if waits:
+        self.waits = waits and len(value) > 0
+        if self.waits:
             self.register_buffer("has_begun", torch.zeros(len(value), dtype=torch.bool))
         self._gain: tuple[Gain, int] | None = None
 
@@ -250,7 +250,7 @@ class Multipliers(nn.Module):
             return payoff_of(self.objective, Confusion(rates + torch.diag(change), start.prior))
 
         slopes = torch.autograd.functional.jacobian(payoff_at, torch.zeros_like(start.prior)).abs()
-        return (slopes > 1e-12 * slopes.max()).to(slopes) if slopes.numel() else slopes
+        return (slopes > 1e-12 * slopes.max()).to(slopes)
 
 
 def find_collapse(history: Sequence[Sequence[float]], shared: Sequence[bool], labels: Sequence[str]) -> str:

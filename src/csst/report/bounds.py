@@ -75,11 +75,11 @@ def _collect_bounds(sentence: Sentence, class_names: Sequence[str]) -> list[Cove
         side, limit = _read_limit(constraint, sentence)
         if limit is None or not _is_coverage(side):
             continue
-        for k in range(entries(side, binding, sentence.text)):
+        for k in range(entries(side, binding)):
             metric = at_class(side, k, binding)
             assert isinstance(metric, Metric)
             assert metric.index is not None
-            classes = tuple(members(metric.index, metric, binding, sentence.text))
+            classes = tuple(members(metric.index, metric, binding))
             label = f"mean of {metric.index.name}" if isinstance(metric.index, Group) else class_names[classes[0]]
             bound = bounds.get(classes, CoverageBound(label, classes))
             bounds[classes] = replace(bound, low=limit.number) if limit.is_lower else replace(bound, high=limit.number)
@@ -110,7 +110,7 @@ def find_limits(
     try:
         for constraint in sentence.constraints:
             _, limit = _read_limit(constraint, sentence)
-            limits += [limit] * entries(constraint, sentence.binding, sentence.text)
+            limits += [limit] * entries(constraint, sentence.binding)
     except InputError:  # groups that were named in Python only are not in the run's folder
         return []
     return limits
@@ -126,7 +126,7 @@ def _read_limit(constraint: Constraint, sentence: Sentence) -> tuple[Any, Limit 
         is_lower = not is_lower
     if not is_constant(other_side):
         return side, None
-    return side, Limit(float(evaluate(other_side, None, sentence.binding, sentence.text)), is_lower)
+    return side, Limit(float(evaluate(other_side, None, sentence.binding)), is_lower)
 
 
 def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from math import nan
 from typing import Any, NamedTuple
 
-from csst.rules.certified import Certificate, certificate_from_dict
+from csst.rules.claims import Certificate, certificate_from_dict
 from csst.rules.feasibility import Bound
 from csst.training.evaluation import constraints_met
 

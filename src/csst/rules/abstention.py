@@ -163,7 +163,7 @@ def list_stated_shares(goal: SoftObjective) -> list[float]:
     for constraint in sentence.constraints:
         for side in (constraint.left, constraint.right):
             if is_constant(side):
-                numbers.append(float(evaluate(side, None, sentence.binding, sentence.text)))
+                numbers.append(float(evaluate(side, None, sentence.binding)))
     return [number for number in numbers if 0 < number < 1]
 
 
@@ -209,7 +209,7 @@ def search_rule(
     evidence = evidence.thin(SEARCH_ROWS)
     rows = WeightedRows.pool(evidence)
     prior = goal.prior.numpy()
-    trial = search(goal, evidence, rows, [*starts, *list_starts(candidates, evidence.calibration, prior)])
+    trial = search(goal, evidence, rows, [*starts, *list_starts(candidates, evidence, prior)])
     return make_rule(trial, evidence.calibration, rows, prior), trial.miss
 
 
@@ -221,7 +221,7 @@ def find_abstention_bounds(goal: SoftObjective) -> np.ndarray:
     flags: list[bool] = []
     for constraint in sentence.constraints:
         metrics = {getattr(node, "name", None) for node in walk(constraint) if isinstance(node, Metric | Each)}
-        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding, sentence.text)
+        flags += [metrics == {"abstain"}] * entries(constraint, sentence.binding)
     is_bound[goal.constraints] = flags
     return is_bound
 
@@ -231,14 +231,16 @@ def fit_answering(goal: SoftObjective, evidence: HeldOutScores) -> list[Candidat
     sentence = goal.objective
     assert isinstance(sentence, Sentence)
     answering_goal = SoftObjective(sentence.answering, goal.prior.numpy(), goal.beta)
-    return fit_candidates(answering_goal, evidence, None, 0.0)
+    return fit_candidates(answering_goal, evidence, 0.0)
 
 
-def list_starts(candidates: list[Candidate], calibration: Calibration, prior: np.ndarray) -> list[np.ndarray]:
+def list_starts(candidates: list[Candidate], evidence: HeldOutScores, prior: np.ndarray) -> list[np.ndarray]:
     """Return log weights of rules that always answer: those fitted for the sentence, 1/pi and the argmax."""
     starts = [np.zeros(len(prior)), -np.log(prior)]
-    biases = [candidate.bias for candidate in candidates if candidate.bias is not None]
-    starts += [read_log_weights(bias, calibration, prior) for bias in biases]
+    # The argmax without the gain of a network, and the other candidates.
+    biases = [np.log(evidence.train_prior)]
+    biases += [candidate.bias for candidate in candidates[1:] if candidate.bias is not None]
+    starts += [read_log_weights(bias, evidence.calibration, prior) for bias in biases]
     return [log_weights - log_weights.max() for log_weights in starts]
 
 

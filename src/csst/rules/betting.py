@@ -40,7 +40,11 @@ def log_wealth(gains: np.ndarray, largest_loss: float) -> np.ndarray:
         log E_1 .. log E_n, (..., n).
     """
     stakes = STAKES / largest_loss
-    wealth = np.log1p(np.asarray(gains, dtype=float)[..., None] * stakes).cumsum(-2)
+    return mix_stakes(np.log1p(np.asarray(gains, dtype=float)[..., None] * stakes).cumsum(-2))
+
+
+def mix_stakes(wealth: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the mean wealth over stakes, (...), from the logarithm for each stake b, (..., b)."""
     top = wealth.max(-1, keepdims=True)
     return top[..., 0] + np.log(np.exp(wealth - top).mean(-1))
 
@@ -269,9 +273,7 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
         number = max(64, labels)
         draws = rng.choice(len(values), p=chances, size=(DRAWS, number))[undecided]
         path = wealth[:, None, :] + growth[draws].cumsum(1)
-        top = path.max(-1, keepdims=True)
-        total = top[..., 0] + np.log(np.exp(path - top).mean(-1))
-        is_decided = total >= limit
+        is_decided = mix_stakes(path) >= limit
         is_newly_decided = is_decided.any(1)
         ends[undecided[is_newly_decided]] = labels + is_decided.argmax(1)[is_newly_decided] + 1
         wealth = path[~is_newly_decided, -1]

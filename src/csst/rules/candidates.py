@@ -8,16 +8,19 @@ accuracy). The pooled rule is searched for on labeled and unlabeled rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 from scipy.special import softmax
 
 from csst.estimation.calibration import Calibration
-from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, decide_rates, estimate_rates
+from csst.estimation.class_rates import RateEstimate, count_unlabeled_worth, decide_rates, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion, make_unchecked
+from csst.maths.objectives import Objective
 from csst.rules.bias_search import Search, WeightedRows, search_bias
 from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import Prices, SoftObjective
@@ -47,6 +50,7 @@ LEAST_ROWS = 3
 #: a class's weight is at least this part of the largest
 SMALLEST_WEIGHT = 1e-6
 
+R = TypeVar("R")
 NAMES = ("argmax", "closed form", "calibrated", "pooled")
 
 
@@ -139,6 +143,11 @@ def sharpness(evidence: HeldOutScores) -> float:
     return min(MOST_BETA, BETA * (labels * max(1.0, labels / SOFT_LABELS)) ** 0.5)
 
 
+def soften(objective: Objective, prior: np.ndarray, evidence: HeldOutScores) -> SoftObjective:
+    """Return an objective under a deployment prior (K,), as sharp as the labels of the evidence allow."""
+    return SoftObjective(objective, prior, sharpness(evidence))
+
+
 def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
     """Return the bias b (K,) that gives every class the weight of its own recall at uniform rates."""
     return weigh_argmax(clip_positive(objective.first_weights[0]), calibration)
@@ -180,8 +189,7 @@ def fit_pooled(
     calibration = evidence.calibration
     prior = objective.prior.numpy()
     rows = WeightedRows.pool(evidence if objective.is_even else evidence.thin(SWEPT_ROWS))
-    goal = objective.with_margins(0.0 if margins is None else margins)
-    goal = goal.with_least_coverage(LEAST_ROWS / len(rows.scores))
+    goal = objective.with_margins(0.0 if margins is None else margins, LEAST_ROWS / len(rows.scores))
     search = find_bias(goal, rows, calibration, softness(goal, evidence), prices)
     if margins is None and goal.has_constraints and margin > 0:
         search, margins = keep_distance(goal, evidence, rows, search, margin)
@@ -263,34 +271,62 @@ def keep_distance(
 
     A rule that just meets a constraint on the rows it was fitted on misses it on every second set of new ones.
     """
-    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    worth = count_worth(evidence.counts, count_unlabeled_worth(evidence))
     places = objective.constraints
     t = softness(objective, evidence)
 
-    def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slack of every constraint, and standard errors (m,)."""
-        rates = hard_rates(rows, rows.decide(bias))
+    def measure(end: Search) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slack of every constraint, infinite for other payoffs, and standard errors, both (m,)."""
+        rates = hard_rates(rows, rows.decide(end.bias))
         with torch.no_grad():
             payoff = objective.objective.payoff(make_unchecked(torch.from_numpy(rates), objective.prior)).numpy()
-        return payoff[places], objective.measure_errors(rates, worth)
+        slack = np.full(len(payoff), np.inf)
+        slack[places] = payoff[places]
+        return slack, objective.measure_errors(rates, worth)
 
-    errors = measure(search.bias)[1]
-    for factor in halve_margin(margin):
-        safer = search
-        targets = factor * errors
+    def search_safer(targets: np.ndarray, start: Search) -> Search | None:
         if not objective.can_reach(REACHED * targets):
-            continue
+            return None
+        return solve(objective.with_margins(targets), rows, [start.bias], t, search.prices)
+
+    return raise_margin(search, margin, measure, search_safer) or (search, objective.margins)
+
+
+def raise_margin(
+    rule: R,
+    margin: float,
+    measure: Callable[[R], tuple[np.ndarray, np.ndarray]],
+    search: Callable[[np.ndarray, R], R | None],
+) -> tuple[R, np.ndarray] | None:
+    """Return a rule that meets constraints by so many standard errors, or by half of it and so on, and these margins.
+
+    Args:
+        rule: where to begin.
+        margin: standard errors by which constraints are to be met.
+        measure: slack and standard errors of a rule, (m,) each.
+        search: the best rule with margins (m,), given the rule before it; None if they are out of reach.
+
+    Returns:
+        The rule and the margins, (m,); None if there is none.
+    """
+    errors = measure(rule)[1]
+    for factor in halve_margin(margin):
+        start = rule
+        targets = factor * errors
         for _ in range(MARGIN_ROUNDS):
-            safer = solve(objective.with_margins(targets), rows, [safer.bias], t, search.prices)
-            slack, safer_errors = measure(safer.bias)
+            safer = search(targets, start)
+            if safer is None:
+                break
+            slack, safer_errors = measure(safer)
             # A safer rule may be known worse (fewer predictions), never better: at the bound the error is this large.
             raised_targets = np.maximum(targets, factor * safer_errors)
-            if (slack >= REACHED * raised_targets[places]).all():
+            if (slack >= REACHED * raised_targets).all():
                 return safer, raised_targets
-            if (slack < REACHED * targets[places]).any():
+            if (slack < REACHED * targets).any():
                 break
+            start = safer
             targets = raised_targets
-    return search, objective.margins
+    return None
 
 
 def count_worth(labels: np.ndarray, unlabeled_worth: np.ndarray) -> np.ndarray:
@@ -312,7 +348,6 @@ def hard_rates(rows: WeightedRows, decisions: np.ndarray) -> np.ndarray:
 def fit_candidates(
     objective: SoftObjective,
     evidence: HeldOutScores,
-    undo: torch.Tensor | None = None,
     margin: float = MARGIN,
     model: Candidate | None = None,
 ) -> list[Candidate]:
@@ -321,7 +356,6 @@ def fit_candidates(
     Args:
         objective: under the deployment prior.
         evidence: scores of labeled and unlabeled rows.
-        undo: see `plain_argmax`.
         margin: see `fit_pooled`.
         model: a pooled rule for similar rows, whose margins and prices are used; None for none.
     """
@@ -329,7 +363,7 @@ def fit_candidates(
         pooled_rule = fit_pooled(objective, evidence, margin)
     else:
         pooled_rule = fit_pooled(objective, evidence, margin, model.margins, model.prices)
-    simple_rules = [plain_argmax(evidence.train_prior, undo)]
+    simple_rules = [plain_argmax(evidence.train_prior, evidence.undo)]
     if not evidence.blocks.are_tied:  # a closed form has weights of its own for every group
         simple_rules.append(fit_closed_form(objective, Calibration.identity(evidence.classes), "closed form"))
         simple_rules.append(fit_closed_form(objective, evidence.calibration, "calibrated"))

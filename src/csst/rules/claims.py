@@ -1,20 +1,31 @@
-"""The bounds of a sentence in the form that labels can prove: one metric against one number.
+"""The bounds of a sentence in the form that labels can prove, and the certificate that says whether they did.
 
-precision['fraud'] >= 0.9,    recall >= 0.5 (one bound for every class),    mean(recall) >= 0.8,    accuracy >= 0.9
+A bound is one metric against one number:
+
+    precision['fraud'] >= 0.9,    recall >= 0.5 (one bound for every class),    mean(recall) >= 0.8,    accuracy >= 0.9
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from csst.errors import InputError
+from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.maths.language.binding import Binding
-from csst.maths.language.comparing import drop_groups, is_about_groups
-from csst.maths.language.meaning import evaluate, has_pairs, is_constant, list_entries, members
+from csst.maths.language.meaning import (
+    drop_groups,
+    evaluate,
+    has_pairs,
+    is_about_groups,
+    is_constant,
+    list_entries,
+    members,
+)
 from csst.maths.language.tree import By, Call, Constraint, Each, Group, Metric, Node, Sum, render, walk
 from csst.maths.objectives import Objective
 
@@ -78,6 +89,19 @@ class Claim:
             payoff = counts * (is_right - self.ratio)
         return payoff if self.is_lower else -payoff
 
+    def measure(self, confusion: Confusion) -> float:
+        """Return the metric that the bound is about.
+
+        Args:
+            confusion: of the rows that it is about.
+
+        Returns:
+            A number, to be compared with the value.
+        """
+        if self.metric == "accuracy":
+            return float(confusion.accuracy)
+        return float(getattr(confusion, self.metric)[list(self.classes)].mean())
+
     @property
     def ratio(self) -> float:
         """The value as a fraction of rows: f1 = 2 j / (1 + j) for the Jaccard index j."""
@@ -109,26 +133,26 @@ def _split(constraint: Constraint, sentence: Sentence) -> Iterator[Claim]:
             f"{render(constraint)} cannot be certified: it compares groups of rows; give each a number, such as "
             f"recall by {sentence.column} >= 0.7"
         )
-    for entry in list_entries(constraint, binding, sentence.text):
+    for entry in list_entries(constraint, binding):
         assert isinstance(entry, Constraint)
         names = {str(node.group) for node in walk(entry) if isinstance(node, By)}
         if len(names) > 1 or (names and not is_about_groups(entry)):
             raise InputError(f"{render(entry)} cannot be certified: it is about more than one group of rows")
-        claim = _read(drop_groups(entry), binding, sentence.text)
+        claim = _read(drop_groups(entry), binding)
         group = binding.row_group_index(names.pop()) if names else None
         yield replace(claim, text=render(entry), group=group)
 
 
-def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
+def _read(constraint: Constraint, binding: Binding) -> Claim:
     is_turned = is_constant(constraint.left)
     metric_side = constraint.right if is_turned else constraint.left
     number_side = constraint.left if is_turned else constraint.right
     is_lower = (constraint.sign == ">=") != is_turned
     value = None
     if is_constant(number_side):
-        value = float(evaluate(number_side, None, binding, text))
-        metric_side, value, is_lower = _isolate(metric_side, value, is_lower, binding, text)
-    name, classes = _read_metric(metric_side, binding, text)
+        value = float(evaluate(number_side, None, binding))
+        metric_side, value, is_lower = _isolate(metric_side, value, is_lower, binding)
+    name, classes = _read_metric(metric_side, binding)
     if name not in PROVABLE or value is None or (name in RATIOS and len(classes) > 1):
         raise InputError(
             f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "
@@ -137,7 +161,7 @@ def _read(constraint: Constraint, binding: Binding, text: str) -> Claim:
     return Claim(name, classes, is_lower, value, render(constraint))
 
 
-def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: str) -> tuple[Node, float, bool]:
+def _isolate(node: Node, value: float, is_lower: bool, binding: Binding) -> tuple[Node, float, bool]:
     """Return the metric of a bound on number ± metric, its value and its side: 1 - recall <= 0.2 is recall >= 0.8."""
     if not isinstance(node, Sum):
         return node, value, is_lower
@@ -146,29 +170,114 @@ def _isolate(node: Node, value: float, is_lower: bool, binding: Binding, text: s
         return node, value, is_lower
     for sign, term in node.terms:
         if is_constant(term):
-            amount = float(evaluate(term, None, binding, text))
+            amount = float(evaluate(term, None, binding))
             value += amount if sign == "-" else -amount
     sign, metric = metrics[0]
     if sign == "-":
-        return _isolate(metric, -value, not is_lower, binding, text)
-    return _isolate(metric, value, is_lower, binding, text)
+        return _isolate(metric, -value, not is_lower, binding)
+    return _isolate(metric, value, is_lower, binding)
 
 
-def _read_metric(node: Node, binding: Binding, text: str) -> tuple[str, tuple[int, ...]]:
+def _read_metric(node: Node, binding: Binding) -> tuple[str, tuple[int, ...]]:
     """Return the name of a metric and its classes; "" for anything else."""
     if isinstance(node, Metric):
         if node.name == "accuracy":
             return node.name, ()
         if node.index is not None:
-            return node.name, tuple(members(node.index, node, binding, text))
+            return node.name, tuple(members(node.index, node, binding))
         return node.name, tuple(range(binding.classes or 0))
     if isinstance(node, Each):
-        return node.metric, tuple(members(Group(node.group), node, binding, text))
+        return node.metric, tuple(members(Group(node.group), node, binding))
     if not isinstance(node, Call) or node.function != "mean":
         return "", ()
-    parts = [_read_metric(part, binding, text) for part in node.args]
+    parts = [_read_metric(part, binding) for part in node.args]
     indices = tuple(k for _, classes in parts for k in classes)
     # A mean of groups of several classes each is no plain mean of their classes.
     is_plain = len(parts) == 1 or all(len(classes) == 1 for _, classes in parts)
     is_recall = {name for name, _ in parts} == {"recall"}
     return ("recall", indices) if is_recall and is_plain and len(set(indices)) == len(indices) else ("", ())
+
+
+@dataclass(frozen=True)
+class BoundResult:
+    """One bound of a certificate.
+
+    Args:
+        bound: as it is written.
+        asked: the number that was asked for.
+        expected: the estimate for the deployed rule.
+        p_value: p-value of the deployed rule on the fresh labels.
+        balance: the lowest and highest fraction of the class for which it would hold under these labels, the other
+            classes in proportion; None where it does not depend on it or labels are a random sample.
+    """
+
+    bound: str
+    asked: float
+    expected: float
+    p_value: float
+    balance: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether the bounds of a sentence are promised.
+
+    Args:
+        confidence: confidence that was asked for.
+        is_certified: whether all bounds hold, with that confidence.
+        bounds: one result for every bound.
+        labels: fresh labels of every class, (K,).
+        rules: how many rules were on the path, from cautious to bold.
+        passed: how many of them passed; the last is used.
+        basis: what the promise rests on, in words.
+        price: the labels that a certificate would take, in words; "" if it is certified.
+    """
+
+    confidence: float
+    is_certified: bool
+    bounds: tuple[BoundResult, ...]
+    labels: tuple[int, ...]
+    rules: int
+    passed: int
+    basis: str
+    price: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The certificate in one sentence."""
+        if self.is_certified:
+            names = ", ".join(result.bound for result in self.bounds)
+            return f"certified with confidence {self.confidence:g}: {names}; {self.basis}"
+        return f"not certified with confidence {self.confidence:g}: {self.price}"
+
+    def lines(self) -> list[str]:
+        """Return asked, expected and promised of every bound, as lines of text.
+
+        Returns:
+            The sentence, then a line for every bound.
+        """
+        lines = [self.sentence]
+        width = max(len(result.bound) for result in self.bounds)
+        for result in self.bounds:
+            promise = f"{result.asked:.3f}" if self.is_certified else "no"
+            numbers = f"asked {result.asked:.3f}  expected {result.expected:.3f}  promised {promise}"
+            lines.append(f"  {result.bound:<{width}}  {numbers}")
+            if result.balance is not None and self.is_certified:
+                low, high = result.balance
+                lines.append(f"  {'':<{width}}  holds where the class is {low:.3f} to {high:.3f} of all rows")
+        return lines
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, which `certificate_from_dict` reads."""
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def certificate_from_dict(stored: dict[str, Any]) -> Certificate:
+    """Return the certificate that `as_dict` has written."""
+    values = {name: value for name, value in stored.items() if name != "sentence"}
+    results = []
+    for result in values.pop("bounds"):
+        balance = result["balance"]
+        results.append(BoundResult(**{**result, "balance": None if balance is None else tuple(balance)}))
+    labels = tuple(values.pop("labels"))
+    return Certificate(**values, bounds=tuple(results), labels=labels)

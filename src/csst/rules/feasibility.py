@@ -152,7 +152,7 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
         return
     start = 0
     for number, constraint in enumerate(objective.constraints):
-        size = entries(constraint, objective.binding, objective.text)
+        size = entries(constraint, objective.binding)
         part = slack[start : start + size]
         worst_entry = min(range(size), key=part.__getitem__)
         if part[worst_entry] < -TOLERANCE * units[start]:
@@ -161,7 +161,7 @@ def find_missed(objective: Objective, estimate: RateEstimate) -> Iterator[tuple[
             where = ""
             if size > 1:
                 metric = constraint.right if is_constant(constraint.left) else constraint.left
-                place = list_places(constraint, objective.binding, objective.text)[worst_entry]
+                place = list_places(constraint, objective.binding)[worst_entry]
                 scope = " for every group and class" if has_groups(constraint) else " for every class"
                 where = f", for {render(at_place(metric, place, objective.binding))}"
             yield number, render(constraint) + scope, f"the nearest {nearest_value}{where}"
@@ -172,6 +172,6 @@ def _reached(objective: Sentence, constraint: Constraint, slack: float) -> str:
     """Return "is 0.088 instead of 0.095" if one side is a number, else by how much the constraint is missed."""
     for side, lower_sign in ((constraint.right, ">="), (constraint.left, "<=")):
         if is_constant(side):
-            bound = float(evaluate(side, None, objective.binding, objective.text))
+            bound = float(evaluate(side, None, objective.binding))
             return f"is {bound + slack if constraint.sign == lower_sign else bound - slack:.3g} instead of {bound:.3g}"
     return f"misses it by {-slack:.3g}"

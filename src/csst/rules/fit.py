@@ -30,14 +30,15 @@ from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.maths.ranking import ValidationScore, score_on
 from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering, judge_abstaining
-from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, sharpness
+from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, soften
 from csst.rules.cells import RowGroups
-from csst.rules.certified import Certificate
+from csst.rules.claims import Certificate
 from csst.rules.deployment import read_deployment_prior
 from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
+from csst.rules.fresh_labels import RuleRows, deal_rows, list_names
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
 from csst.rules.judging import Judges, choose
-from csst.rules.rule import Rule, read_probs
+from csst.rules.rule import Rule
 from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
 
@@ -166,26 +167,6 @@ def describe(objective: Objective, score: ValidationScore) -> str:
     return f"{objective.describe_value(score.value)}{remark}"
 
 
-@dataclass(frozen=True, eq=False)
-class RuleRequest:
-    """What `fit_rule` is given beside the objective; it describes every field."""
-
-    probs: Any
-    labels: Any
-    unlabeled_probs: Any
-    train_prior: Any
-    labeled_prior: Any
-    deployment_prior: Any
-    gain: Gain | None
-    class_names: Sequence[str] | None
-    most_unlabeled: int
-    is_cross_fitted: bool
-    seed: int
-    margin: float
-    groups: RowGroups | None
-    per_group: bool
-
-
 def fit_rule(
     probs: Any,
     labels: Any,
@@ -234,58 +215,44 @@ def fit_rule(
         The rule, and what it is expected to give.
     """
     goal = read_objective(objective, class_names=class_names, confidence=confidence)
-    request = RuleRequest(
-        probs=probs,
-        labels=labels,
-        unlabeled_probs=unlabeled_probs,
-        train_prior=train_prior,
+    rows = RuleRows(probs, labels, unlabeled_probs, train_prior, groups)
+    if goal.confidence is not None:
+        if is_cross_fitted:
+            raise InputError(
+                "with a confidence, labels certify the very model that is used, and probabilities out of fold "
+                "(is_cross_fitted=True) are those of other models: give probabilities of labeled rows that the model "
+                "has not learned from, or leave out the confidence"
+            )
+        goal, rows = deal_rows(goal, rows, deployment_prior, class_names, seed)
+    evidence = HeldOutScores.from_probs(
+        rows.probs,
+        rows.labels,
+        rows.unlabeled_probs,
+        train_prior=rows.train_prior,
         labeled_prior=labeled_prior,
-        deployment_prior=deployment_prior,
         gain=gain,
         class_names=class_names,
         most_unlabeled=most_unlabeled,
-        is_cross_fitted=is_cross_fitted,
         seed=seed,
-        margin=margin,
-        groups=groups,
-        per_group=per_group,
+        is_cross_fitted=is_cross_fitted,
     )
-    if goal.confidence is None:
-        return fit_request(request, goal)
+    prior = read_deployment_prior(deployment_prior, evidence)
+    bound = bind(goal.unpromised, evidence, class_names)
+    if rows.groups is None and bound.column is None:
+        fitted = fit_evidence(evidence, bound, prior, seed, margin)
+    else:
+        sentence = bind_groups(bound, rows.groups)
+        assert rows.groups is not None
+        sample = rows.groups.sample(most_unlabeled, seed)
+        fitted = fit_groups(evidence, sentence, sample, prior, seed, margin, per_group)
+    if rows.fresh is None:
+        return fitted
     # It builds on this module.
-    from csst.rules.promise import fit_promised
+    from csst.rules.promise import promise, state_confidence
 
-    return fit_promised(request, goal)
-
-
-def fit_request(request: RuleRequest, objective: Objective) -> FittedRule:
-    """Return the rule of `fit_rule` for an objective without a confidence."""
-    undo = None if request.gain is None else request.gain.softmax_inverse
-    probs = request.probs
-    unlabeled_probs = request.unlabeled_probs
-    if undo is not None:
-        probs = read_probs(probs, undo)
-        unlabeled_probs = None if unlabeled_probs is None else read_probs(unlabeled_probs, undo)
-    evidence = HeldOutScores.from_probs(
-        probs,
-        request.labels,
-        unlabeled_probs,
-        train_prior=request.train_prior,
-        labeled_prior=request.labeled_prior,
-        class_names=request.class_names,
-        most_unlabeled=request.most_unlabeled,
-        seed=request.seed,
-        is_cross_fitted=request.is_cross_fitted,
-    )
-    prior = read_deployment_prior(request.deployment_prior, evidence)
-    bound = bind(objective, evidence, request.class_names)
-    groups = request.groups
-    if groups is None and getattr(bound, "column", None) is None:
-        return fit_evidence(evidence, bound, prior, undo, request.seed, request.margin)
-    sentence = bind_groups(bound, groups)
-    assert groups is not None
-    groups = groups.sample(request.most_unlabeled, request.seed)
-    return fit_groups(evidence, sentence, groups, prior, undo, request.seed, request.margin, request.per_group)
+    assert isinstance(goal, Sentence)  # only sentences have a confidence
+    names = list_names(class_names, evidence.classes)
+    return promise(state_confidence(fitted, goal), rows.fresh, deployment_prior, names)
 
 
 def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Sequence[str] | None = None) -> Objective:
@@ -299,21 +266,16 @@ def bind(objective: Objective | str, evidence: HeldOutScores, class_names: Seque
 
 @use_one_thread
 def fit_evidence(
-    evidence: HeldOutScores,
-    objective: Objective,
-    prior: np.ndarray,
-    undo: torch.Tensor | None = None,
-    seed: int = 0,
-    margin: float = MARGIN,
+    evidence: HeldOutScores, objective: Objective, prior: np.ndarray, seed: int = 0, margin: float = MARGIN
 ) -> FittedRule:
     """Return the rule of `fit_rule` from checked scores, for a bound objective and a deployment prior (K,)."""
     if objective.abstains:
-        return fit_with_abstention(evidence, objective, prior, undo, seed, margin)
-    goal = SoftObjective(objective, prior, sharpness(evidence))
-    candidates = fit_candidates(goal, evidence, undo, margin)
-    judges = Judges(goal, evidence, undo, margin, seed)
+        return fit_with_abstention(evidence, objective, prior, seed, margin)
+    goal = soften(objective, prior, evidence)
+    candidates = fit_candidates(goal, evidence, margin)
+    judges = Judges(goal, evidence, margin, seed)
     verdicts = judges.judge(candidates)
-    index = 1 if evidence.is_constant else choose(judges, verdicts, undo is not None)
+    index = 1 if evidence.is_constant else choose(judges, verdicts, evidence.undo is not None)
     candidate = candidates[index]
     estimate = verdicts[index].estimate
     notes = [*find_doubts(evidence)]
@@ -325,7 +287,7 @@ def fit_evidence(
             "so the lower of two estimates is reported: label more rows"
         )
     return FittedRule(
-        candidate.as_rule(evidence.train_prior, undo),
+        candidate.as_rule(evidence.train_prior, evidence.undo),
         candidate.name,
         objective,
         estimate,
@@ -337,16 +299,11 @@ def fit_evidence(
 
 
 def fit_with_abstention(
-    evidence: HeldOutScores,
-    objective: Objective,
-    prior: np.ndarray,
-    undo: torch.Tensor | None,
-    seed: int,
-    margin: float,
+    evidence: HeldOutScores, objective: Objective, prior: np.ndarray, seed: int, margin: float
 ) -> FittedRule:
     """Return the rule that may give no answer; the rule that always answers where that is clearly better."""
     assert isinstance(objective, Sentence)  # only sentences say how often to abstain
-    answering_rule = fit_evidence(evidence, objective.answering, prior, undo, seed, margin)
+    answering_rule = fit_evidence(evidence, objective.answering, prior, seed, margin)
     answering_rule = replace(
         answering_rule,
         objective=objective,
@@ -355,7 +312,7 @@ def fit_with_abstention(
     )
     if evidence.is_constant:
         return answering_rule
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     candidates = fit_answering(goal, evidence)
     rule, margins = fit_abstaining(goal, evidence, candidates, margin)
     judges = Judges(goal, evidence)
@@ -365,7 +322,7 @@ def fit_with_abstention(
     estimate = verdicts[1].estimate
     return replace(
         answering_rule,
-        rule=rule.as_rule(evidence.train_prior, undo),
+        rule=rule.as_rule(evidence.train_prior, evidence.undo),
         chosen="abstaining",
         estimate=estimate,
         values={**answering_rule.values, "abstaining": verdicts[1].value},

@@ -13,11 +13,15 @@ from csst.data.examples import choose
 from csst.data.task import Task
 from csst.errors import InputError
 from csst.estimation.folds import CERTIFYING, deal_certification
+from csst.estimation.held_out_scores import check_labels, check_probs
+from csst.maths.confusion import refuse_empty_classes
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
+from csst.rules.cells import RowGroups
 from csst.rules.claims import RATIOS, Claim, read_claims
 from csst.rules.deployment import is_unlabeled, name_prior
+from csst.rules.groups import bind_groups
 
 #: words for a deployment prior by which a user declares the labels a random sample of the rows where a rule is used
 RANDOM_SAMPLE = ("labels", "validation", "labeled", "train")
@@ -126,6 +130,67 @@ def deal_labels(
     return np.setdiff1d(np.arange(len(labels)), certifying_rows), certifying_rows
 
 
+@dataclass(frozen=True, eq=False)
+class RuleRows:
+    """The rows that `csst.rules.fit_rule` is given, which describes them, and those that certify what it fits."""
+
+    probs: Any
+    labels: Any
+    unlabeled_probs: Any
+    train_prior: Any
+    groups: RowGroups | None
+    fresh: FreshLabels | None = None
+
+
+def deal_rows(
+    objective: Objective, rows: RuleRows, deployment_prior: Any, class_names: Sequence[str] | None, seed: int
+) -> tuple[Objective, RuleRows]:
+    """Deal rows into those that fit a rule and those that certify it.
+
+    Args:
+        objective: a sentence with a confidence.
+        rows: all rows, scored by the model that is used.
+        deployment_prior: see `state_prior`.
+        class_names: K names; None for none.
+        seed: seed of the deal.
+
+    Returns:
+        The objective, bound to all labels, and the rows.
+    """
+    probs = check_probs(rows.probs)
+    classes = probs.shape[1]
+    labels = check_labels(rows.labels, len(probs), classes)
+    bound = bind_labels(objective, labels, classes, class_names)
+    groups = rows.groups
+    places = None
+    if groups is not None:
+        bound = bind_groups(bound, groups)
+        places = groups.labeled
+    names = list_names(class_names, classes)
+    fitting_rows, certifying_rows = deal_labels(bound, labels, deployment_prior, names, places, CERTIFYING, seed)
+    fresh_labels = FreshLabels(probs[certifying_rows], labels[certifying_rows])
+    if groups is not None:
+        fresh_labels = replace(fresh_labels, groups=groups.labeled[certifying_rows])
+        groups = replace(groups, labeled=groups.labeled[fitting_rows])
+    train_prior = rows.train_prior
+    if isinstance(train_prior, str) and train_prior == "labels":
+        train_prior = np.bincount(labels, minlength=classes) / len(labels)
+    unlabeled_probs = rows.unlabeled_probs
+    parts = None if unlabeled_probs is None else keep_apart(bound, deployment_prior, len(unlabeled_probs), seed)
+    if parts is not None:
+        unlabeled = check_probs(unlabeled_probs, classes)
+        unlabeled_probs = unlabeled[parts[0]]
+        fresh_labels = replace(fresh_labels, unlabeled_probs=unlabeled[parts[1]])
+    return bound, RuleRows(
+        probs[fitting_rows], labels[fitting_rows], unlabeled_probs, train_prior, groups, fresh_labels
+    )
+
+
+def list_names(class_names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    """Return the names of K classes; their indices if they have none."""
+    return tuple(map(str, range(classes))) if class_names is None else tuple(class_names)
+
+
 def keep_apart(
     objective: Objective, deployment_prior: Any, rows: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -174,7 +239,7 @@ def deal_certifying(
     goal = read_objective(objective)
     if goal.confidence is None or task.certifying is not None:
         return task
-    goal = bind_labels(goal, task.labeled.labels.numpy(), task.class_names)
+    goal = bind_labels(goal, task.labeled.labels.numpy(), task.classes, task.class_names)
     if isinstance(goal, Sentence) and goal.column is not None:
         goal = goal.bind_row_groups(task.group_names)
     if task.validation is not None and not cuts_validation:
@@ -205,10 +270,8 @@ def deal_certifying(
     return task
 
 
-def bind_labels(objective: Objective, labels: np.ndarray, class_names: tuple[str, ...]) -> Objective:
+def bind_labels(objective: Objective, labels: np.ndarray, classes: int, class_names: Sequence[str] | None) -> Objective:
     """Return the objective for these classes; the rarest among the labels are the tail."""
-    counts = np.bincount(labels, minlength=len(class_names))
-    if not counts.all():
-        names = [name for name, count in zip(class_names, counts, strict=True) if not count]
-        raise InputError(f"classes {names[:10]} have no label to learn from: label some of their rows")
-    return objective.bind(len(class_names), class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
+    counts = torch.bincount(torch.from_numpy(labels), minlength=classes).double()
+    refuse_empty_classes(counts, class_names, "a decision rule", "the labeled rows")
+    return objective.bind(classes, class_names).bind_prior(counts / counts.sum())

@@ -6,22 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
-from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, sharpness
+from csst.rules.candidates import estimate_candidate, fit_pooled, plain_argmax, soften
 from csst.rules.feasibility import describe_feasibility, find_missed, note_missed
 from csst.rules.fit import fit_evidence
 from csst.rules.possible import refuse_impossible
-from csst.rules.reviews import Review, trace_reviews
 from csst.rules.rule import DecisionRule, Rule
-from csst.rules.soft_objective import SoftObjective
 from csst.rules.threads import use_one_thread
-from csst.rules.trades import ClassPoint, GroupPoint, keep_trade, trace_classes
+from csst.rules.trades import ClassPoint, GroupPoint, Review, keep_trade, trace_classes, trace_reviews
 
 #: how many steps from one end of each trade-off to the other: tenths, so that the sentences are short
 STEPS = 11
@@ -86,7 +83,6 @@ def trace_frontier(
     evidence: HeldOutScores,
     prior: np.ndarray,
     objective: Objective | None = None,
-    undo: torch.Tensor | None = None,
     steps: int = STEPS,
 ) -> Frontier:
     """Return the trade-off that rules attain on this evidence, under a deployment prior (K,).
@@ -97,10 +93,10 @@ def trace_frontier(
     """
     if isinstance(objective, Sentence) and objective.abstains:
         reviews = trace_reviews(evidence, prior, objective)
-        return replace(trace_frontier(evidence, prior, objective.answering, undo, steps), reviews=reviews)
+        return replace(trace_frontier(evidence, prior, objective.answering, steps), reviews=reviews)
 
     def fit(goal: Objective) -> Point:
-        return fit_point(evidence, prior, goal, undo)
+        return fit_point(evidence, prior, goal)
 
     def walk(sentences: Sequence[str]) -> list[Point]:
         return [fit(read_objective(text).bind(evidence.classes)) for text in sentences]
@@ -119,7 +115,7 @@ def trace_frontier(
         "precision": trade([recall_points[0], *precision_points], lambda point: point.min_precision),
     }
     class_trades = trace_classes(evidence, prior)
-    plain_estimate = estimate_candidate(evidence, plain_argmax(evidence.train_prior, undo), prior)
+    plain_estimate = estimate_candidate(evidence, plain_argmax(evidence.train_prior, evidence.undo), prior)
     argmax_point = make_point(plain_estimate, DecisionRule.identity(evidence.classes))
     points = [argmax_point, *recall_points, *coverage_points]
     own_point = None if objective is None else choose_own_point(objective, fit(objective), points)
@@ -171,40 +167,35 @@ def describe_range(points: Sequence[Point]) -> str:
     )
 
 
-def fit_point(
-    evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
-) -> Point:
+def fit_point(evidence: HeldOutScores, prior: np.ndarray, objective: Objective) -> Point:
     """Return the pooled rule for an objective that is bound to the classes, and what it is expected to do.
 
     Args:
         evidence: scores that the rule is fitted on.
         prior: the deployment prior, (K,).
         objective: bound to the classes.
-        undo: see `DecisionRule`.
     """
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     candidate = fit_pooled(goal, evidence)
     estimate = estimate_candidate(evidence, candidate, prior)
-    return replace(make_point(estimate, candidate.as_rule(evidence.train_prior, undo)), sentence=str(objective))
+    rule = candidate.as_rule(evidence.train_prior, evidence.undo)
+    return replace(make_point(estimate, rule), sentence=str(objective))
 
 
-def fit_again(
-    evidence: HeldOutScores, prior: np.ndarray, objective: Objective, undo: torch.Tensor | None = None
-) -> tuple[Rule, tuple[str, ...]]:
+def fit_again(evidence: HeldOutScores, prior: np.ndarray, objective: Objective) -> tuple[Rule, tuple[str, ...]]:
     """Return the rule of another sentence on scores that are there already, and what to be wary of.
 
     Args:
         evidence: scores that the rule is fitted on.
         prior: the deployment prior, (K,).
         objective: bound to the classes; bounds that no classifier can meet are refused.
-        undo: see `DecisionRule`.
     """
     refuse_impossible(objective, prior)
     if objective.abstains:
-        fitted = fit_evidence(evidence, objective, prior, undo)
+        fitted = fit_evidence(evidence, objective, prior)
         return fitted.rule, fitted.notes
-    point = fit_point(evidence, prior, objective, undo)
-    return point.rule, note_missed(SoftObjective(objective, prior, sharpness(evidence)), point.estimate)
+    point = fit_point(evidence, prior, objective)
+    return point.rule, note_missed(soften(objective, prior, evidence), point.estimate)
 
 
 def make_point(estimate: RateEstimate, rule: DecisionRule) -> Point:

@@ -62,7 +62,7 @@ class GroupProof(Proof):
 
     def make_trial(self, place: PathRule) -> Rule:
         rule = place.candidate.as_rule(self.cells.train_prior)
-        return make_rule(self.cells, rule, place.candidate.name, self.fitted.rule.undo)
+        return make_rule(self.cells, rule, place.candidate.name)
 
     def count(self, rule: Rule) -> np.ndarray:
         """Return the counts of fresh labels under a rule, (A K, A K)."""

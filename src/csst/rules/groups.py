@@ -20,8 +20,7 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
 from csst.rules.candidates import MARGIN
-from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import CellScores, RowGroups, count_cells, make_cells
+from csst.rules.cells import CellObjective, CellScores, RowGroups, count_cells, make_cells
 from csst.rules.possible import refuse_impossible
 from csst.rules.rule import DecisionRule, GroupedRule, build_rule
 
@@ -108,9 +107,7 @@ def name_few_labels(counts: np.ndarray, groups: RowGroups, class_names: tuple[st
     )
 
 
-def make_rule(
-    cells: CellScores, rule: DecisionRule, chosen: str, undo: torch.Tensor | None
-) -> DecisionRule | GroupedRule:
+def make_rule(cells: CellScores, rule: DecisionRule, chosen: str) -> DecisionRule | GroupedRule:
     """Return a rule of cells as one on the model's probabilities: one for all groups, or one for each."""
     shape = cells.shift.shape
     scale = rule.scale.numpy().reshape(shape)
@@ -128,7 +125,7 @@ def make_rule(
         unit = np.abs(weights).max()
         calibration = Calibration(float(cells.temperature[a]), cells.shift[a])
         train_prior = cells.plain.train_prior
-        rules.append(build_rule(weights / unit, offset[a] / unit, calibration, balance, train_prior, undo))
+        rules.append(build_rule(weights / unit, offset[a] / unit, calibration, balance, train_prior, cells.plain.undo))
         if cells.layout.are_tied:
             return rules[0]
     return GroupedRule(cells.groups.column, cells.groups.names, tuple(rules))
@@ -163,7 +160,6 @@ def fit_groups(
     sentence: Sentence,
     groups: RowGroups,
     prior: np.ndarray,
-    undo: torch.Tensor | None = None,
     seed: int = 0,
     margin: float = MARGIN,
     per_group: bool = False,
@@ -175,7 +171,6 @@ def fit_groups(
         sentence: bound to its classes.
         groups: groups of the rows of the evidence.
         prior: the deployment prior, (K,).
-        undo: see `DecisionRule`.
         seed: seed of the folds that judge rules.
         margin: standard errors by which constraints are to be met, as far as they can be.
         per_group: whether each group gets a rule of its own, which needs the group of every new row.
@@ -193,12 +188,12 @@ def fit_groups(
         except InputError as error:
             raise InputError(f"in {bound.column} {name!r}, {error}") from None
     objective = CellObjective(bound, torch.from_numpy(cells.cell_prior))
-    fitted = fit_evidence(cells, objective, cells.labeled_prior, None, seed, margin)
+    fitted = fit_evidence(cells, objective, cells.labeled_prior, seed, margin)
     assert isinstance(fitted.rule, DecisionRule)
     notes = name_few_labels(count_cells(evidence, groups), groups, names)
     return replace(
         fitted,
-        rule=make_rule(cells, fitted.rule, fitted.chosen, undo),
+        rule=make_rule(cells, fitted.rule, fitted.chosen),
         objective=bound.ungrouped,
         estimate=merge_groups(fitted.estimate, cells),
         unadjusted=merge_groups(fitted.unadjusted, cells),

@@ -102,14 +102,12 @@ class Judges:
     Args:
         goal: the objective.
         evidence: scores of all rows that candidates are fitted on.
-        undo: see `fit_candidates`.
         margin: standard errors by which constraints are to be met.
         seed: seed of the folds.
     """
 
     goal: SoftObjective
     evidence: HeldOutScores
-    undo: torch.Tensor | None = None
     margin: float = MARGIN
     seed: int = 0
 
@@ -127,7 +125,7 @@ class Judges:
         soft_decisions: list[list[np.ndarray]] = [[] for _ in candidates]
         soft_labels = np.zeros((len(candidates), classes, classes))
         for fold_rows, part in split_folds(self.rows, self.seed):
-            for k, candidate in enumerate(fit_candidates(self.goal, part, self.undo, self.margin, candidates[-1])):
+            for k, candidate in enumerate(fit_candidates(self.goal, part, self.margin, candidates[-1])):
                 decisions[k][fold_rows] = candidate.decide(evidence.scores[fold_rows])
                 soft_decisions[k].append(candidate.decide(soft_scores))
                 soft_labels[k] += decide_rates(evidence.labeled_posterior[fold_rows], decisions[k][fold_rows], classes)

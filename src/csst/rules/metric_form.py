@@ -22,7 +22,7 @@ from torch import Tensor
 from csst.maths.language import Sentence
 from csst.maths.language.meaning import evaluate
 from csst.maths.language.tree import Call, name_calls, walk
-from csst.rules.cell_objective import CELL_METRICS, CellObjective
+from csst.rules.cells import CELL_METRICS, CellObjective
 
 #: a coverage below this counts as this: a class that is never predicted has precision 0
 SMALLEST_COVERAGE = 1e-12
@@ -199,7 +199,7 @@ def _read_sentence(sentence: Sentence, fractions: tuple[float, ...]) -> MetricFo
     for name, call in zip(names, calls, strict=True):
 
         def evaluate_inner(probe: Any, call: Call = call) -> Tensor:
-            parts = [evaluate(part, probe, sentence.binding, sentence.text) for part in call.args]
+            parts = [evaluate(part, probe, sentence.binding) for part in call.args]
             return torch.cat([torch.atleast_1d(part) for part in parts])
 
         factors = linear.matrices.pop(name, np.zeros((1, 1)))[:, 0]

@@ -22,7 +22,7 @@ from scipy.stats import norm
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, combine_rates, decide_rates
 from csst.estimation.expectation import estimate_intervals, expected_value
-from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs, take_out
+from csst.estimation.held_out_scores import MOST_UNLABELED, HeldOutScores, check_probs, take_gain_out, take_out
 from csst.estimation.new_balance import NewBalance, estimate_new_balance
 from csst.estimation.shift import estimate_prior
 from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
@@ -30,7 +30,7 @@ from csst.maths.objectives import Objective
 from csst.rules.candidates import MARGIN
 from csst.rules.feasibility import Bound, describe_bounds, measure_bounds
 from csst.rules.fit import FittedRule, fit_evidence
-from csst.rules.rule import DecisionRule, read_probs
+from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
 
 #: draws of the balance behind an interval
@@ -59,7 +59,6 @@ class Deployed:
         counts: decisions on labeled rows, by rules that were not fitted on them, (K, K).
         prior: the class balance it was made for, (K,).
         value: value of the objective, as expected after the fit.
-        undo: see `DecisionRule`; None for a model without a gain.
         class_names: K names.
     """
 
@@ -69,12 +68,13 @@ class Deployed:
     counts: np.ndarray
     prior: np.ndarray
     value: float
-    undo: torch.Tensor | None
     class_names: tuple[str, ...]
 
     def score(self, probs: Any) -> np.ndarray:
         """Return z = log p - log pi_train of the model's probabilities (N, K)."""
-        return take_out(read_probs(probs, self.undo, self.evidence.classes).numpy(), self.evidence.train_prior)
+        evidence = self.evidence
+        posterior = take_gain_out(check_probs(probs, evidence.classes), evidence.undo)
+        return take_out(posterior, evidence.train_prior)
 
     def estimate_prior(self, probs: Any) -> np.ndarray:
         """Return the class balance of new rows by EM, (K,), from probabilities (N, K)."""
@@ -255,9 +255,7 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
     refuse_unexplained(monitoring)
     objective = deployed.objective.unpromised  # no fresh labels certify a rule that is new
     evidence = renew_evidence(deployed, check_probs(probs, deployed.evidence.classes))
-    return fit_evidence(
-        evidence, objective, monitoring.balance.prior, deployed.undo, seed, margin=MARGIN * monitoring.growth
-    )
+    return fit_evidence(evidence, objective, monitoring.balance.prior, seed, margin=MARGIN * monitoring.growth)
 
 
 def refuse_few(rows: int) -> None:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate, estimate_rates
+from csst.estimation.class_rates import RateEstimate, count_unlabeled_worth, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import make_unchecked
 from csst.maths.objectives import Objective
 from csst.rules.bias_search import WeightedRows
-from csst.rules.candidates import Candidate, fit_pooled, hard_rates, sharpness
-from csst.rules.soft_objective import SoftObjective
+from csst.rules.candidates import Candidate, fit_pooled, hard_rates, soften
 
 #: by how many standard errors every bound is tightened, rule by rule
 MARGINS = tuple(np.arange(4.0, -0.01, -0.25).tolist())
@@ -57,10 +56,10 @@ def make_path(evidence: HeldOutScores, objective: Objective, prior: np.ndarray) 
         The rules, the most cautious first.
     """
     evidence = evidence.thin(MOST_ROWS)
-    goal = SoftObjective(objective, prior, sharpness(evidence))
+    goal = soften(objective, prior, evidence)
     rows = WeightedRows.pool(evidence)
     # How many labels the rates of each class are worth.
-    worth = np.maximum(1.0, evidence.counts + np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    worth = np.maximum(1.0, evidence.counts + count_unlabeled_worth(evidence))
     boldest_rule = fit_pooled(goal, evidence, margins=np.zeros(len(goal.margins)))
     errors = goal.measure_errors(hard_rates(rows, boldest_rule.decide(rows.scores)), worth)
     perfect = make_unchecked(torch.eye(evidence.classes, dtype=torch.float64), goal.prior)

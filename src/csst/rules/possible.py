@@ -71,7 +71,7 @@ class Condition:
         ratios = RATIOS | {f"fbeta {beta}": (1 + beta**2, 0.0, beta**2) for beta in betas}
 
         def value(side: Node, probe: Any = None) -> Tensor:
-            return evaluate(side, probe, sentence.binding, sentence.text)
+            return evaluate(side, probe, sentence.binding)
 
         def measure(probe: Any) -> Tensor:
             distance = value(constraint.left, probe) - value(constraint.right, probe)

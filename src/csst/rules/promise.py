@@ -12,19 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, combine_rates, count_labels, decide_rates
-from csst.estimation.folds import CERTIFYING
 from csst.estimation.held_out_scores import HeldOutScores, check_labels, check_probs
-from csst.maths.confusion import Confusion, as_float64, refuse_empty_classes
+from csst.maths.confusion import Confusion
 from csst.maths.language import Sentence
-from csst.maths.objectives import Objective
 from csst.rules.certificates import draw_unluckily, multiply_labels, p_value, read_range
-from csst.rules.certified import BoundResult, Certificate, measure_bound
-from csst.rules.claims import Claim, read_claims
-from csst.rules.fit import FittedRule, RuleRequest, find_doubts, fit_request
-from csst.rules.fresh_labels import FreshLabels, deal_labels, keep_apart, state_prior
-from csst.rules.groups import bind_groups
+from csst.rules.claims import BoundResult, Certificate, Claim, read_claims
+from csst.rules.fit import FittedRule, find_doubts
+from csst.rules.fresh_labels import FreshLabels, state_prior
 from csst.rules.path import PathRule, make_path
 from csst.rules.rule import Rule
 from csst.rules.threads import use_one_thread
@@ -70,7 +65,8 @@ class Proof:
 
     def make_trial(self, place: PathRule) -> Rule:
         """Return a rule of the path on the model's probabilities."""
-        return place.candidate.as_rule(self.fitted.evidence.train_prior, self.fitted.rule.undo)
+        evidence = self.fitted.evidence
+        return place.candidate.as_rule(evidence.train_prior, evidence.undo)
 
     def count(self, rule: Rule) -> np.ndarray:
         """Return the counts of fresh labels under a rule, (K, K)."""
@@ -121,7 +117,7 @@ class Proof:
         bound = self.bounds[hardest]
         # These labels were not enough, whatever is expected.
         multiple = max(LEAST_MULTIPLE, table[cheapest][hardest])
-        expectation = measure_bound(bound, self.expect(bound, estimates[cheapest]))
+        expectation = bound.measure(self.expect(bound, estimates[cheapest]))
         is_single = len(bound.classes) == 1
         is_of_classes = is_single or bound.metric == "recall"
         counts = rows[hardest]
@@ -248,7 +244,7 @@ def promise(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any, class
         BoundResult(
             bound.text,
             bound.value,
-            measure_bound(bound, proof.expect(bound, result.judged)),
+            bound.measure(proof.expect(bound, result.judged)),
             p,
             read_range(bound, proof.take_counts(bound, counts), proof.prior, delta),
         )
@@ -283,52 +279,6 @@ def begin_proof(fitted: FittedRule, fresh: FreshLabels, deployment_prior: Any) -
     assert fresh.groups is not None
     # Unlabeled rows prove nothing about groups.
     return GroupProof(fitted, replace(fresh, unlabeled_probs=None), bounds, None, fitted.groups, fresh.groups)
-
-
-def fit_promised(request: RuleRequest, objective: Objective) -> FittedRule:
-    """Return the rule of `csst.rules.fit_rule` with a certificate, after labels were dealt into two parts.
-
-    Args:
-        request: probabilities by the model that is used, labels and options.
-        objective: a sentence with a confidence.
-    """
-    if request.is_cross_fitted:
-        raise InputError(
-            "with a confidence, labels certify the very model that is used, and probabilities out of fold "
-            "(is_cross_fitted=True) are those of other models: give probabilities of labeled rows that the model has "
-            "not learned from, or leave out the confidence"
-        )
-    probs = check_probs(request.probs)
-    classes = probs.shape[1]
-    labels = check_labels(request.labels, len(probs), classes)
-    names = tuple(map(str, range(classes))) if request.class_names is None else tuple(request.class_names)
-    counts = np.bincount(labels, minlength=classes)
-    refuse_empty_classes(as_float64(counts, "labels"), request.class_names, "a decision rule", "the labeled rows")
-    bound = objective.bind(classes, request.class_names).bind_prior(torch.from_numpy(counts / counts.sum()))
-    groups = request.groups
-    places = None
-    if groups is not None:
-        bound = bind_groups(bound, groups)
-        places = groups.labeled
-    prior = request.deployment_prior
-    fitting_rows, certifying_rows = deal_labels(bound, labels, prior, names, places, CERTIFYING, request.seed)
-    part = replace(request, probs=probs[fitting_rows], labels=labels[fitting_rows], is_cross_fitted=False)
-    if groups is not None:
-        part = replace(part, groups=replace(groups, labeled=groups.labeled[fitting_rows]))
-    if isinstance(request.train_prior, str) and request.train_prior == "labels":
-        part = replace(part, train_prior=counts / counts.sum())
-    unlabeled_proofs = None
-    if request.unlabeled_probs is not None:
-        unlabeled_parts = keep_apart(bound, prior, len(request.unlabeled_probs), request.seed)
-        if unlabeled_parts is not None:
-            unlabeled = check_probs(request.unlabeled_probs, classes)
-            part = replace(part, unlabeled_probs=unlabeled[unlabeled_parts[0]])
-            unlabeled_proofs = unlabeled[unlabeled_parts[1]]
-    assert isinstance(bound, Sentence)  # only sentences have a confidence
-    stated_fit = state_confidence(fit_request(part, bound.unpromised), bound)
-    fresh_groups = None if places is None else places[certifying_rows]
-    fresh_labels = FreshLabels(probs[certifying_rows], labels[certifying_rows], unlabeled_proofs, fresh_groups)
-    return promise(stated_fit, fresh_labels, prior, names)
 
 
 def state_confidence(fitted: FittedRule, sentence: Sentence) -> FittedRule:

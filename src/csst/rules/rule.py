@@ -19,31 +19,8 @@ from torch import Tensor
 
 from csst.errors import InputError
 from csst.estimation.calibration import Calibration
-from csst.estimation.held_out_scores import SMALLEST_PROBABILITY, check_probs
+from csst.estimation.held_out_scores import SMALLEST_PROBABILITY, check_probs, undo_gain
 from csst.maths.confusion import Confusion, as_float64, confusion_counts
-
-#: probabilities that come out of an inverted gain are at least this
-SMALLEST_POSTERIOR = 1e-6
-
-
-def undo_gain(probs: Tensor, inverse: Tensor | None) -> Tensor:
-    """Return the class probabilities behind the softmax of a network trained under a gain G: norm(G^-T p).
-
-    None of them is less than 1e-6.
-
-    inverse: the inverse of G, (K, K), or of its diagonal, (K,); None where there is nothing to undo.
-    """
-    if inverse is None:
-        return probs
-    products = probs * inverse if inverse.ndim == 1 else probs @ inverse
-    positive_probs = products.clamp(min=torch.finfo(products.dtype).tiny)
-    return (positive_probs / positive_probs.sum(-1, keepdim=True)).clamp(min=SMALLEST_POSTERIOR)
-
-
-def read_probs(probs: Any, inverse: Tensor | None, classes: int | None = None) -> Tensor:
-    """Return checked probabilities (N, K) with the gain of a network undone, each row of sum 1; see `undo_gain`."""
-    posterior = undo_gain(torch.from_numpy(check_probs(probs, classes)), inverse)
-    return posterior / posterior.sum(1, keepdim=True)
 
 
 def rule_probs(probs: Tensor, temperature: Tensor, shift: Tensor, undo: Tensor | None) -> Tensor:

@@ -129,18 +129,16 @@ class SoftObjective:
         #: precision divides by a coverage of at least this
         self.least_coverage = SMALLEST_COVERAGE
 
-    def with_margins(self, margins: np.ndarray | float) -> SoftObjective:
-        """Return the same objective with constraints that are to be met by these margins, (m,) or one number."""
+    def with_margins(self, margins: np.ndarray | float, least_coverage: float | None = None) -> SoftObjective:
+        """Return the same objective with constraints that are to be met by these margins, (m,) or one number.
+
+        least_coverage: precisions divide by a coverage of at least this; None leaves it as it is.
+        """
         _ = self.form  # found once for all copies
         objective = copy.copy(self)
         objective.margins = np.broadcast_to(np.asarray(margins, dtype=np.float64), self.margins.shape)
-        return objective
-
-    def with_least_coverage(self, least_coverage: float) -> SoftObjective:
-        """Return the same objective with precisions that divide by a coverage of at least this."""
-        _ = self.form
-        objective = copy.copy(self)
-        objective.least_coverage = least_coverage
+        if least_coverage is not None:
+            objective.least_coverage = least_coverage
         return objective
 
     @property

@@ -267,24 +267,22 @@ def score_margins(
 
 def score_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray, cost: float = MISS_COSTS[-1]) -> float:
     """Return the score of argmax_j z_j + b_j on the rows."""
-    recall, coverage = measure_bias(objective, rows, bias)
-    return float(score_margins(objective, recall[None], coverage[None], cost)[0])
+    return float(score_margins(objective, *measure_bias(objective, rows, bias), cost)[0])
 
 
 def measure_bias(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return recall and coverage, both (K,), of argmax_j z_j + b_j on the rows."""
+    """Return recall and coverage, both (1, K), of argmax_j z_j + b_j on the rows."""
     decisions = rows.decide(bias)
     columns = rows.scores.shape[1]
     hits = rows.fractions.take(np.arange(0, rows.scores.size, columns) + decisions)
     recall = np.bincount(decisions, hits, minlength=columns)
     coverage = np.bincount(decisions, rows.weigh_coverage(objective.prior.numpy()), minlength=columns)
-    return recall, coverage
+    return recall[None], coverage[None]
 
 
 def measure_miss(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> float:
     """Return the largest miss of a constraint beyond its margin by argmax_j z_j + b_j on the rows."""
-    recall, coverage = measure_bias(objective, rows, bias)
-    return float(objective.measure_margins(recall[None], coverage[None])[1][0])
+    return float(objective.measure_margins(*measure_bias(objective, rows, bias))[1][0])
 
 
 def order_classes(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray) -> np.ndarray:
@@ -292,13 +290,9 @@ def order_classes(objective: SoftObjective, rows: WeightedRows, bias: np.ndarray
     if len(bias) <= MOST_CLASSES:
         return np.arange(len(bias))
     recall, coverage = measure_bias(objective, rows, bias)
-    classes = len(recall)
-    step = 1e-4
-    points_recall = recall + step * np.eye(classes)
-    points_coverage = coverage + step * np.eye(classes)
-    constant = np.broadcast_to(coverage, (classes, classes))
-    base = score_margins(objective, recall[None], coverage[None])
-    by_recall = score_margins(objective, points_recall, constant) - base
-    by_coverage = score_margins(objective, np.broadcast_to(recall, (classes, classes)), points_coverage) - base
+    steps = 1e-4 * np.eye(recall.shape[1])
+    base = score_margins(objective, recall, coverage)
+    by_recall = score_margins(objective, recall + steps, coverage + 0 * steps) - base
+    by_coverage = score_margins(objective, recall + 0 * steps, coverage + steps) - base
     weights = rows.blocks.gather(np.abs(by_recall) + np.abs(by_coverage))
     return np.argsort(-weights, kind="stable")[:MOST_CLASSES]

@@ -2,6 +2,7 @@
 
 trace_classes    the recall of one class against its precision, by a sweep of its own bias
 trace_groups     mean recall against the lowest recall of a class in a group of rows
+trace_reviews    a sentence's value at growing shares of rows that get no answer and are left to a human
 """
 
 from __future__ import annotations
@@ -13,31 +14,28 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from csst.estimation.class_rates import UNLABELED_WORTH, RateEstimate
+from csst.estimation.class_rates import RateEstimate, count_unlabeled_worth
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
 from csst.maths.language.tree import Metric, render
+from csst.rules.abstention import estimate_abstaining, fit_answering, search_rule
 from csst.rules.bias_search import WeightedRows
 from csst.rules.candidates import (
     MARGIN,
-    MARGIN_ROUNDS,
-    REACHED,
     SWEPT_ROWS,
     Candidate,
     count_worth,
     estimate_candidate,
     fit_pooled,
-    halve_margin,
     hard_rates,
-    sharpness,
+    raise_margin,
+    soften,
     weigh_argmax,
 )
-from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import CellScores, RowGroups, make_cells
+from csst.rules.cells import CellObjective, CellScores, RowGroups, make_cells
 from csst.rules.feasibility import describe_feasibility, find_missed
 from csst.rules.metric_form import MetricForm
-from csst.rules.soft_objective import SoftObjective
 from csst.rules.standard_errors import FormPayoffs, measure_standard_errors
 from csst.rules.sweeps import Sweep
 from csst.rules.threads import use_one_thread
@@ -51,6 +49,8 @@ MOST_CLASSES = 20
 LEAST_RECALL = 0.05
 #: sentences from the highest mean recall to the highest recall of the worst class in the worst group
 GROUP_STEPS = 6
+#: shares of rows that are left to a human
+REVIEWED_SHARES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 class ClassPoint(NamedTuple):
@@ -99,7 +99,7 @@ def trace_class(
     ranks = sweep.snap_ranks(sweep.spread_ranks())
     recall, coverage = (margins[:, class_index] for margins in sweep.margins_after(ranks))
     precision = prior[class_index] * recall / np.maximum(coverage, 1e-300)
-    worth = count_worth(evidence.counts, np.minimum(UNLABELED_WORTH, evidence.soft_posterior.sum(0)))
+    worth = count_worth(evidence.counts, count_unlabeled_worth(evidence))
     form, bound_places = read_bound(evidence, prior, class_index)
 
     def find_bias(least_precision: float) -> np.ndarray | None:
@@ -115,27 +115,15 @@ def trace_class(
         """Return the bias with the largest part of a margin that there is room for, as the search for a rule does."""
         form_at_bound = replace(form, constant=form.constant - bound)
 
-        def measure(bias: np.ndarray) -> tuple[float, float]:
-            """Return the slack of the bound and its standard error."""
+        def measure(bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """Return the slack of the bound and its standard error, (1,) each."""
             rates = hard_rates(rows, (rows.scores + bias).argmax(1))
             precision = prior[class_index] * rates[class_index, class_index] / (prior @ rates)[class_index]
-            error = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)[0]
-            return float(precision - bound), float(error)
+            errors = measure_standard_errors(FormPayoffs(form_at_bound, bound_places), rates, worth)
+            return np.array([precision - bound]), errors
 
-        _, error = measure(bias)
-        for factor in halve_margin(MARGIN):
-            target = factor * error
-            for _ in range(MARGIN_ROUNDS):
-                safer = find_bias(bound + target)
-                if safer is None:
-                    break
-                # A safer rule may be known worse: it predicts the class less often.
-                slack, safer_error = measure(safer)
-                raised_target = max(target, factor * safer_error)
-                if slack >= REACHED * raised_target:
-                    return safer
-                target = raised_target
-        return None
+        result = raise_margin(bias, MARGIN, measure, lambda targets, _: find_bias(bound + targets[0]))
+        return None if result is None else result[0]
 
     points: list[ClassPoint] = []
     for bound in ASKED:
@@ -156,7 +144,7 @@ def trace_class(
 def read_bound(evidence: HeldOutScores, prior: np.ndarray, class_index: int) -> tuple[MetricForm, np.ndarray]:
     """Return the sentence of a class with a bound of 0 as a form, and where the bound is: others differ by a number."""
     sentence = read_objective(write_sentence(0, class_index)).bind(evidence.classes)
-    goal = SoftObjective(sentence, prior, sharpness(evidence))
+    goal = soften(sentence, prior, evidence)
     assert goal.form is not None  # precision and recall of a class are metrics of it
     return goal.form, np.asarray(goal.constraints)
 
@@ -248,7 +236,7 @@ def check_groups(
 
 def fit_cells(cells: CellScores, objective: CellObjective) -> RateEstimate:
     """Return the rates of cells that the rule of an objective is expected to have."""
-    rule = fit_pooled(SoftObjective(objective, cells.labeled_prior, sharpness(cells)), cells)
+    rule = fit_pooled(soften(objective, cells.labeled_prior, cells), cells)
     return estimate_candidate(cells, rule, cells.labeled_prior)
 
 
@@ -259,3 +247,53 @@ def list_sentences(column: str) -> list[str]:
     shares[0] = 0.01
     mixtures = [f"max {1 - share:.6g}*mean(recall) + {share:.6g}*min(recall by {column})" for share in shares[:-1]]
     return [*mixtures, f"max min(recall by {column})"]
+
+
+@dataclass(frozen=True)
+class Review:
+    """What is expected if a share of the rows gets no answer.
+
+    Args:
+        share: share of all rows.
+        value: value of the sentence's goal, on what is answered.
+        min_recall: the lowest recall of what is answered.
+        misses: other bounds of the sentence that are missed.
+    """
+
+    share: float
+    value: float
+    min_recall: float
+    misses: tuple[str, ...] = ()
+
+
+def trace_reviews(
+    evidence: HeldOutScores, prior: np.ndarray, sentence: Sentence, shares: Sequence[float] = REVIEWED_SHARES
+) -> tuple[Review, ...]:
+    """Return what the best rules reach that leave these shares of rows to a human.
+
+    Like every point of a frontier, each is estimated from the rows it was fitted on.
+
+    Args:
+        evidence: scores of labeled and unlabeled rows.
+        prior: the deployment prior, (K,).
+        sentence: bound to the classes; its own bounds on the abstention of all rows do not count.
+        shares: shares of rows without an answer.
+    """
+    points = []
+    answering = sentence.answering
+    for share in shares:
+        limited_sentence = replace(answering, constraints=(*answering.constraints, *limit_share(share)))
+        goal = soften(limited_sentence, prior, evidence)
+        rule, _ = search_rule(goal, evidence, fit_answering(goal, evidence))
+        estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, prior)
+        misses = tuple(bound for _, bound, _ in find_missed(limited_sentence, estimate) if "abstain" not in bound)
+        value = float(limited_sentence.value(estimate.confusion))
+        points.append(Review(share, value, float(estimate.confusion.recall.min()), misses))
+    return tuple(points)
+
+
+def limit_share(share: float) -> tuple:
+    """Return the bound on the share of rows without an answer."""
+    limit = read_objective(f"max accuracy s.t. abstain <= {share:.6g}")
+    assert isinstance(limit, Sentence)
+    return limit.constraints

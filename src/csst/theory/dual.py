@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, as_float64, confusion_counts
+from csst.maths.confusion import Confusion, as_float64
 from csst.maths.gain import gain_matrix
 from csst.maths.multipliers import find_collapse
 from csst.maths.objectives import Objective, lagrangian
@@ -148,13 +148,15 @@ def duality_gap(
     """
     lam = as_float64(multipliers, "the multipliers").detach().cpu()
     posterior = as_float64(probs, "probs").detach().cpu()
+    truth = labels.cpu()
     if posterior.ndim != 2 or len(posterior) != len(labels):
         raise InputError(f"probs need one row per label; found {tuple(posterior.shape)} for {len(labels)} labels")
     classes = posterior.shape[1]
-    confusion = _count_confusion(labels, posterior.argmax(1) if predictions is None else predictions, classes)
+    answers = posterior.argmax(1) if predictions is None else predictions.cpu()
+    confusion = Confusion.from_predictions(truth, answers, classes)
     objective = objective.bind_prior(confusion.prior)
     gain = gain_matrix(objective, lam, confusion, confusion.prior, "evaluation").matrix
-    response = _count_confusion(labels, (posterior @ gain).argmax(1), classes)
+    response = Confusion.from_predictions(truth, (posterior @ gain).argmax(1), classes)
     current = float(lagrangian(objective, lam, confusion))
     best_response = max(current, float(lagrangian(objective, lam, response)))
     if largest_multiplier is None:
@@ -263,7 +265,3 @@ def _compute_entropy(values: np.ndarray) -> float:
     fractions = values / values.sum()
     positive = fractions[fractions > 0]
     return float(-(positive * np.log(positive)).sum())
-
-
-def _count_confusion(labels: Tensor, predictions: Tensor, classes: int) -> Confusion:
-    return Confusion.from_counts(confusion_counts(labels.cpu(), predictions.cpu(), classes))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from csst.data.examples import Examples
 from csst.data.task import View
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, as_float64, check_prior, refuse_empty_classes
+from csst.maths.confusion import Confusion, as_float64, check_prior, read_class_indices, refuse_empty_classes
 from csst.maths.gain import Gain
 from csst.theory.networks import BATCH, as_floats, attack, evaluating, find_device, predict
 
@@ -262,10 +262,6 @@ def check_weights(weights: Any, classes: int | None = None, is_signed: bool = Fa
 
 
 def _count_classes(labels: Tensor, classes: int) -> Tensor:
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise InputError(f"labels must be a vector of integers; found shape {tuple(labels.shape)} of {labels.dtype}")
-    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
-        raise InputError(f"labels must lie in 0 .. {classes - 1}; found {int(labels.min())} to {int(labels.max())}")
-    counts = torch.bincount(labels, minlength=classes).double()
+    counts = torch.bincount(read_class_indices(labels, "labels", classes), minlength=classes).double()
     refuse_empty_classes(counts, None, "a weighted error", "these examples")
     return counts

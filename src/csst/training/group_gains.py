@@ -27,8 +27,7 @@ from csst.maths.language import Sentence
 from csst.maths.multipliers import Multipliers
 from csst.maths.row_gain import RowGain
 from csst.rules.candidates import Candidate
-from csst.rules.cell_objective import CellObjective
-from csst.rules.cells import RowGroups, make_cells
+from csst.rules.cells import CellObjective, RowGroups, make_cells
 from csst.training.measurement import Measurement
 from csst.training.solved_multipliers import (
     ROWS,

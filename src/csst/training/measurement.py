@@ -16,7 +16,6 @@ from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import Gain
-from csst.rules.rule import undo_gain
 from csst.training.batches import Batches
 from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
@@ -162,19 +161,12 @@ def evidence_from_logits(
     is_cross_fitted: bool = False,
 ) -> HeldOutScores:
     """Return a network's scores without the gain and the class prior that it was trained under."""
-    inverse = gain.softmax_inverse
-
-    def posterior(scores: Tensor) -> Tensor:
-        probs = undo_gain(torch.softmax(scores.double(), 1), inverse)
-        return probs / probs.sum(1, keepdim=True)
-
-    unlabeled_probs = None if unlabeled is None or not len(unlabeled) else posterior(unlabeled)
-    prior = train_prior.double().cpu()
     return HeldOutScores.from_probs(
-        posterior(logits),
+        torch.softmax(logits.double(), 1),
         labels,
-        unlabeled_probs,
-        train_prior=prior,
+        None if unlabeled is None else torch.softmax(unlabeled.double(), 1),
+        train_prior=train_prior.double().cpu(),
+        gain=gain,
         class_names=class_names,
         is_cross_fitted=is_cross_fitted,
     )

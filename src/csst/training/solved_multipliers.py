@@ -33,7 +33,7 @@ from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.bias_search import WeightedRows, search_bias
-from csst.rules.candidates import Candidate, fit_pooled, sharpness, softness
+from csst.rules.candidates import Candidate, fit_pooled, soften, softness
 from csst.rules.fit import CONTRADICTED
 from csst.rules.soft_objective import SoftObjective
 
@@ -253,7 +253,7 @@ def fit_present_rule(evidence: HeldOutScores, objective: Objective, prior: np.nd
         objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
-    return fit_pooled(SoftObjective(objective, prior, sharpness(evidence)), evidence, margin=0.0)
+    return fit_pooled(soften(objective, prior, evidence), evidence, margin=0.0)
 
 
 def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, prior: np.ndarray) -> np.ndarray:
@@ -265,7 +265,7 @@ def find_prices(rule: Candidate, evidence: HeldOutScores, objective: Objective, 
         objective: objective, bound to the classes.
         prior: class fractions under which it is judged, (K,).
     """
-    soft_objective = SoftObjective(objective, prior, sharpness(evidence))
+    soft_objective = soften(objective, prior, evidence)
     if not soft_objective.has_constraints or rule.bias is None:
         return soft_objective.first_prices.values
     rows = WeightedRows.pool(evidence)

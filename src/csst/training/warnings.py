@@ -17,9 +17,8 @@ import torch
 from csst.maths.confusion import Confusion
 from csst.maths.multipliers import COLLAPSE_UPDATES, find_collapse
 from csst.rules import fit_evidence
-from csst.rules.candidates import sharpness
+from csst.rules.candidates import soften
 from csst.rules.feasibility import describe_missed
-from csst.rules.soft_objective import SoftObjective
 from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations
 from csst.training.measurement import choose_rows, evidence_from_logits
@@ -183,8 +182,8 @@ class ReachCheck:
         unlabeled = trainer.measurer.score_unlabeled(index)
         evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
         prior = task.validation_prior.numpy()
-        fitted_rule = fit_evidence(evidence, runner.objective, prior, gain.softmax_inverse, trainer.seed)
-        soft_objective = SoftObjective(runner.objective, prior, sharpness(evidence))
+        fitted_rule = fit_evidence(evidence, runner.objective, prior, trainer.seed)
+        soft_objective = soften(runner.objective, prior, evidence)
         misses = describe_missed(soft_objective, fitted_rule.estimate)
         if not misses:
             return ""

@@ -60,31 +60,26 @@ def objective(
         The objective, bound to the class names if there are any.
     """
     table = read_cost_table(costs)
-    if confidence is not None:
-        sentence = objective(
-            text,
-            class_names=class_names,
-            groups=groups,
-            metric_prior=metric_prior,
-            epsilon=epsilon,
-            floor=floor,
-            costs=table,
-        )
-        return with_confidence(sentence, confidence)
-    if isinstance(text, Sentence):
-        return replace(text, binding=text.binding.extended(None, class_names, groups, table))
-    if isinstance(text, Objective):
-        return text.bind(len(class_names), class_names, groups) if class_names is not None else text
-    if not isinstance(text, str):
+    if not isinstance(text, str | Objective):
         raise InputError(f"an objective is a sentence or an Objective; found {type(text).__name__}")
     if metric_prior not in (None, *METRIC_PRIORS):
         raise InputError(f"metric_prior must be one of {METRIC_PRIORS}; found {metric_prior!r}")
+    goal = text if isinstance(text, Objective) else read_text(text, metric_prior, epsilon, floor)
+    if isinstance(goal, Sentence):
+        goal = replace(goal, binding=goal.binding.extended(None, class_names, groups, table))
+    elif class_names is not None:
+        goal = goal.bind(len(class_names), class_names, groups)
+    return goal if confidence is None else with_confidence(goal, confidence)
+
+
+def read_text(text: str, metric_prior: MetricPrior | None, epsilon: float, floor: float) -> Objective:
+    """Return the objective of a sentence, a short name or `package.module:Name`, bound to nothing."""
     if re.fullmatch(r"[\w.]+:\w+", text.strip()):
         plugin = load(text.strip(), "an objective")
         instance = plugin() if isinstance(plugin, type) else plugin
         if not isinstance(instance, Objective):
             raise InputError(f"{text} must be a csst.Objective; found {type(instance).__name__}")
-        return objective(instance, class_names=class_names, groups=groups, costs=table)
+        return instance
     words = ALIASES.get(text.strip(), text)
     if re.fullmatch(r"\s*[\w]+(-[\w]+)+\s*", words):
         hint = nearest(text.strip(), ALIASES) or f"; write a sentence, or one of {', '.join(ALIASES)}"
@@ -92,8 +87,8 @@ def objective(
     parser = Parser(words)
     goal, constraints = parser.sentence()
     where = metric_prior or default_metric_prior(goal, constraints)
-    binding = Binding().extended(None, class_names, groups, table)
-    return Sentence(goal, constraints, words, binding, epsilon, floor, where, parser.confidence, parser.minimizes)
+    binding = Binding(text=words)
+    return Sentence(goal, constraints, binding, epsilon, floor, where, parser.confidence, parser.minimizes)
 
 
 def with_confidence(sentence: Objective, confidence: float) -> Sentence:

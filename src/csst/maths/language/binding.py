@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from csst.errors import InputError, nearest
+from csst.errors import InputError, ObjectiveError, nearest
 from csst.maths.costs import CostTable
+from csst.maths.language.tree import Node
 
 
 @dataclass(frozen=True)
 class Binding:
-    """K, the class names, the groups (as class indices), the costs and the groups of rows; each may be unknown."""
+    """K, the class names, the groups (as class indices), the costs and the groups of rows; each may be unknown.
+
+    `text` is the sentence as it was written, used only to point at a part of it in errors.
+    """
 
     classes: int | None = None
     class_names: tuple[str, ...] | None = None
@@ -20,6 +24,11 @@ class Binding:
     costs: CostTable | None = None
     #: values of the column that "by column" names
     row_groups: tuple[str, ...] = ()
+    text: str = field(default="", compare=False)
+
+    def error(self, why: str, node: Node) -> ObjectiveError:
+        """Return an error that points at a part of the sentence."""
+        return ObjectiveError(why, self.text, node.start, node.end)
 
     def extended(
         self,
@@ -47,7 +56,8 @@ class Binding:
         table = self.costs if costs is None else costs
         if table is not None and count is not None:
             table.matrix(names, count)  # raises if it is for other classes
-        return Binding(count, names, tuple(sorted(indices_by_group.items())), table, self.row_groups)
+        groups_by_name = tuple(sorted(indices_by_group.items()))
+        return replace(self, classes=count, class_names=names, groups=groups_by_name, costs=table)
 
     def with_row_groups(self, row_groups: Sequence[str]) -> Binding:
         """Return this binding with the values of the column of groups; raise an error unless they differ."""

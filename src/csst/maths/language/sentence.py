@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,22 +10,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from csst.errors import InputError, ObjectiveError
+from csst.errors import InputError
 from csst.maths.confusion import Confusion, head_tail
 from csst.maths.costs import format_amount
 from csst.maths.domains import Domain, NonNegative, Product, Simplex
 from csst.maths.language.binding import Binding
-from csst.maths.language.comparing import addends, compare_groups, drop_groups, is_about_groups
 from csst.maths.language.meaning import (
+    addends,
+    compare_groups,
+    drop_groups,
     entries,
     evaluate,
     flatten,
     has_groups,
     has_pairs,
+    is_about_groups,
     is_constant,
     list_entries,
     members,
     name_classes,
+    reads,
     shape,
 )
 from csst.maths.language.tree import (
@@ -64,7 +68,6 @@ class Sentence(Objective):
 
     expression: Node
     constraints: tuple[Constraint, ...]
-    text: str
     binding: Binding = field(default_factory=Binding)
     epsilon: float = 1e-3
     floor: float = Simplex.floor
@@ -82,20 +85,20 @@ class Sentence(Objective):
         self._check_column()
         constraints = tuple(compare_groups(name_classes(c, self.binding), self._is_negative) for c in self.constraints)
         object.__setattr__(self, "constraints", constraints)
-        if shape(self.expression, self.text) or has_groups(self.expression):
+        if shape(self.expression, self.binding) or has_groups(self.expression):
             unit = "group" if has_groups(self.expression) else "class"
-            raise self._error(
+            raise self.binding.error(
                 f"the objective is a vector, one value per {unit}: choose mean(...) or min(...) of it", self.expression
             )
         if is_constant(self.expression):
-            raise self._error("the objective holds no metric, so there is nothing to maximize", self.expression)
+            raise self.binding.error("the objective holds no metric, so there is nothing to maximize", self.expression)
         for constraint in self.constraints:
-            shape(constraint, self.text)
+            shape(constraint, self.binding)
             if is_constant(constraint):
-                raise self._error("this constraint holds no metric, so no classifier can change it", constraint)
+                raise self.binding.error("this constraint holds no metric, so no classifier can change it", constraint)
             for node in walk(constraint):
                 if isinstance(node, Call) and node.function == "min":
-                    raise self._error(
+                    raise self.binding.error(
                         "min cannot stand in this constraint: only 'min(...) >= number' and 'max(...) <= number' ask "
                         "something of every part",
                         node,
@@ -116,8 +119,7 @@ class Sentence(Objective):
     @cached_property
     def column(self) -> str | None:  # type: ignore[override]
         """The column whose groups of rows the sentence names with "by"; None if it names none."""
-        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
-        return next((node.column for node in nodes if isinstance(node, By)), None)
+        return next((node.column for node in self.walk() if isinstance(node, By)), None)
 
     @cached_property
     def ungrouped(self) -> Sentence:
@@ -164,12 +166,8 @@ class Sentence(Objective):
         if not self.abstains:
             return self
         goal = self.expression
-        is_goal = any(isinstance(node, Metric) and node.name == "abstain" for node in walk(goal))
-        constraints = tuple(
-            constraint
-            for constraint in self.constraints
-            if not any(isinstance(node, Metric) and node.name == "abstain" for node in walk(constraint))
-        )
+        is_goal = reads(goal, "abstain")
+        constraints = tuple(constraint for constraint in self.constraints if not reads(constraint, "abstain"))
         plain = Call("mean", (Metric("recall"),))
         return replace(
             self,
@@ -179,16 +177,20 @@ class Sentence(Objective):
             confidence=self.confidence if constraints else None,
         )
 
+    def walk(self) -> Iterator[Node]:
+        """Yield all parts of the goal and of the constraints."""
+        for tree in (self.expression, *self.constraints):
+            yield from walk(tree)
+
     def mentions(self, metric: str) -> bool:
         """Return whether a metric occurs in the sentence."""
-        nodes = (node for tree in (self.expression, *self.constraints) for node in walk(tree))
-        return any(isinstance(node, Metric) and node.name == metric for node in nodes)
+        return any(reads(tree, metric) for tree in (self.expression, *self.constraints))
 
     def as_stated(self, value: float) -> float:
         return -value if self.minimizes else value
 
     def describe_value(self, value: float) -> str:
-        has_cost = any(isinstance(node, Metric) and node.name == "cost" for node in walk(self.expression))
+        has_cost = reads(self.expression, "cost")
         # A cost in a large unit is a small number.
         number = format_amount(self.as_stated(value), min(1.0, abs(value)) if has_cost and value else 1.0)
         # Only a goal that is the cost itself has its unit.
@@ -204,7 +206,7 @@ class Sentence(Objective):
         for factor, node in addends(self.expression, Number(1)):
             if isinstance(node, Call) and node.function == "min":
                 if self._is_negative(factor):
-                    raise self._error(
+                    raise self.binding.error(
                         "min with a negative factor is not a max-min game: it would reward the worst class", node
                     )
                 worst_cases.append(Worst(factor, node))
@@ -214,7 +216,7 @@ class Sentence(Objective):
             for child in walk(node):
                 if isinstance(child, Call) and child.function == "min":
                     why = "it may carry a constant factor >= 0 and be added to other terms, no more"
-                    raise self._error(f"min inside another expression is not a max-min game: {why}", child)
+                    raise self.binding.error(f"min inside another expression is not a max-min game: {why}", child)
         return tuple(smooth_terms), tuple(worst_cases)
 
     def _is_negative(self, factor: Node) -> bool:
@@ -222,7 +224,7 @@ class Sentence(Objective):
         needs_classes = any(isinstance(n, ClassCount) for n in walk(factor))
         if needs_classes and not self.binding.classes:
             return False
-        return float(evaluate(factor, None, self.binding, self.text)) < 0
+        return float(evaluate(factor, None, self.binding)) < 0
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
@@ -242,18 +244,18 @@ class Sentence(Objective):
         binding = self._binding_for(c)
         total = c.rates.new_zeros(())
         for factor, node in self.parts[0]:
-            total = total + evaluate(factor, c, binding, self.text) * evaluate(node, c, binding, self.text)
+            total = total + evaluate(factor, c, binding) * evaluate(node, c, binding)
         return total
 
     def payoff(self, c: Confusion) -> Tensor:
         binding = self._binding_for(c)
         pieces = [c.rates.new_zeros(0)]
         for case in self.parts[1]:
-            factor = evaluate(case.factor, c, binding, self.text)
-            pieces += [factor * flatten(evaluate(arg, c, binding, self.text), arg) for arg in case.call.args]
+            factor = evaluate(case.factor, c, binding)
+            pieces += [factor * flatten(evaluate(arg, c, binding), arg) for arg in case.call.args]
         for constraint in self.constraints:
-            left = evaluate(constraint.left, c, binding, self.text)
-            right = evaluate(constraint.right, c, binding, self.text)
+            left = evaluate(constraint.left, c, binding)
+            right = evaluate(constraint.right, c, binding)
             pieces.append(flatten(left - right if constraint.sign == ">=" else right - left, constraint))
         return torch.cat(pieces)
 
@@ -262,7 +264,7 @@ class Sentence(Objective):
         """recall['cat'] for an entry of a worst case, coverage['cat'] >= 0.95/K for a constraint."""
         self._need_classes()
         nodes = [arg for case in self.parts[1] for arg in case.call.args]
-        trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding, self.text)]
+        trees = [entry for node in (*nodes, *self.constraints) for entry in list_entries(node, self.binding)]
         return tuple(map(render, trees))
 
     def measure_units(self, prior: Tensor) -> tuple[float, tuple[float, ...]]:
@@ -308,7 +310,7 @@ class Sentence(Objective):
 
     def _size(self, case: Worst) -> int:
         self._need_classes()
-        return sum(entries(arg, self.binding, self.text) for arg in case.call.args)
+        return sum(entries(arg, self.binding) for arg in case.call.args)
 
     def _need_classes(self) -> None:
         if self.binding.classes is None:
@@ -333,10 +335,10 @@ class Sentence(Objective):
 
     def _check_column(self) -> None:
         """Raise an error if the groups of rows are of two columns, or stand where they cannot."""
-        nodes = [n for tree in (self.expression, *self.constraints) for n in walk(tree) if isinstance(n, By)]
+        nodes = [node for node in self.walk() if isinstance(node, By)]
         for node in nodes:
             if node.column != nodes[0].column:
-                raise self._error(
+                raise self.binding.error(
                     f"a sentence has groups of one column; found {nodes[0].column!r} and {node.column!r}: join both "
                     "into one column",
                     node,
@@ -350,20 +352,18 @@ class Sentence(Objective):
             )
         for metric in ("abstain", "cost"):
             if nodes and self.mentions(metric):
-                raise self._error(f"groups of rows and {metric} cannot stand in one sentence: leave one out", nodes[0])
+                why = f"groups of rows and {metric} cannot stand in one sentence: leave one out"
+                raise self.binding.error(why, nodes[0])
 
     def _check_references(self) -> None:
-        for node in (n for tree in (self.expression, *self.constraints) for n in walk(tree)):
+        for node in self.walk():
             index = getattr(node, "index", None)
             if isinstance(node, Each):
                 index = Group(node.group)
             if isinstance(index, Group) and (self.binding.class_names or self.binding.groups):
-                members(index, node, self.binding, self.text, may_wait=True)
+                members(index, node, self.binding, may_wait=True)
             elif isinstance(index, int) or (isinstance(index, str) and self.binding.class_names is not None):
-                members(index, node, self.binding, self.text)
-
-    def _error(self, sentence: str, node: Node) -> ObjectiveError:
-        return ObjectiveError(sentence, self.text, node.start, node.end)
+                members(index, node, self.binding)
 
 
 def _names_group(constraint: Constraint) -> bool:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from csst.maths.confusion import Confusion
-from csst.maths.language.meaning import entries, evaluate
-from csst.maths.language.tree import Constraint, Metric, Negative, Node, Number, Term, walk
+from csst.maths.language.meaning import entries, evaluate, reads
+from csst.maths.language.tree import Constraint, Negative, Node, Number, Term
 
 if TYPE_CHECKING:
     from csst.maths.language.sentence import Sentence
@@ -38,15 +38,15 @@ def measure_units(sentence: Sentence, prior: Tensor) -> tuple[float, tuple[float
     cheapest = Confusion(identity[costs.argmin(1)], prior.double())
     dearest = Confusion(identity[costs.argmax(1)], prior.double())
     goal_unit = 1.0
-    if _has_cost(sentence.expression):
+    if reads(sentence.expression, "cost"):
         goal_unit = _or_one(abs(float(sentence.value(cheapest)) - float(sentence.value(dearest))))
     units = []
     for constraint in sentence.constraints:
         unit = 1.0
-        if _has_cost(constraint):
+        if reads(constraint, "cost"):
             slacks = [_read_slack(constraint, sentence, confusion) for confusion in (cheapest, dearest)]
             unit = _or_one(float((slacks[0] - slacks[1]).abs().max()))
-        units += [unit] * entries(constraint, binding, sentence.text)
+        units += [unit] * entries(constraint, binding)
     return goal_unit, tuple(units)
 
 
@@ -60,7 +60,7 @@ def divide_by_units(sentence: Sentence, prior: Tensor) -> Sentence:
     for constraint in sentence.constraints:
         left, right = (_divide(side, units[place]) for side in (constraint.left, constraint.right))
         constraints.append(replace(constraint, left=left, right=right) if units[place] != 1.0 else constraint)
-        place += entries(constraint, sentence.binding, sentence.text)
+        place += entries(constraint, sentence.binding)
     return replace(sentence, expression=_divide(sentence.expression, goal_unit), constraints=tuple(constraints))
 
 
@@ -72,12 +72,8 @@ def _divide(node: Node, unit: float) -> Node:
     return Term((("*", node), ("/", Number(unit))))
 
 
-def _has_cost(tree: Node) -> bool:
-    return any(isinstance(node, Metric) and node.name == "cost" for node in walk(tree))
-
-
 def _read_slack(constraint: Constraint, sentence: Sentence, confusion: Confusion) -> Tensor:
-    sides = [evaluate(side, confusion, sentence.binding, sentence.text) for side in (constraint.left, constraint.right)]
+    sides = [evaluate(side, confusion, sentence.binding) for side in (constraint.left, constraint.right)]
     return (sides[0] - sides[1]).double()
 
 
