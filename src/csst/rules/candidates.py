@@ -193,7 +193,12 @@ def fit_pooled(
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
     rates = torch.from_numpy(hard_rates(rows, candidate.decide(rows.scores)))
     weights = goal.gradient(rates, goal.multipliers(make_unchecked(rates, goal.prior), search.prices))
-    return replace(candidate, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    gain_rule = replace(candidate, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    if not goal.has_constraints and not goal.worst_cases:
+        return gain_rule
+    # Multipliers are of soft decisions: they do not fit where the bias is better.
+    judge = goal.with_margins(REACHED * goal.margins)
+    return max(gain_rule, candidate, key=lambda rule: rank_decisions(judge, rows, rule.decide(rows.scores)))
 
 
 def find_bias(
@@ -237,13 +242,15 @@ def solve(
 
 def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> Search:
     """Return the same for an objective that reads all rates, by soft search alone."""
+    searches = (search_bias(objective, rows, start, t) for start in starts)
+    return max(searches, key=lambda search: rank_decisions(objective, rows, rows.decide(search.bias)))
 
-    def rank(search: Search) -> tuple[float, float]:
-        rates = torch.from_numpy(hard_rates(rows, rows.decide(search.bias)))
-        value, slack = objective.judge(make_unchecked(rates, objective.prior))
-        return min(0.0, slack), value
 
-    return max((search_bias(objective, rows, start, t) for start in starts), key=rank)
+def rank_decisions(objective: SoftObjective, rows: WeightedRows, decisions: np.ndarray) -> tuple[float, float]:
+    """Return what decisions (N,) are compared by: the largest miss of a constraint, as a slack, then the value."""
+    rates = torch.from_numpy(hard_rates(rows, decisions))
+    value, slack = objective.judge(make_unchecked(rates, objective.prior))
+    return min(0.0, slack), value
 
 
 def halve_margin(margin: float) -> list[float]:
