@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -161,7 +163,11 @@ BAD = {
     "too few labels": ((random_probs(6), LABELS[:5]), {}, r"one label per row of probs; found 5 for 6"),
     "label out of range": ((random_probs(6), [0, 1, 3, 0, 1, 2]), {}, r"labels must lie in 0 \.\. 2; .* from 0 to 3"),
     "negative label": ((random_probs(6), [0, 1, -1, 0, 1, 2]), {}, r"labels must lie in 0 \.\. 2; .* from -1 to 2"),
-    "float labels": ((random_probs(6), [0.0, 1, 2, 0, 1, 2]), {}, r"vector of integers; found shape \(6,\) of float64"),
+    "float labels": (
+        (random_probs(6), [0.0, 1, 2, 0, 1, 2]),
+        {},
+        r"integers; found shape \(6,\) of float64: pass the column of probs",
+    ),
     "labels of two columns": ((random_probs(6), [LABELS]), {}, r"vector of integers; found shape \(1, 6\)"),
     "no rows": ((np.zeros((0, 3)), np.zeros(0, dtype=int)), {}, r"classes \[0, 1, 2\] have none"),
     "unknown prior": ((random_probs(6), LABELS), {"train_prior": "flat"}, r"train_prior is 'labels', 'uniform' or one"),
@@ -175,6 +181,14 @@ BAD = {
     "labeled prior": ((random_probs(6), LABELS), {"labeled_prior": "labels"}, r"labeled_prior is 'uniform' or one"),
     "labeled prior of other length": ((random_probs(6), LABELS), {"labeled_prior": [0.5, 0.5]}, r"labeled_prior has 2"),
 }
+
+
+def test_probabilities_may_be_a_data_frame():
+    probs = random_probs(6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read = HeldOutScores.from_probs(pd.DataFrame(probs, index=range(6, 0, -1)), pd.Series(LABELS))
+    assert (read.scores == HeldOutScores.from_probs(probs, LABELS).scores).all()
 
 
 @pytest.mark.parametrize("case", BAD)

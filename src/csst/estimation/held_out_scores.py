@@ -290,7 +290,10 @@ def check_labels(labels: Any, rows: int, classes: int) -> np.ndarray:
     """Return class indices, (n,), one for each row of scores."""
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InputError(f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}")
+        raise InputError(
+            f"labels must be a vector of integers; found shape {values.shape} of {values.dtype}: pass the column of "
+            "probs that each row's class has, counted from 0"
+        )
     if len(values) != rows:
         raise InputError(f"there must be one label per row of probs; found {len(values)} for {rows}")
     if len(values) and (values.min() < 0 or values.max() >= classes):

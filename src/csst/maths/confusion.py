@@ -351,6 +351,8 @@ def as_float64(values: Any, what: str) -> Tensor:
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")
+        if hasattr(values, "to_numpy"):  # a data frame; it is copied, as torch warns of what is not writable
+            return torch.tensor(values.to_numpy(), dtype=torch.float64)
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{what} must be numbers; they cannot be read as a tensor ({error})") from None
