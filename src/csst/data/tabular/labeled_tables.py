@@ -98,10 +98,21 @@ def read_words(path: str, label: str) -> list[str | None]:
     return words
 
 
+def drop_point(word: str) -> str:
+    """Return 5 for 5.0, and any other word as it is."""
+    return word.removesuffix(".0") if word.removesuffix(".0").removeprefix("-").isdigit() else word
+
+
 def index_words(words: Sequence[str | None], class_names: Sequence[str], path: str) -> np.ndarray:
-    """Return class indices, -1 for None, (N,); raise an error for a word that is no class."""
+    """Return class indices, -1 for None, (N,); raise an error for a word that is no class.
+
+    5 and 5.0 are one class: a data frame writes integers with gaps as the latter, and without gaps as the former.
+    """
     index = {name: number for number, name in enumerate(class_names)}
-    strangers = sorted({word for word in words if word is not None and word not in index})
+    alike = {drop_point(name): number for name, number in index.items()}
+    occurring = {word for word in words if word is not None}
+    index |= {word: alike[drop_point(word)] for word in occurring - set(index) if drop_point(word) in alike}
+    strangers = sorted(occurring - set(index))
     if strangers:
         raise InputError(
             f"{path} has labels that the model does not know: {strangers[:5]}; its classes: {list(class_names)[:20]}"
