@@ -207,7 +207,11 @@ def find_bias(
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
         anchor = rows.blocks.merge(weigh_classes(objective, calibration))
-        return search_bias(objective, rows, anchor, t)
+        if len(np.unique(rows.decide(anchor))) == rows.scores.shape[1]:
+            return search_bias(objective, rows, anchor, t)
+        # A class that is never predicted has no slope: a sharp minimum of F1 at uniform rates weighs one class alone.
+        argmax = rows.blocks.merge(weigh_argmax(objective.prior.numpy(), calibration))
+        return solve_softly(objective, rows, [anchor, argmax], t)
     # The calibrated argmax and, if all classes count, 1/pi.
     starts = [weigh_argmax(objective.prior.numpy(), calibration)]
     if objective.weighs_all:
