@@ -259,6 +259,14 @@ def test_a_warning_is_a_sentence_without_a_line_of_code(tmp_path, capsys, monkey
     assert "results(" not in said
 
 
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "csst", "objective", "--words"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
 def test_groups_in_brackets_are_shown(tmp_path, monkeypatch, capsys):
     """To Rich, [head] would be markup."""
     monkeypatch.chdir(tmp_path)

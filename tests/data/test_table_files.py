@@ -12,7 +12,7 @@ from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_delimiter, read_arrays, read_chunks
-from csst.data.tabular.labeled_tables import read_labeled_table
+from csst.data.tabular.labeled_tables import index_words, read_labeled_table
 from csst.errors import InputError
 
 
@@ -241,3 +241,12 @@ def test_a_file_that_describes_no_columns_is_refused(tmp_path, change):
     columns, _ = read(write(tmp_path / "a.csv", MESSY))
     with pytest.raises(ValueError):
         Columns.from_dict(change(columns.as_dict()))
+
+
+def test_whole_numbers_are_one_class_with_a_point_and_without():
+    """pandas writes 5.0 where other rows have no label, and 5 where all have one."""
+    assert index_words(["5", "6.0", None], ["5.0", "6.0"], "test.csv").tolist() == [0, 1, -1]
+    assert index_words(["-5.0", "6"], ["-5", "6"], "test.csv").tolist() == [0, 1]
+    assert index_words(["1", "1.0"], ["1", "1.0"], "test.csv").tolist() == [0, 1]
+    with pytest.raises(InputError, match=r"test\.csv: \['7\.5', 'a\.0'\]"):
+        index_words(["a.0", "7.5"], ["a", "7"], "test.csv")

@@ -184,6 +184,7 @@ def test_the_basis_names_the_numbers():
     assert made([0.9, 0.6], [0.9, 0.6], n=[5, 1200]).basis == (
         "estimated from 1,205 labels (5 to 1200 per class) and 1,000 unlabeled rows"
     )
+    assert made([0.9, 0.6], [0.9, 0.6], n=7, unlabeled=1).basis.endswith("(7 per class) and 1 unlabeled row")
     assert made([0.9, 0.6], [0.9, 0.6], n=7, unlabeled=0).basis == "estimated from 14 labels (7 per class)"
 
 

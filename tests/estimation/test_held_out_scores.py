@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -179,6 +181,14 @@ BAD = {
     "labeled prior": ((random_probs(6), LABELS), {"labeled_prior": "labels"}, r"labeled_prior is 'uniform' or one"),
     "labeled prior of other length": ((random_probs(6), LABELS), {"labeled_prior": [0.5, 0.5]}, r"labeled_prior has 2"),
 }
+
+
+def test_probabilities_may_be_a_data_frame():
+    probs = random_probs(6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read = HeldOutScores.from_probs(pd.DataFrame(probs, index=range(6, 0, -1)), pd.Series(LABELS))
+    assert (read.scores == HeldOutScores.from_probs(probs, LABELS).scores).all()
 
 
 @pytest.mark.parametrize("case", BAD)

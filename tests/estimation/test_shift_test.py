@@ -67,6 +67,15 @@ def test_the_same_rows_are_no_alarm():
     assert count_alarms(PRIOR, True, 20) <= 1
 
 
+@pytest.mark.parametrize("value", [1.0, 0.1])
+def test_rows_that_are_all_the_same_are_no_alarm(value):
+    """What their means differ by is rounding."""
+    rows = np.full((300, 2), value)
+    reference = Reference.sample(rows[:60], np.arange(60) % 3, rows, PRIOR, [0] * 2)
+    assert measure_shift(reference, rows, PRIOR).is_explained
+    assert compare_unlabeled(reference, rows).is_explained
+
+
 def test_a_new_class_is_found_and_its_rows_are_named():
     reference = make_reference(0)
     rows = draw(PRIOR, 500, 5)[0]

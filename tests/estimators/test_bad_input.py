@@ -40,9 +40,9 @@ def test_huge_numbers_are_refused_without_a_warning_of_numpy(make):
     [
         (X, np.full(90, -1), "y holds no label at all"),
         (X, [None] * 90, "y holds no label at all"),
-        (X, np.where(PART == -1, -1, 1), "at least two classes are needed; found one class, 1"),
+        (X, np.where(PART == -1, -1, 1), "found one class, 1: the other .* rows, marked -1, NaN or None, are unlab"),
         (X, np.where(np.arange(90) == 0, 7, PART), "class '7' has 1 labeled examples"),
-        (changed((3, 2), np.nan), PART, "NaN"),
+        (changed((3, 2), np.nan), PART, "the first in row 3, column 2: drop or impute them, or pass a table"),
         (changed((3, 2), np.inf), PART, "infinity"),
         (X.astype(np.float64) * 1e300, PART, "NaN or infinity in 90 rows"),
         (X, PART[:-1], "90 rows and 89 labels"),

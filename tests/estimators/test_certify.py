@@ -132,6 +132,8 @@ def test_unlabeled_rows_may_help_and_do_no_harm(fitted: CSSTClassifier) -> None:
         (("max min(recall)", *draw(7, 50)), "is for bounds, and 'max min\\(recall\\)' has none"),
         (("recall['frod'] >= 0.5", *draw(7, 50)), "there is no class 'frod'; did you mean 'fraud'"),
         (("gmean(recall) >= 0.5", *draw(7, 50)), "cannot be certified"),
+        (("precision['fraud'] >= 2", *draw(7, 50)), "labels can prove bounds above 0 and below 1"),
+        (("coverage['ok'] <= 1", *draw(7, 50)), "labels can prove bounds above 0 and below 1"),
         ((None, *draw(7, 50), 0.8), "the sentence says confidence 0.9 and the argument 0.8"),
         (("recall >= 0.5", *draw(7, 50), 1.5), "lies between 0 and 1, such as 0.95; found 1.5"),
         ((None, draw(7, 50)[0], ["ok"] * 49), "X and y must have the same length; found 50 rows and 49 labels"),

@@ -88,6 +88,7 @@ def test_importance_is_of_the_sentence():
     assert first.column == "1"
     assert first.loss > 0.2
     assert all(other.loss < 0.1 for other in others)
+    assert "np." not in repr([first, *fitted.suspects(2)])  # plain values, to be printed
     with pytest.raises(InputError, match="importance is of columns"):
         fitted.importance([[1, 2, 3]], [0])
 

@@ -46,6 +46,16 @@ def test_the_notes_are_what_the_summary_prints(network):
     assert len(set(clf.notes_)) == len(clf.notes_)
 
 
+def test_one_unlabeled_row_says_nothing_about_the_balance():
+    """Nor does a fold without a label warn of a division by 0."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        clf = CSSTClassifier(learner="linear").fit(np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]), ["a", "b", None])
+    assert note_balance(clf) is None
+    assert not any("balanced" in note for note in clf.notes_)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_python_has_the_notes_of_the_command_line(tmp_path):
     X, y = other_balance()

@@ -60,6 +60,8 @@ def test_frames_are_checked():
     fitted = quick().fit(frame, hidden(y))
     with pytest.raises(csst.InputError, match="frame with categories"):
         fitted.predict(np.zeros((2, 4)))
+    with pytest.raises(csst.InputError, match="frame with categories"):
+        fitted.predict(frame.to_numpy(dtype=object))  # texts among numbers
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(frame[["color", "size", "old", "count"]])
     with pytest.raises(ValueError, match="feature"):

@@ -16,6 +16,7 @@ def test_a_confidence_is_read_printed_and_read_again() -> None:
     assert read.confidence == 0.95
     assert str(read) == f"{SENTENCE} with confidence 0.95"
     assert csst.objective(str(read)) == read
+    assert csst.objective(f"{SENTENCE} with confidence 95%") == read
     assert read != csst.objective(SENTENCE)
     assert read.bind(2, ["ok", "fraud"]).confidence == 0.95
 

@@ -49,6 +49,17 @@ def test_labels_use_class_names():
     assert read.labels[3] == "coverage['cat'] >= 0.95/K"
 
 
+@pytest.mark.parametrize(
+    ("names", "place", "class_at_place"),
+    [(("1", "2", "3"), 1, "is '2'"), (("1", "2", "3"), 3, "does not exist"), (("1.0", "0.0"), 1, "is '0.0'")],
+)
+def test_a_number_that_is_the_name_of_another_class_is_refused(names, place, class_at_place):
+    """Quality 3 to 8 of wines: recall[3] was that of quality 6."""
+    with pytest.raises(csst.ObjectiveError, match=f"from 0 and {class_at_place}, not the class '{place}"):
+        csst.objective(f"max recall[{place}]", class_names=names)
+    assert csst.objective("max recall[1]", class_names=("0", "1"))  # place and name are the same
+
+
 @pytest.mark.parametrize("sign", [">=", "<="])
 def test_a_constraint_met_exactly_has_a_slack_of_plain_zero(sign):
     chance = csst.Confusion.uniform([0.5, 0.5])

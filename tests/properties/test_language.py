@@ -146,6 +146,7 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max accuracy, recall >= 0.1", "an operator or 's.t.' may follow; constraints come after 's.t.'", ","),
         ("max accuracy s.t. recall >= 0.1 recall", "an operator or ',' may follow", "recall"),
         ("balanced_accuracy", "for instance 'max balanced_accuracy'", "balanced_accuracy"),
+        ("recall >= 0.5", "for instance 'max mean(recall)'", "recall"),
         ("max zebra", "coverage, fbeta, accuracy, mcc, abstain, cost; functions are mean,", "zebra"),
         ("max accuracy s.t. recall = 0.1", ">= or <=", "="),
         ("max accuracy s.t. 1 >= 0.1", "no metric", "1 >= 0.1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +31,13 @@ pytestmark = pytest.mark.usefixtures("real_figures")
 
 def words_of(drawing) -> list[str]:
     return re.findall(r">([^<>\n]+)</text>", drawing.inline(1))
+
+
+def test_a_single_row_has_room_for_long_names():
+    """matplotlib warned that the axes had collapsed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw_recall_table([make_line("linear", [0.2, 0.9])], ["MMWWMMWWMM", "cat"], [1, 9])
 
 
 @pytest.mark.parametrize("count", [2, 12, 30])

@@ -638,3 +638,24 @@ def test_rules_are_searched_on_one_thread(monkeypatch):
         fitted(n=60, m=0)
         assert threads == [{1}]
         assert count_threads() == {2}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 23])
+def test_a_start_that_leaves_a_class_out_is_not_the_only_one(seed):
+    """With many labels the minimum is sharp and the weights at uniform rates those of one class: F1 was .11, 0, .02"""
+    rng = np.random.default_rng(seed)
+    means = 1.5 * rng.normal(size=(5, 2))
+    prior = np.maximum(rng.dirichlet(np.full(5, 2.0)), 0.05)
+    prior /= prior.sum()
+
+    def draw_probs(labels):
+        rows = means[labels] + rng.normal(size=(len(labels), 2))
+        likelihood = prior * np.exp(-((rows[:, None] - means) ** 2).sum(2) / 2)
+        return likelihood / likelihood.sum(1, keepdims=True)
+
+    labels, truth = np.repeat(np.arange(5), 200), np.repeat(np.arange(5), 5000)
+    probs, others = draw_probs(labels), draw_probs(rng.choice(5, 2000, p=prior))
+    found = fit_rule(probs, labels, "max min(f1)", others, train_prior=prior, deployment_prior=prior)
+    decisions = found.rule.predict(draw_probs(truth)).numpy()
+    rates = np.stack([np.bincount(decisions[truth == k], minlength=5) / 5000 for k in range(5)])
+    assert (2 * prior * np.diag(rates) / (prior + prior @ rates)).min() > 0.3

@@ -7,7 +7,8 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from csst import __version__
 from csst.errors import InputError, nearest
@@ -45,8 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments[0] not in VERBS:
             raise InputError(f"unknown command {arguments[0]!r}{nearest(arguments[0], VERBS) or '; try csst --help'}")
-        with forward_signals():
+        with forward_signals(), suppress_broken_pipe():
             return int(importlib.import_module(f"csst.cli.{arguments[0]}").main(arguments[1:]) or 0)
+        return 0
     except InputError as error:
         print(f"csst: {error}", file=sys.stderr)
         return 2
@@ -57,6 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + int(getattr(stop, "number", 2))
     finally:
         warnings.formatwarning = former_format
+
+
+@contextmanager
+def suppress_broken_pipe() -> Iterator[None]:
+    """Stop without a word when the reader of our output has seen enough, as `head` has."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _format_warning(

@@ -43,7 +43,8 @@ def main(argv: Sequence[str]) -> int:
     stride = max(1, -(-len(frontier.points) // args.points))
     named_points += [("", point) for point in frontier.points[::stride]]
     rows = [[name, *(f"{value:.3f}" for value in point.as_dict().values())] for name, point in named_points]
-    show(make_table([["rule", *COLUMNS], *rows], f"attainable, {frontier.unadjusted.estimate.basis}"))
+    basis = f"{frontier.unadjusted.estimate.basis} that the rules were fitted on, and so higher than in the report"
+    show(make_table([["rule", *COLUMNS], *rows], f"attainable, {basis}"))
     print(frontier.sentence)
     if frontier.reviews:
         show(tabulate_reviews(frontier.reviews))

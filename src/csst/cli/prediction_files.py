@@ -83,8 +83,7 @@ class ParquetWriter:
 def open_writer(output: str) -> Iterator[CsvWriter | ParquetWriter]:
     """Open a writer for a .csv or .parquet file, or the terminal for ""; the file appears only when it is complete."""
     if not output:
-        with suppress_broken_pipe():
-            yield CsvWriter(sys.stdout)
+        yield CsvWriter(sys.stdout)
         return
     path = Path(output)
     if path.suffix.lower() not in (".csv", ".parquet"):
@@ -104,13 +103,3 @@ def open_writer(output: str) -> Iterator[CsvWriter | ParquetWriter]:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def suppress_broken_pipe() -> Iterator[None]:
-    """Stop without a word when the reader of our output has seen enough, as `head` has."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

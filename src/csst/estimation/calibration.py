@@ -58,7 +58,7 @@ class Calibration:
 def weigh_classes(labels: np.ndarray, classes: int) -> np.ndarray:
     """Return n / (K n_k), what a label of each class weighs if all K classes that have one weigh the same, (K,)."""
     totals = np.bincount(labels, minlength=classes)
-    class_count = (totals > 0).sum()
+    class_count = max(1, (totals > 0).sum())
     return totals.sum() / (class_count * np.where(totals > 0, totals, 1.0))
 
 

@@ -116,7 +116,8 @@ class RateEstimate:
     def basis(self) -> str:
         """The data behind the estimate, as a phrase."""
         labels = f"{int(self.n.min())} to {int(self.n.max())}" if self.n.min() < self.n.max() else f"{int(self.n[0])}"
-        addition = f" and {self.unlabeled:,} unlabeled rows" if self.unlabeled else ""
+        rows = "1 unlabeled row" if self.unlabeled == 1 else f"{self.unlabeled:,} unlabeled rows"
+        addition = f" and {rows}" if self.unlabeled else ""
         return f"estimated from {int(self.n.sum()):,} labels ({labels} per class){addition}"
 
     def as_dict(self) -> dict[str, Any]:

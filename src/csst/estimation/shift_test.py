@@ -60,6 +60,8 @@ FEWEST_ALONE = 100
 FEWEST_IN_FOREST = 100
 #: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
 MANY_LABELS = 100
+#: squared lengths, in units of the noise of a row, that are rounding
+SMALLEST_LENGTH = 1e-12
 #: columns and rows that are named
 NAMED_COLUMNS = 5
 NAMED_ROWS = 10
@@ -221,7 +223,8 @@ def compare_lengths(residual: np.ndarray, noise: np.ndarray, groups: Sequence[sl
     Cube roots of squared lengths, which are almost normal (Wilson and Hilferty, 1931), standardized.
     """
     roots, noise_roots = (
-        np.cbrt(np.stack([(rows[:, group] ** 2).sum(1) for group in groups], axis=1)) for rows in (residual, noise)
+        np.cbrt(np.maximum(np.stack([(rows[:, group] ** 2).sum(1) for group in groups], axis=1), SMALLEST_LENGTH))
+        for rows in (residual, noise)
     )
     center = noise_roots.mean(0)
     spread = np.maximum(noise_roots.std(0), 1e-12)

@@ -146,7 +146,8 @@ class ExploringMixin(MeasuringMixin):
             raise InputError("importance is of columns: pass an array (N, D) or a data frame")
         result = permutation_importance(self, X, y, n_repeats=repeats, random_state=self.seed_)
         names = [str(name) for name in getattr(X, "columns", range(X.shape[1]))]
-        rows = [Importance(*row) for row in zip(names, result.importances_mean, result.importances_std, strict=True)]
+        losses, deviations = result.importances_mean.tolist(), result.importances_std.tolist()
+        rows = [Importance(*row) for row in zip(names, losses, deviations, strict=True)]
         return sorted(rows, key=lambda row: -row.loss)
 
     def suspects(self, n: int = 10) -> list[Suspect]:
@@ -171,12 +172,13 @@ class ExploringMixin(MeasuringMixin):
         label_probs = probs[np.arange(len(probs)), evidence.labels]
         likelier = probs.argmax(1)
         order = [index for index in np.argsort(label_probs, kind="stable") if likelier[index] != evidence.labels[index]]
+        classes = self.classes_.tolist()
         return [
             Suspect(
                 int(self.judged_rows_[index]),
-                self.classes_[evidence.labels[index]],
+                classes[evidence.labels[index]],
                 float(label_probs[index]),
-                self.classes_[likelier[index]],
+                classes[likelier[index]],
             )
             for index in order[:n]
         ]

@@ -124,7 +124,9 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
     check_classification_targets(known_values)
     classes, labels = np.unique(known_values, return_inverse=True)
     if len(classes) < 2:
-        raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}")
+        other_count = len(values) - len(known_values)
+        remark = f": the other {other_count} rows, marked -1, NaN or None, are unlabeled" if other_count else ""
+        raise InputError(f"at least two classes are needed; found one class, {classes.tolist()[0]!r}{remark}")
     return classes, labels.astype(np.int64)
 
 

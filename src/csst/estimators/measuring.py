@@ -246,12 +246,13 @@ class MeasuringMixin(ScoringMixin):
 
     def _read_array(self, X: Any, reset: bool) -> Any:
         """Return the rows of an array or a sparse matrix."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float32 is refused below, with its place
-            rows = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if not reset and self.columns_.categories:
+            raise InputError("the training data was a frame with categories; X must be a frame with its columns")
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": is_sparse(X)}
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below, with its place
+            rows = validate_data(self, X, reset=reset, **options)
         if reset:
             self.columns_ = Columns(array_width=rows.shape[1])
-        if self.columns_.categories:
-            raise InputError("the training data was a frame with categories; X must be a frame with its columns")
         if is_sparse(rows) and self.columns_.width == rows.shape[1]:
             return rows
         if reset:

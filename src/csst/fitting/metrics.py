@@ -258,7 +258,8 @@ def warn_about_balance(estimate: RateEstimate, train_prior: Tensor) -> tuple[dic
     unlabeled = torch.from_numpy(estimate.unlabeled_prior)
     gap = float((unlabeled - train_prior).abs().sum() / 2)
     balance = {"labeled": train_prior.tolist(), "unlabeled_estimate": unlabeled.tolist(), "gap": gap}
-    if gap <= PRIOR_GAP:
+    chance = 1 / max(1, estimate.unlabeled) ** 0.5  # two standard errors of a fraction, at most
+    if gap <= max(PRIOR_GAP, chance):
         return balance, None
     return balance, (
         "the unlabeled data looks differently balanced than the labeled data: the fraction of a class differs by up to "

@@ -288,7 +288,8 @@ def read_class_indices(values: Any, name: str, classes: int) -> Tensor:
         indices = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{name} must be integers 0 .. {classes - 1}; they cannot be read as numbers ({error})"
+            f"{name} must be integers 0 .. {classes - 1}, the places of classes counted from 0; they cannot be read as "
+            f"numbers ({error})"
         ) from None
     if indices.ndim != 1 or (indices.numel() and (indices.is_floating_point() or indices.is_complex())):
         raise InputError(f"{name} must be a vector of integers; found shape {tuple(indices.shape)} of {indices.dtype}")
@@ -351,6 +352,8 @@ def as_float64(values: Any, what: str) -> Tensor:
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")
+        if hasattr(values, "to_numpy"):  # a data frame; it is copied, as torch warns of what is not writable
+            return torch.tensor(values.to_numpy(), dtype=torch.float64)
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{what} must be numbers; they cannot be read as a tensor ({error})") from None

@@ -201,7 +201,12 @@ def fit_pooled(
     # Single wrong predictions count: the rule argmax_j (G^T q)_j of the gain at the fitted multipliers and rates.
     rates = torch.from_numpy(hard_rates(rows, candidate.decide(rows.scores)))
     weights = goal.gradient(rates, goal.multipliers(make_unchecked(rates, goal.prior), search.prices))
-    return replace(candidate, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    gain_rule = replace(candidate, bias=None, scale=weights / prior[:, None], offset=np.zeros(len(prior)))
+    if not goal.has_constraints and not goal.worst_cases:
+        return gain_rule
+    # Multipliers are of soft decisions: they do not fit where the bias is better.
+    judge = goal.with_margins(REACHED * goal.margins)
+    return max(gain_rule, candidate, key=lambda rule: rank_decisions(judge, rows, rule.decide(rows.scores)))
 
 
 def find_bias(
@@ -210,7 +215,11 @@ def find_bias(
     """Return the bias (K,) that is best on the rows, from starts that the calibration says."""
     if objective.is_even:
         anchor = rows.blocks.merge(weigh_classes(objective, calibration))
-        return search_bias(objective, rows, anchor, t)
+        if len(np.unique(rows.decide(anchor))) == rows.scores.shape[1]:
+            return search_bias(objective, rows, anchor, t)
+        # A class that is never predicted has no slope: a sharp minimum of F1 at uniform rates weighs one class alone.
+        argmax = rows.blocks.merge(weigh_argmax(objective.prior.numpy(), calibration))
+        return solve_softly(objective, rows, [anchor, argmax], t)
     # The calibrated argmax and, if all classes count, 1/pi.
     starts = [weigh_argmax(objective.prior.numpy(), calibration)]
     if objective.weighs_all:
@@ -245,13 +254,15 @@ def solve(
 
 def solve_softly(objective: SoftObjective, rows: WeightedRows, starts: list[np.ndarray], t: float) -> Search:
     """Return the same for an objective that reads all rates, by soft search alone."""
+    searches = (search_bias(objective, rows, start, t) for start in starts)
+    return max(searches, key=lambda search: rank_decisions(objective, rows, rows.decide(search.bias)))
 
-    def rank(search: Search) -> tuple[float, float]:
-        rates = torch.from_numpy(hard_rates(rows, rows.decide(search.bias)))
-        value, slack = objective.judge(make_unchecked(rates, objective.prior))
-        return min(0.0, slack), value
 
-    return max((search_bias(objective, rows, start, t) for start in starts), key=rank)
+def rank_decisions(objective: SoftObjective, rows: WeightedRows, decisions: np.ndarray) -> tuple[float, float]:
+    """Return what decisions (N,) are compared by: the largest miss of a constraint, as a slack, then the value."""
+    rates = torch.from_numpy(hard_rates(rows, decisions))
+    value, slack = objective.judge(make_unchecked(rates, objective.prior))
+    return min(0.0, slack), value
 
 
 def halve_margin(margin: float) -> list[float]:

@@ -158,6 +158,8 @@ def _read(constraint: Constraint, binding: Binding) -> Claim:
             f"{render(constraint)} cannot be certified: a confidence is for recall, precision, f1, jaccard or coverage "
             "of a class, a mean of recalls, or accuracy, each against a number"
         )
+    if not 0 < value < 1:
+        raise InputError(f"{render(constraint)} cannot be certified: labels can prove bounds above 0 and below 1")
     return Claim(name, classes, is_lower, value, render(constraint))
 
 

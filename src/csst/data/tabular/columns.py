@@ -229,9 +229,10 @@ class Columns:
             is_bad = ~np.isfinite(rows)
             row, column = (int(indices[0]) for indices in is_bad.nonzero())
             name = self.names[column] if self.names is not None else column
+            table = "" if self.names is not None else ", or pass a table with column names, where gaps are filled"
             raise InputError(
                 f"{what} contains NaN or infinity in {int(is_bad.any(1).sum())} rows, the first in row {start + row}, "
-                f"column {name}: drop or impute them (numbers beyond 3.4e38 are infinite here)"
+                f"column {name}: drop or impute them{table} (numbers beyond 3.4e38 are infinite here)"
             )
         return rows
 

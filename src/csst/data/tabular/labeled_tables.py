@@ -91,20 +91,30 @@ def read_words(path: str, label: str) -> list[str | None]:
     return words
 
 
+def drop_point(word: str) -> str:
+    """Return 5 for 5.0, and any other word as it is."""
+    return word.removesuffix(".0") if word.removesuffix(".0").removeprefix("-").isdigit() else word
+
+
 def index_words(words: Sequence[str | None], names: Sequence[str], refusal: str) -> np.ndarray:
     """Return the place of every word among the names, -1 for None, (N,).
+
+    5 and 5.0 are one word: a data frame writes integers with gaps as the latter, and without gaps as the former.
 
     Args:
         words: N words.
         names: all words that may occur.
         refusal: beginning of the error for any other word.
     """
-    places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
-    places[None] = -1
-    strangers = sorted({str(word) for word in words if word not in places})
+    places = {name: place for place, name in enumerate(names)}
+    places_without_point = {drop_point(name): place for name, place in places.items()}
+    for word in {word for word in words if word is not None} - set(places):
+        if drop_point(word) in places_without_point:
+            places[word] = places_without_point[drop_point(word)]
+    strangers = sorted({word for word in words if word is not None} - set(places))
     if strangers:
         raise InputError(f"{refusal}: {strangers[:5]}; known are {list(names)[:20]}")
-    return np.array([places[word] for word in words], dtype=np.int64)
+    return np.array([-1 if word is None else places[word] for word in words], dtype=np.int64)
 
 
 def index_labels(words: Sequence[str | None], class_names: Sequence[str], path: str, use: str) -> np.ndarray:

@@ -96,7 +96,8 @@ def find_coarse_columns(rows: np.ndarray) -> list[int]:
     with np.errstate(all="ignore"):  # rows that are not finite are refused later
         reach = np.maximum(rows.max(0), -rows.min(0).astype(np.float64))
         deviation = rows.std(0, dtype=np.float64)
-        candidates = np.flatnonzero((deviation > 0) & (STEP * reach > COARSE * deviation))
+        varies = rows.max(0) > rows.min(0)  # the deviation of equal numbers may be rounding
+        candidates = np.flatnonzero(varies & (STEP * reach > COARSE * deviation))
         return [k for k in candidates.tolist() if (rows[:, k].astype(np.float32) != rows[:, k]).any()]
 
 

@@ -77,6 +77,9 @@ class Binding:
         return dict(self.groups).get(name)
 
     def class_index(self, reference: int | str) -> int:
+        """Return the place of the class that a sentence refers to by its name or, counted from 0, by its place."""
+        if isinstance(reference, int):
+            _refuse_name_for_place(reference, self.class_names or ())
         return _class_index(reference, self.class_names, self.classes)
 
     def named(self, index: int) -> int | str:
@@ -93,6 +96,25 @@ def _members(name: str, members: Any, names: tuple[str, ...] | None, classes: in
     if not indices or len(set(indices)) != len(indices):
         raise InputError(f"group {name!r} must name at least one class and none twice; found {list(indices)}")
     return indices
+
+
+def _refuse_name_for_place(place: int, names: tuple[str, ...]) -> None:
+    """Raise an error if a number that counts classes from 0 is at once the name of another class."""
+    namesakes = [k for k, name in enumerate(names) if _read_number(name) == place]
+    if namesakes and place not in namesakes:
+        count = f"is {names[place]!r}" if place < len(names) else "does not exist"
+        name = names[namesakes[0]]
+        raise InputError(
+            f"[{place}] counts classes from 0 and {count}, not the class {name!r}: write names in quotes, ['{name}']"
+        )
+
+
+def _read_number(name: str) -> float | None:
+    """Return the number that a class's name is; None for a word."""
+    try:
+        return float(name)
+    except ValueError:
+        return None
 
 
 def _class_index(reference: int | str, names: tuple[str, ...] | None, classes: int | None) -> int:

@@ -91,8 +91,9 @@ class Parser:
         if token.kind == "end":
             raise ObjectiveError("the objective is empty: write for instance 'max min(recall)'")
         if token.text.lower() not in GOALS:
-            is_goal = token.text.lower() in (*METRICS, *list_words())
-            hint = f"for instance 'max {token.text if is_goal else 'min(recall)'}'"
+            word = token.text.lower()
+            number = word if word in (*NUMBERS, *CLASS_MEANS) else "min(recall)"
+            hint = f"for instance 'max {f'mean({word})' if word in CLASS_METRICS else number}'"
             raise self.error(f"an objective starts with 'max' or 'min'{nearest(token.text, GOALS)}; {hint}", token)
         self.advance()
         self.minimizes = not GOALS[token.text.lower()]
@@ -135,12 +136,13 @@ class Parser:
             raise self.error(
                 "a confidence is for bounds, and there is none: add s.t. and a bound, or leave it out", start
             )
-        if not 0 < float(number.text) < 1:
-            raise self.error(f"a confidence lies between 0 and 1, such as 0.95; found {number.text}", number)
         self.advance()
+        value = float(number.text) / (100 if self.take("%") else 1)
+        if not 0 < value < 1:
+            raise self.error(f"a confidence lies between 0 and 1, such as 0.95; found {value:g}", number)
         if self.now.kind != "end":
             raise self.error("a confidence ends the sentence and is for all its bounds", self.now)
-        return float(number.text)
+        return value
 
     def constraint(self) -> list[Constraint]:
         sides = [self.expr()]

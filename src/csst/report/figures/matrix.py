@@ -160,6 +160,7 @@ def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str]
     names = [shorten(class_names[c], 10) for c in order]
     width = WIDTH if len(order) <= 11 else 2.0 + 0.28 * len(order)
     caption += ", %"
+    height += 0.07 * max(map(len, names))  # they stand upright below the cells
     return draw(lambda figure: _paint_numbers(figure, recall, labels, names), height, alt, caption, width=width)
 
 
