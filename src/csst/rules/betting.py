@@ -242,7 +242,10 @@ def decide(bets: Sequence[Bets], delta: float, labels: int) -> Decision:
 
 
 def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
-    """Return about how many more bets decide a bound in four cases of five, if their gains go on as they were.
+    """Return about how many more bets decide a bound, either way, in four cases of five.
+
+    How often each gain is to be expected is drawn from what the gains so far leave open (Jeffreys), anew for each case:
+    the one estimate from a handful of gains may happen to be next to the bound, which thousands would not decide.
 
     Args:
         bets: on the bound so far.
@@ -255,25 +258,30 @@ def price_bets(bets: Bets, delta: float, bounds: int = 1) -> int | None:
     gains = bets.informative
     if not len(gains):
         return None
-    # The Jeffreys half: neither a perfect record nor a hopeless one is taken for certain.
     values = np.concatenate([gains, [-bets.largest_loss, bets.largest_gain]])
-    chances = np.concatenate([np.ones(len(gains)), [0.5, 0.5]]) / (len(gains) + 1)
-    is_against = float(chances @ values) < 0
-    loss = bets.largest_gain if is_against else bets.largest_loss
-    limit = np.log(bounds / delta) if is_against else np.log(1 / delta)
-    sign = -1.0 if is_against else 1.0
-    growth = np.log1p(sign * values[:, None] * (STAKES / loss))  # of the wealth, by each value
+    pseudo_counts = np.concatenate([np.ones(len(gains)), [0.5, 0.5]])
     rng = np.random.default_rng(0)
-    # Each draw goes on from the wealth that is there.
-    wealth = growth[: len(gains)].sum(0) + np.zeros((DRAWS, 1))
+    chances = rng.dirichlet(pseudo_counts, DRAWS).cumsum(1)
+    limits = np.log([1 / delta, bounds / delta])
+    # Growth of the wealth of who bets on the bound, and of who bets against it, by each value and stake.
+    growth = np.stack(
+        [
+            np.log1p(values[:, None] * (STAKES / bets.largest_loss)),
+            np.log1p(-values[:, None] * (STAKES / bets.largest_gain)),
+        ],
+        axis=1,
+    )
+    # Each case goes on from the wealth that is there.
+    wealth = growth[: len(gains)].sum(0) + np.zeros((DRAWS, 1, 1))
     ends = np.full(DRAWS, MOST_LABELS)
     undecided = np.arange(DRAWS)
     labels = 0
     while labels < MOST_LABELS and (ends < MOST_LABELS).mean() < POWER:
         number = max(64, labels)
-        draws = rng.choice(len(values), p=chances, size=(DRAWS, number))[undecided]
-        path = wealth[:, None, :] + growth[draws].cumsum(1)
-        is_decided = mix_stakes(path) >= limit
+        points = rng.random((DRAWS, number))
+        draws = np.stack([np.searchsorted(chances[case], points[case]) for case in undecided])
+        path = wealth[:, None] + growth[np.minimum(draws, len(values) - 1)].cumsum(1)
+        is_decided = np.any(mix_stakes(path) >= limits, axis=2)
         is_newly_decided = is_decided.any(1)
         ends[undecided[is_newly_decided]] = labels + is_decided.argmax(1)[is_newly_decided] + 1
         wealth = path[~is_newly_decided, -1]
