@@ -81,7 +81,7 @@ def test_a_network_is_trained_for_groups():
     x, y, g = draw()
     target = np.where(np.arange(1500) < 600, y, -1)
     model = CSSTClassifier(SENTENCE, learner="network", per_group=True, validation=0.5)
-    model.set_params(settings__training__steps=40, settings__dual__steps_per_update=10)
+    model.set_params(settings__training__steps=40, settings__dual__steps_per_update=10, settings__model__start="random")
     model.fit(x[:1000], target[:1000], group=g[:1000])
     updates = model.fit_.full_details.state["averaged_gain"]["by_group"]["entries"]
     assert not np.allclose(*updates.numpy())

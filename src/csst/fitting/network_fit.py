@@ -160,10 +160,10 @@ class NetworkFit(Fit):
         Trained is better if the balanced log-loss of examples that no model has learned from is lower by more than a
         standard error of the difference, as for rounds of self-training (`csst.learners.portfolio`).
         """
-        start = self.runner.trainer.start_state
+        start = self.runner.trainer.start
         if start is None:
             return
-        start_losses = self.measure_losses("start", Gain(start["gain"]))
+        start_losses = self.measure_losses("start", Gain(start.gain))
         losses = self.measure_losses("last", self.runner.measured_gain)
         lead, error = compare_losses(start_losses, losses)
         if lead <= error:

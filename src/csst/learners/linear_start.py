@@ -99,7 +99,7 @@ def join_weights(portfolio: Portfolio, mean: Tensor, std: Tensor) -> tuple[Tenso
 
 
 @torch.no_grad()
-def start_at_linear(network: nn.Module, task: Task, diagonal: Tensor, seed: int = 0) -> None:
+def start_at_linear(network: nn.Module, task: Task, diagonal: Tensor, seed: int = 0) -> bool:
     """Set the weights of an mlp so that its softmax is norm(D p), with p by the learner `linear`.
 
     Other networks, and an mlp with fewer than 2K hidden units, keep their weights.
@@ -109,11 +109,14 @@ def start_at_linear(network: nn.Module, task: Task, diagonal: Tensor, seed: int 
         task: rows of numbers, every class at least once.
         diagonal: diagonal D of the gain that the network is trained under, (K,).
         seed: seed of the folds that calibrate the linear models.
+
+    Returns:
+        Whether the network has room for a linear model.
     """
     classes = len(diagonal)
     parts = find_layers(network, classes)
     if parts is None:
-        return
+        return False
     standardization, layers = parts
     weights, bias = join_weights(fit_linear(task, seed), standardization.mean, standardization.std)
     bias += diagonal.log()
@@ -131,3 +134,4 @@ def start_at_linear(network: nn.Module, task: Task, diagonal: Tensor, seed: int 
         bias = torch.zeros_like(output.bias)
     output.weight.copy_(weights)
     output.bias.copy_(bias)
+    return True

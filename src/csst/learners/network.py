@@ -27,6 +27,7 @@ from csst.selftraining import method as read_method
 from csst.settings import Settings
 from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations, plan_generation
+from csst.training.start import begin_at
 from csst.training.trainer import Trainer
 
 FOLDS = 3
@@ -62,18 +63,29 @@ class Network:
             The training, to be run.
         """
         method = read_method(self.method, task.kind)
-        start = start_at_linear if self.settings.model.start == "linear" else None
         all_settings = choose_update(self.settings, objective)
         if not self.folds:
             settings, setup = plan_generation(all_settings, method, task, 0)
-            trainer = Trainer(task, self.make(), objective, method, settings, seed, setup, start)
+            trainer = Trainer(task, self.make(), objective, method, settings, seed, setup)
+            self._choose_start([trainer])
             return Generations(trainer, all_settings, self.make)
         if method.generation_schedule(all_settings.selftraining).generations > 1:
             raise InputError(
                 f"{method.name} trains in generations, which cross-fitting does not: give a validation set, such as "
                 "validation=0.2, or leave out --folds"
             )
-        return CrossFit(task, self.make, objective, method, all_settings, seed, self.folds, start)
+        game = CrossFit(task, self.make, objective, method, all_settings, seed, self.folds)
+        self._choose_start(game.trainers)
+        return game
+
+    def _choose_start(self, trainers: list[Trainer]) -> None:
+        """Let each network begin as a linear model of its labels, if the settings say so and it has room for one."""
+        if self.settings.model.start != "linear":
+            return
+        for trainer in trainers:
+            network = trainer.copy_model(trainer.last_weights())
+            if start_at_linear(network, trainer.task, trainer.multipliers.gain.diagonal):
+                begin_at(trainer, network.state_dict())
 
 
 def choose_update(settings: Settings, objective: Objective | str) -> Settings:

@@ -28,8 +28,9 @@ from csst.settings import MOST_FOLDS, Settings
 from csst.training.interruption import step_boundary
 from csst.training.measurement import join
 from csst.training.records import Record
-from csst.training.trainer import Start, Trainer
-from csst.training.training_run import TrainingRun, WhichWeights
+from csst.training.start import return_to_start
+from csst.training.trainer import Trainer
+from csst.training.training_run import TrainingRun, WhichWeights, choose_weights, judge
 
 
 def split_folds(labels: Tensor, folds: int, seed: int, class_names: tuple[str, ...]) -> list[np.ndarray]:
@@ -63,7 +64,6 @@ class CrossFit(TrainingRun):
         settings: settings of every trainer.
         seed: seed of the folds, the order of examples and the views.
         folds: number of folds; a class with fewer labeled examples lowers it.
-        start: sets the weights of each trainer's untrained network; None leaves them as they are.
     """
 
     def __init__(
@@ -75,20 +75,17 @@ class CrossFit(TrainingRun):
         settings: Settings,
         seed: int = 0,
         folds: int = 3,
-        start: Start | None = None,
     ) -> None:
         if not 2 <= folds <= MOST_FOLDS:
             raise InputError(f"cross-fitting takes 2 to {MOST_FOLDS} folds; found {folds}")
         self.index = split_folds(task.labeled.labels, folds, seed, task.class_names)
         self.task = task
-        self.trainer = Trainer(task, model(), objective, method, settings, seed, None, start)
+        self.trainer = Trainer(task, model(), objective, method, settings, seed)
         # The objective as bound to all labeled examples: which classes are the tail must not differ between folds.
         self.objective = self.trainer.objective
         fold_tasks = [_leave_out(task, index) for index in self.index]
         stated_objective = self.trainer.stated_objective
-        self.folds = [
-            Trainer(part, model(), stated_objective, method, settings, seed, None, start) for part in fold_tasks
-        ]
+        self.folds = [Trainer(part, model(), stated_objective, method, settings, seed) for part in fold_tasks]
         self.settings = self.trainer.settings
         self.engine = self.trainer.engine
         self.method = self.trainer.method
@@ -141,12 +138,12 @@ class CrossFit(TrainingRun):
             trainer.load_state_dict(trainer_state, keeps_order)
 
     def judge(self, weights: WhichWeights = "selected") -> tuple[Tensor, Tensor]:
-        logits, labels = zip(*(fold.judge(fold.choose_weights(weights)) for fold in self.folds), strict=True)
+        logits, labels = zip(*(judge(fold, choose_weights(fold, weights)) for fold in self.folds), strict=True)
         return torch.cat(logits), torch.cat(labels)
 
     def return_to_start(self) -> None:
         for trainer in self.trainers:
-            trainer.return_to_start()
+            return_to_start(trainer)
 
 
 def _leave_out(task: Task, fold: np.ndarray) -> Task:

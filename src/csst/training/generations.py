@@ -20,8 +20,9 @@ from csst.selftraining import Method, Setup
 from csst.settings import Settings
 from csst.training.records import Record
 from csst.training.selection import Best
+from csst.training.start import begin_at, return_to_start
 from csst.training.trainer import Trainer
-from csst.training.training_run import TrainingRun, WhichWeights
+from csst.training.training_run import TrainingRun, WhichWeights, choose_weights, judge
 
 
 class Generations(TrainingRun):
@@ -84,16 +85,17 @@ class Generations(TrainingRun):
         settings, setup = plan_generation(self.settings, self.method, self.task, number)
         task = expand_labeled(self.task, index, labels)
         objective = self.trainer.stated_objective
-        self.trainer = Trainer(
-            task, self.fresh(), objective, self.method, settings, self.seed, setup, self.trainer.start
-        )
+        start = self.trainer.start
+        self.trainer = Trainer(task, self.fresh(), objective, self.method, settings, self.seed, setup)
+        if start is not None:
+            begin_at(self.trainer, start.weights)
 
     def judge(self, weights: WhichWeights) -> tuple[Tensor, Tensor]:
-        state = self.best.state if weights == "selected" else self.trainer.choose_weights(weights)
-        return self.trainer.judge(state)
+        state = self.best.state if weights == "selected" else choose_weights(self.trainer, weights)
+        return judge(self.trainer, state)
 
     def return_to_start(self) -> None:
-        self.trainer.return_to_start()
+        return_to_start(self.trainer)
         self.best = replace(self.trainer.best, step=self.before)
 
     @property

@@ -29,7 +29,6 @@ from csst.selftraining.step import as_classes
 from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
-from csst.training.evaluation import compute_logits
 from csst.training.interruption import step_boundary
 from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, measured_confusion
 from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
@@ -44,10 +43,8 @@ from csst.training.schedules import (
 )
 from csst.training.selection import Best
 from csst.training.solved_multipliers import Solution
+from csst.training.start import Start
 from csst.training.teacher import Teacher, Teaching
-
-#: sets the weights of an untrained network, given the task and the diagonal of the gain that it will be trained under
-Start = Callable[[nn.Module, Task, Tensor], None]
 
 
 class Trainer:
@@ -66,7 +63,6 @@ class Trainer:
         settings: settings of training, self-training, the multipliers, selection and hardware.
         seed: seed of the order of examples and of the views.
         setup: facts about the data for the method's parts; None takes them from the task.
-        start: sets the weights of the untrained network; None leaves them as they are.
     """
 
     def __init__(
@@ -78,10 +74,8 @@ class Trainer:
         settings: Settings | None = None,
         seed: int = 0,
         setup: Setup | None = None,
-        start: Start | None = None,
     ) -> None:
         self.task = task
-        self.start = start
         self.settings = settings or Settings()
         self.seed = seed
         self.method = read_method(method, task.kind)
@@ -94,7 +88,7 @@ class Trainer:
         self.running_means = RunningMeans(task.class_names)
         self.step = 0
         self.updated_at = -1
-        self.start_state = None if start is None else self._describe_start()
+        self.start: Start | None = None
 
     def _bind_objective(self, objective: Objective | str) -> None:
         """Bind the run's objective to the task, and make the multipliers that the method's gain follows."""
@@ -143,8 +137,6 @@ class Trainer:
         engine = self.engine
         if self.selftraining is not None:
             self.selftraining.to(engine.device)
-        if self.start is not None:
-            self.start(model, self.task, self.multipliers.gain.diagonal)
         self.model = engine.place(model).train()
         self.ema = engine.make_average(self.model, moving_average(self.settings.ema))
         # Whole copies are made before the weights are sharded, and the optimizer of the sharded weights after.
@@ -352,44 +344,6 @@ class Trainer:
     def last_weights(self) -> dict[str, Tensor]:
         """Return a copy of the current averaged weights; if they are sharded, all processes must call this together."""
         return self.engine.weights(self.ema.module)
-
-    def choose_weights(self, weights: str) -> dict[str, Tensor]:
-        """Return the selected weights, those at the end ("last") or those before the first step ("start")."""
-        if weights == "start":
-            assert self.start_state is not None
-            return self.start_state["weights"]
-        return self.best.state if weights == "selected" else self.last_weights()
-
-    def judge(self, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the logits of the validation examples, (n, K), by a model with these weights, and their labels."""
-        validation = self.task.require("validation")
-        batch_size = self.settings.training.evaluation_batch
-        model = self.copy_model(weights)
-        return compute_logits(model, validation.inputs, batch_size, self.engine.device), validation.labels
-
-    def _describe_start(self) -> dict[str, Any]:
-        """Return the weights and the gain before the first step, and the state of the multipliers."""
-        return {
-            "weights": self.last_weights(),
-            "multipliers": copy.deepcopy(self.multipliers.state_dict()),
-            "averaged_gain": copy.deepcopy(self.updates.state_dict()),
-            "gain": self.measured_gain.entries.detach().cpu().clone(),
-        }
-
-    def return_to_start(self) -> None:
-        """Make the network of step 0 the trained, averaged and selected one, with the gain of step 0.
-
-        If the model is sharded, all processes must call this together.
-        """
-        assert self.start_state is not None
-        weights = self.start_state["weights"]
-        self.engine.load_weights(self.model, weights)
-        self.engine.load_weights(self.ema.module, weights)
-        self.multipliers.load_state_dict(self.start_state["multipliers"])
-        self.updates.load_state_dict(self.start_state["averaged_gain"])
-        self.best.step = 0
-        self.best.state = weights
-        self.best.gain = self.start_state["gain"]
 
     @property
     def progress(self) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from csst.maths.gain import Gain
 from csst.maths.multipliers import Multipliers
+from csst.training.evaluation import compute_logits
 from csst.training.records import Record
 from csst.training.selection import Best
 from csst.training.trainer import Trainer
@@ -84,6 +85,9 @@ class TrainingRun(ABC):
 
         Args:
             weights: which weights the models have.
+
+        Returns:
+            The logits and the labels.
         """
 
     @abstractmethod
@@ -97,3 +101,19 @@ class TrainingRun(ABC):
     def last_weights(self) -> dict[str, Tensor]:
         """Return a copy of the current averaged weights, on the CPU."""
         return self.trainer.last_weights()
+
+
+def choose_weights(trainer: Trainer, weights: WhichWeights) -> dict[str, Tensor]:
+    """Return weights of a trainer's averaged model."""
+    if weights == "start":
+        assert trainer.start is not None
+        return trainer.start.weights
+    return trainer.best.state if weights == "selected" else trainer.last_weights()
+
+
+def judge(trainer: Trainer, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the logits of a trainer's validation examples by a model with these weights, (n, K), and their labels."""
+    validation = trainer.task.require("validation")
+    batch_size = trainer.settings.training.evaluation_batch
+    model = trainer.copy_model(weights)
+    return compute_logits(model, validation.inputs, batch_size, trainer.engine.device), validation.labels
