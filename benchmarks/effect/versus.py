@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.effect.few_label_sets import CACHE, Plan, Split, load
 from benchmarks.lines import Line, Log
-from benchmarks.results_check import write_results
+from benchmarks.results_check import run_git, write_results
 from csst import CSSTClassifier, PostHocClassifier
 
 #: modules of csst that are measured
@@ -220,6 +220,7 @@ def measure_cell(cell: Line, split: Split) -> Line:
         **describe_fit(model, min(recalls)),
         "recalls": [round(r, 4) for r in recalls],
         "labels": labels.tolist(),
+        "commit": run_git("rev-parse", "--short", "HEAD").strip(),
     }
 
 
@@ -311,6 +312,12 @@ class Report:
             return []
         pairs = zip(self.average_budgets(name, OURS), self.average_budgets(name, best), strict=True)
         return [ours - other for ours, other in pairs]
+
+    def list_commits(self) -> str:
+        """Which lines are of another commit than the page, as a sentence."""
+        commits = sorted({(line["commit"], line["method"]) for line in self.lines if "commit" in line})
+        names = ", ".join(f"{method} on `{commit}`" for commit, method in commits)
+        return f"Measured later: {names}. " if names else ""
 
     def tabulate_budget(self, budget: str) -> str:
         rows = []
@@ -413,7 +420,7 @@ class Report:
             "and label spreading have unlabeled rows too. Nothing is tuned for a set. Cells are the lowest class "
             "recall on test rows, mean over seeds ± its standard error; in brackets the mean recall. CPU seconds: "
             f"median of a fit, over sets. Seeds: {min(counts)} to {max(counts)} per set (the network: at most "
-            f"{NETWORK_SEEDS}). {describe_machine()}. Written by `benchmarks/effect/versus.py`.",
+            f"{NETWORK_SEEDS}). {describe_machine()}. {self.list_commits()}Written by `benchmarks/effect/versus.py`.",
             "Labels per class (of the rarest class):",
             self.count_labels(),
             *(part for b in BUDGETS for part in (f"## {b.capitalize()} budget of labels", self.tabulate_budget(b))),
