@@ -124,6 +124,9 @@ def test_scratch_has_every_method_and_every_way_in_which_multipliers_move():
     for label, made in rows.items():
         if label in [*moving, *others] and label != "fixmatch 1/pi":
             assert f"{made.method} {made.dual.update}" == label
+    taus = {made.method: made.selftraining.tau for made in rows.values()}
+    assert taus["csst-balanced"] == base.selftraining.tau == 0.1
+    assert {taus[f"csst-{name}"] for name in ("fixmatch", "uda", "no-kl")} == {0.05}
     weighted = rows["fixmatch 1/pi"]
     assert (weighted.method, weighted.dual.update, weighted.objective) == ("csst-no-kl", "fixed", "min-recall")
     few = read_preset("scratch-few", base)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from csst.comparison.rows import Row, Setting, make_rows
 from csst.errors import InputError, nearest
 from csst.recipes.recipe import Recipe
+from csst.settings import SelfTrainingSettings
 
 #: KL thresholds of Fig. 5b, and labels of Fig. 5a as fractions of the recipe's
 TAUS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
@@ -104,10 +106,16 @@ def _vary_labels(base: Recipe) -> list[Row]:
 def _vary_updates(methods: Sequence[str], objective: str, updates: Sequence[str] = UPDATES) -> list[Row]:
     """Return a row for every method and every way in which multipliers move."""
     return [
-        Row(f"{method} {update}", method, objective, {"dual": {"update": update}})
+        Row(f"{method} {update}", method, objective, {"dual": {"update": update}, **keep_threshold(method)})
         for method in methods
         for update in updates
     ]
+
+
+def keep_threshold(method: str) -> dict[str, Any]:
+    """Return the paper's tau for its CSST, as changes of a recipe: a recipe from scratch has that of csst-balanced."""
+    is_of_paper = method.startswith("csst-") and method != "csst-balanced"
+    return {"selftraining": {"tau": SelfTrainingSettings().tau}} if is_of_paper else {}
 
 
 def _make_scratch(base: Recipe) -> list[Row]:
