@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from csst.estimation.held_out_scores import HeldOutScores
-from csst.estimation.unlabeled_prior import estimate_balance, noise_bound, solve_balance, spread_bound
+from csst.estimation.unlabeled_prior import (
+    PSEUDO_ROWS,
+    draw_balances,
+    estimate_balance,
+    estimate_class_balance,
+    measure_posteriors,
+    noise_bound,
+    solve_balance,
+    spread_bound,
+)
 from tests.helpers.toys import PRIOR, probs, sample
 
 REVERSED = PRIOR[::-1]
@@ -25,28 +34,32 @@ def draw(seed, unlabeled_prior, labels=90, rows=400):
     return HeldOutScores.from_probs(spoil(x), y, spoil(u), train_prior=PRIOR), np.bincount(truth, minlength=3) / rows
 
 
-def plain_solution(target, noise):
+def plain_solution(target, noise, label_noise):
     """The likeliest variance among those tried, then the posterior mean and error, by inverting matrices."""
     tangent, design, residual = np.eye(3) - 1 / 3, MEANS.T[:2], (target - PRIOR @ MEANS)[:2]
 
     def total(v):
-        return v * design @ tangent @ design.T + noise[:2, :2]
+        return design @ (label_noise + v * tangent) @ design.T + noise[:2, :2]
 
     variances = np.geomspace(1e-4, 1, 20_000)
     totals = total(variances[:, None, None])
     deviances = np.linalg.slogdet(totals)[1] + residual @ np.linalg.inv(totals) @ residual
     best = variances[deviances.argmin()]
-    weight = best * tangent @ design.T @ np.linalg.inv(total(best))
-    return best, PRIOR + weight @ residual, best * tangent - weight @ design @ (best * tangent)
+    before = label_noise + best * tangent
+    weight = before @ design.T @ np.linalg.inv(total(best))
+    return best, PRIOR + weight @ residual, before - weight @ design @ before
 
 
+@pytest.mark.parametrize("labels", [None, 60])
 @pytest.mark.parametrize("n", [30, 300, 3000])
-def test_the_solution_is_the_formula(n):
+def test_the_solution_is_the_formula(n, labels):
+    label_noise = np.zeros((3, 3)) if labels is None else spread_bound(PRIOR) / labels
     target = np.array([0.2, 0.3, 0.5]) @ MEANS
     noise = spread_bound(target) / n
-    variance, mean, covariance = plain_solution(target, noise)
-    found = solve_balance(MEANS, target, noise, PRIOR)
+    variance, mean, covariance = plain_solution(target, noise, label_noise)
+    found = solve_balance(MEANS, target, noise, PRIOR, None if labels is None else label_noise)
     assert found.variance == pytest.approx(variance, rel=1e-3)
+    assert found.covariance == pytest.approx(covariance, rel=1e-3, abs=1e-9)
     assert found.error == pytest.approx(np.sqrt(np.diag(covariance)), rel=1e-3)
     draws = np.random.default_rng(0).normal(mean, found.error, size=(200_000, 3)).clip(min=0).mean(0)
     assert found.prior == pytest.approx(draws / draws.sum(), abs=2e-3)
@@ -114,3 +127,61 @@ def test_without_rows_or_information_it_is_the_labels_balance():
     none = HeldOutScores.from_probs(np.tile(PRIOR, (90, 1)), evidence.labels, train_prior=PRIOR)
     for each in (flat, none):
         assert estimate_balance(each).prior == pytest.approx(PRIOR, abs=1e-9)
+
+
+def test_the_noise_of_posteriors_is_that_of_plain_loops():
+    evidence, _ = draw(0, REVERSED)
+    rng = np.random.default_rng(0)
+    labeled, new = rng.dirichlet([1, 2, 3], 90), rng.dirichlet([2, 2, 1], 400)
+    means, noise = measure_posteriors(evidence, labeled, new, PRIOR)
+    expected = np.cov(new.T, bias=True) / 400
+    for k in range(3):
+        rows = [labeled[i] for i in range(90) if evidence.labels[i] == k]
+        own = sum(p[k] * p for p in new) / sum(p[k] for p in new)
+        mean = (sum(rows) + PSEUDO_ROWS * own) / (len(rows) + PSEUDO_ROWS)
+        squares = sum(np.outer(row - mean, row - mean) for row in rows) + PSEUDO_ROWS * spread_bound(mean)
+        degrees = len(rows) - 1 + PSEUDO_ROWS
+        expected = expected + PRIOR[k] ** 2 * squares / degrees / degrees
+        assert means[k] == pytest.approx(mean)
+    assert noise == pytest.approx(expected)
+
+
+def sample_both(seed, prior, labels=80, rows=1500):
+    """Labels and unlabeled rows that are both drawn from one balance, and that balance as EM would see it."""
+    x, y = sample(labels, prior, seed)
+    u, _ = sample(rows, prior, 1000 + seed)
+    y[:3] = range(3)
+    return HeldOutScores.from_probs(probs(x), y, probs(u), train_prior=PRIOR, labeled_prior=np.bincount(y) / labels)
+
+
+def test_unlabeled_rows_correct_the_fractions_of_a_sample_of_labels():
+    """Closer than the labels' fractions, within two standard errors as often as it should be, and surer."""
+    gaps, label_gaps, within, errors = [], [], [], []
+    for seed in range(60):
+        evidence = sample_both(seed, PRIOR)
+        found = estimate_class_balance(evidence)
+        gaps.append(np.abs(found.prior - PRIOR).sum())
+        label_gaps.append(np.abs(evidence.fractions - PRIOR).sum())
+        within.append(np.abs(found.prior - PRIOR) < 2 * found.error)
+        errors.append(found.error)
+    assert np.mean(gaps) < 0.8 * np.mean(label_gaps)
+    assert np.mean(within) > 0.9
+    assert (np.mean(errors, 0) < 0.9 * np.sqrt(PRIOR * (1 - PRIOR) / 80)).all(), "not just the labels' own error"
+    moved = [estimate_class_balance(draw(seed, REVERSED)[0]) for seed in range(20)]
+    assert np.mean([np.abs(each.prior - REVERSED).sum() / 2 for each in moved]) < 0.12
+
+
+def test_without_unlabeled_rows_the_labels_are_a_sample():
+    _, y = sample(90, PRIOR, 0)
+    evidence = HeldOutScores.from_probs(np.tile(PRIOR, (90, 1)), y, train_prior="labels")
+    found = estimate_class_balance(evidence)
+    assert found.prior.tolist() == evidence.fractions.tolist()
+    assert found.error == pytest.approx(np.sqrt(evidence.fractions * (1 - evidence.fractions) / 91), rel=0.05)
+
+
+def test_balances_are_drawn_with_their_error_and_stay_balances():
+    covariance = spread_bound(PRIOR) / 60
+    draws = draw_balances(PRIOR, covariance, 20_000)
+    assert draws.min() > 0
+    assert draws.sum(1) == pytest.approx(1)
+    assert np.cov(draws.T) == pytest.approx(covariance, rel=0.06)

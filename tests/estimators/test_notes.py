@@ -12,6 +12,7 @@ from csst import CSSTClassifier
 from csst.cli import main
 from csst.estimation.expectation import describe_minimum
 from csst.fitting.metrics import warn_about_balance
+from csst.rules import deployment
 from tests.helpers.estimators import quick
 from tests.learners.samples import gaussians
 
@@ -26,15 +27,19 @@ def other_balance():
 
 
 def note_balance(clf):
-    """The sentence about the class balance, or None."""
+    """The sentence about the class balance, or None: which one is assumed, or that unlabeled rows have another."""
     details = clf.fit_.full_details
-    return warn_about_balance(details.estimate, details.train_prior)[1]
+    if details.estimate.prior_covariance is None:
+        return warn_about_balance(details.estimate, details.train_prior)[1]
+    rule = details.adjusted
+    labeled = rule.evidence.fractions
+    return deployment.note_balance(rule.objective, rule.estimate, labeled, clf.fit_.class_names) or None
 
 
 @pytest.mark.parametrize("network", [False, True])
 def test_the_notes_are_what_the_summary_prints(network):
     X, y = other_balance()
-    clf = quick(steps=40, validation=None) if network else CSSTClassifier(learner="linear")
+    clf = quick(steps=40, validation=None) if network else CSSTClassifier("max mean(f1)", learner="linear")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clf.fit(X, y)
@@ -61,9 +66,11 @@ def test_python_has_the_notes_of_the_command_line(tmp_path):
     X, y = other_balance()
     np.savez(tmp_path / "mine.npz", x=X, y=y)
     arguments = ["--data.path", str(tmp_path / "mine.npz"), "--learner", "linear", "--out", str(tmp_path / "run")]
+    arguments += ["--objective", "max mean(f1)"]
     assert main(["train", "array", *arguments]) == 0
     told = json.loads((tmp_path / "run" / "metrics.json").read_text())["warnings"]
-    clf = CSSTClassifier(learner="linear").fit(X, y)
+    clf = CSSTClassifier("max mean(f1)", learner="linear").fit(X, y)
+    assert "depends on how frequent classes are" in note_balance(clf)
     assert note_balance(clf) in told
     assert sorted(clf.notes_) == sorted(told)
 

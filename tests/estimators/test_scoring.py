@@ -29,7 +29,8 @@ BOUND = "max mean(recall) s.t. coverage[2] >= 0.5"
 
 def fitted(objective, kind="linear"):
     if kind == "post-hoc":
-        return csst.PostHocClassifier(LogisticRegression(), objective, random_state=0).fit(X, PART)
+        rule = csst.PostHocClassifier(LogisticRegression(), objective, deployment_prior="labels", random_state=0)
+        return rule.fit(X, PART)
     return csst.CSSTClassifier(objective, learner="linear").fit(X, PART)
 
 

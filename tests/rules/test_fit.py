@@ -23,7 +23,7 @@ from csst.maths.ranking import score_on
 from csst.rules import fit as fit_module
 from csst.rules import fit_rule, judging
 from csst.rules.candidates import Candidate
-from csst.rules.deployment import read_deployment_prior
+from csst.rules.deployment import read_deployment
 from csst.rules.fit import bind, expect, fit_evidence
 from csst.rules.judging import Judged, Judges, Lead, choose
 from csst.rules.soft_objective import SoftObjective
@@ -253,9 +253,9 @@ def test_other_deployment_priors_are_refused(prior, message):
 def test_deployment_priors_have_other_names():
     x, labels = toys.sample(60, [0.3, 0.3, 0.4])
     evidence = HeldOutScores.from_probs(toys.probs(x), labels, train_prior=toys.PRIOR)
-    assert read_deployment_prior("validation", evidence).tolist() == (np.bincount(labels) / 60).tolist()
-    assert read_deployment_prior("labeled", evidence).tolist() == toys.PRIOR.tolist()
-    assert read_deployment_prior("0.2, 0.3,0.5", evidence).tolist() == [0.2, 0.3, 0.5]
+    assert read_deployment("validation", evidence)[0].tolist() == (np.bincount(labels) / 60).tolist()
+    assert read_deployment("labeled", evidence)[0].tolist() == toys.PRIOR.tolist()
+    assert read_deployment("0.2, 0.3,0.5", evidence)[0].tolist() == [0.2, 0.3, 0.5]
 
 
 def test_the_unlabeled_prior_needs_unlabeled_rows():

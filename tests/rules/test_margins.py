@@ -12,7 +12,7 @@ import csst
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.confusion import Confusion
-from csst.rules.candidates import MARGIN, count_worth, fit_pooled, halve_margin, softness
+from csst.rules.candidates import count_worth, fit_pooled, softness
 from csst.rules.feasibility import Bound, describe_bounds, describe_missed, find_missed, measure_bounds
 from csst.rules.soft_objective import SoftObjective
 from tests.helpers import toys
@@ -47,6 +47,25 @@ def test_standard_errors_of_constraints_are_those_of_fractions():
     covered = sum(PRIOR[k] ** 2 * more[k][0] * (1 - more[k][0]) / WORTH[k] for k in range(3)) ** 0.5
     found = [(more[k][k] * (1 - more[k][k]) / WORTH[k]) ** 0.5 for k in (2, 1)]
     assert errors == pytest.approx([0, 0, 0, found[0], covered, found[1]])
+
+
+def test_doubt_about_the_balance_is_part_of_the_standard_error():
+    """d precision_1 / d pi by differences, plain; a recall does not depend on it."""
+    sentence = csst.objective("max accuracy s.t. precision[1] >= 0.6, recall[0] >= 0.5")
+    objective = sentence.bind_prior(torch.from_numpy(PRIOR))
+    covariance = 1e-4 * (np.diag(PRIOR) - np.outer(PRIOR, PRIOR))
+    known = SoftObjective(objective, PRIOR, 5.0).measure_errors(RATES, WORTH)
+    found = SoftObjective(objective, PRIOR, 5.0, covariance).measure_errors(RATES, WORTH)
+
+    def precision(prior):
+        return prior[1] * RATES[1, 1] / sum(prior[k] * RATES[k, 1] for k in range(3))
+
+    slopes = [(precision(PRIOR + 1e-6 * step) - precision(PRIOR)) / 1e-6 for step in np.eye(3)]
+    doubt = (slopes @ covariance @ slopes) ** 0.5
+    assert found[0] ** 2 - known[0] ** 2 == pytest.approx(doubt**2, rel=0.35), "64 draws"
+    assert found[1] == known[1]
+    own = SoftObjective(objective, PRIOR, 5.0, covariance)
+    assert own.with_known_balance.measure_errors(RATES, WORTH).tolist() == known.tolist()
 
 
 def test_a_bound_that_is_met_has_the_standard_error_of_rates_at_the_bound():
@@ -238,8 +257,15 @@ def test_the_worst_class_of_each_constraint_is_named():
 
 
 @pytest.mark.parametrize(
-    ("margin", "expected"),
-    [(MARGIN, [1.5, 0.75]), (0.5, [0.5, 0.25]), (4 * MARGIN, [6.0, 3.0, 1.5, 0.75]), (2.5, [2.5, 1.25, 0.625])],
+    ("bound", "doubt", "grows"),
+    [("precision[1] >= 0.6", 0.0, False), ("precision[1] >= 0.6", 0.02, True), ("coverage >= 0.3", 0.3, False)],
 )
-def test_a_margin_out_of_reach_is_halved_to_half_of_the_usual_one(margin, expected):
-    assert halve_margin(margin) == expected
+def test_the_margin_grows_with_doubt_about_the_balance_as_long_as_it_can_be_reached(bound, doubt, grows):
+    """Where no rule is that safe, the margin is the one at the estimated balance, and never none."""
+    scores = evidence(300)
+    covariance = doubt * (np.diag(toys.PRIOR) - np.outer(toys.PRIOR, toys.PRIOR))
+    objective = csst.objective(f"max mean(recall) s.t. {bound}").bind_prior(torch.from_numpy(toys.PRIOR))
+    goals = [SoftObjective(objective, toys.PRIOR, 5.0, about) for about in (None, covariance)]
+    known, doubted = (fit_pooled(goal, scores).margins.max() for goal in goals)
+    assert known > 0
+    assert doubted > 1.2 * known if grows else doubted == pytest.approx(known, rel=1e-6)

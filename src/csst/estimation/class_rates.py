@@ -47,6 +47,7 @@ class RateEstimate:
         unlabeled: how many unlabeled rows.
         unlabeled_prior: their class balance as estimated, (K,).
         is_cross_fitted: whether the labels were judged by other models than the one in use, which learned from them.
+        prior_covariance: covariance of the error of the deployment prior, (K, K); None where the prior is stated.
     """
 
     confusion: Confusion
@@ -57,6 +58,7 @@ class RateEstimate:
     unlabeled: int
     unlabeled_prior: np.ndarray
     is_cross_fitted: bool = False
+    prior_covariance: np.ndarray | None = None
 
     @property
     def classes(self) -> int:
@@ -69,7 +71,7 @@ class RateEstimate:
         return np.rint(self.labeled_rates * self.n[:, None]).astype(np.int64)
 
     def with_prior(self, prior: np.ndarray) -> RateEstimate:
-        """Return the same rates under another deployment prior.
+        """Return the same rates under another deployment prior, which is stated.
 
         Args:
             prior: pi, (K,).
@@ -77,7 +79,7 @@ class RateEstimate:
         Returns:
             The estimate under that prior.
         """
-        return replace(self, confusion=self.confusion.with_prior(torch.from_numpy(prior)))
+        return replace(self, confusion=self.confusion.with_prior(torch.from_numpy(prior)), prior_covariance=None)
 
     @cached_property
     def differences(self) -> np.ndarray:
@@ -126,6 +128,7 @@ class RateEstimate:
             "recall": self.confusion.recall.tolist(),
             "coverage": self.confusion.coverage.tolist(),
             "prior": self.confusion.prior.tolist(),
+            "prior_error": None if self.prior_covariance is None else np.sqrt(np.diag(self.prior_covariance)).tolist(),
             "n": self.n.tolist(),
             "unlabeled": self.unlabeled,
             "basis": self.basis,
@@ -191,6 +194,7 @@ def combine_rates(
         len(evidence.unlabeled_scores),
         evidence.unlabeled_prior,
         evidence.is_cross_fitted,
+        evidence.prior_covariance,
     )
 
 

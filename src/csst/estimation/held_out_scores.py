@@ -77,6 +77,7 @@ class HeldOutScores:
         doubt: why unlabeled rows were left out, in a sentence; "" if they were not.
         undo: the inverse of the gain that a network was trained under, (K,) or (K, K), which the scores have lost; None
             where there was none.
+        prior_covariance: covariance of the error of the deployment prior, (K, K); None where the prior is stated.
     """
 
     scores: np.ndarray
@@ -88,6 +89,7 @@ class HeldOutScores:
     is_cross_fitted: bool = False
     doubt: str = ""
     undo: Tensor | None = None
+    prior_covariance: np.ndarray | None = None
     #: fields with an entry for every labeled row, and for every unlabeled row
     labeled_fields: ClassVar[tuple[str, ...]] = ("scores", "labels")
     unlabeled_fields: ClassVar[tuple[str, ...]] = ("unlabeled_scores",)

@@ -21,16 +21,12 @@ from scipy.stats import norm
 
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.shift import estimate_prior
-from csst.estimation.unlabeled_prior import solve_balance, spread_bound
+from csst.estimation.unlabeled_prior import SMALLEST, draw_balances, measure_posteriors, solve_balance
 
-#: rows' worth of a class's mean and spread that the model's own expectation has
-PSEUDO_ROWS = 5.0
 #: the part of C that draws the balance to the labels' balance: C is rather too large, and 5 labels would change nothing
 CAUTION = 0.2
 #: rounds in which the balance and the posteriors follow each other
 ROUNDS = 4
-#: the smallest class fraction
-SMALLEST = 1e-6
 #: of the intervals of all classes jointly
 LEVEL = 0.95
 
@@ -63,9 +59,7 @@ class NewBalance:
         Returns:
             Class fractions, (number, K).
         """
-        rng = np.random.default_rng(0)
-        draws = rng.multivariate_normal(self.prior, self.covariance, size=number, method="eigh").clip(min=SMALLEST)
-        return draws / draws.sum(1, keepdims=True)
+        return draw_balances(self.prior, self.covariance, number)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -95,18 +89,3 @@ def estimate_new_balance(evidence: HeldOutScores, scores: np.ndarray) -> NewBala
         prior = prior / prior.sum()
     inverse = np.linalg.pinv(means.T, rcond=1e-6)
     return NewBalance(prior, inverse @ noise @ inverse.T, len(scores))
-
-
-def measure_posteriors(
-    evidence: HeldOutScores, labeled_posteriors: np.ndarray, new_posteriors: np.ndarray, prior: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return m_k, (K, K), and C, (K, K), from posteriors of labeled rows (n, K) and of new rows (N, K)."""
-    expected_means = new_posteriors.T @ new_posteriors / np.maximum(new_posteriors.sum(0), 1e-300)[:, None]
-    sums = np.eye(evidence.classes)[evidence.labels].T @ labeled_posteriors
-    means = (sums + PSEUDO_ROWS * expected_means) / (evidence.counts + PSEUDO_ROWS)[:, None]
-    noise = np.cov(new_posteriors.T, bias=True) / len(new_posteriors)
-    for k, count in enumerate(evidence.counts):
-        deviations = labeled_posteriors[evidence.labels == k] - means[k]
-        spread = (deviations.T @ deviations + PSEUDO_ROWS * spread_bound(means[k])) / (count - 1 + PSEUDO_ROWS)
-        noise = noise + prior[k] ** 2 * spread / (count + PSEUDO_ROWS - 1)
-    return means, noise

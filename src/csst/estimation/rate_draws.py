@@ -30,6 +30,7 @@ from scipy.special import betaln
 from scipy.stats import norm
 
 from csst.estimation.class_rates import RateEstimate
+from csst.estimation.unlabeled_prior import draw_balances
 from csst.maths.confusion import Confusion
 
 #: how many labels R^U is worth for a class, at most
@@ -182,7 +183,7 @@ def draw_recalls(estimate: RateEstimate, number: int = 1000, seed: int = 0) -> n
 
 
 def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Iterator[Confusion]:
-    """Yield confusions as they may truly be under the deployment prior, one at a time.
+    """Yield confusions as they may truly be under the deployment prior, one at a time; an estimated one is drawn, too.
 
     Row k comes from a Dirichlet with parameters n_k R^L_k + kappa_k U_k, where n_k are labels as far as they count and
     U_k is R^U_k with the odds of its diagonal entry multiplied by exp(delta).
@@ -192,9 +193,13 @@ def draw_confusions(estimate: RateEstimate, number: int, seed: int = 0) -> Itera
     counts = estimate.labeled_rates * count_news(estimate)[:, None]
     rates = limit_rates(estimate)
     diagonal = np.diag_indices(estimate.classes)
-    for shift, worth in zip(shifts, worths, strict=True):
+    prior = estimate.confusion.prior
+    priors = [prior] * number
+    if estimate.prior_covariance is not None:
+        priors = list(torch.from_numpy(draw_balances(prior.numpy(), estimate.prior_covariance, number, seed)))
+    for shift, worth, true_prior in zip(shifts, worths, priors, strict=True):
         soft_counts = rates.copy()
         soft_counts[diagonal] *= np.exp(shift)
         soft_counts *= (worth / soft_counts.sum(1))[:, None]
         sizes = rng.standard_gamma(np.maximum(counts + soft_counts, 1e-6)) + 1e-300
-        yield Confusion(torch.from_numpy(sizes / sizes.sum(1, keepdims=True)), estimate.confusion.prior)
+        yield Confusion(torch.from_numpy(sizes / sizes.sum(1, keepdims=True)), true_prior)

@@ -75,8 +75,8 @@ class CSSTClassifier(
         confidence: how sure one must be that all bounds hold, as "with confidence 0.95" in the sentence says. The
             validation rows then certify, or else half of the labels (docs/how-to/promise.md).
         deployment_prior: the class balance where the model will be used, on which coverage, precision and F1 depend:
-            None (the balance of the validation rows, or else of the labels), "unlabeled" (as estimated), "uniform", or
-            one number per class.
+            None (the balance of the validation rows; without any, as estimated from labels and unlabeled rows, with
+            bounds that allow for its error), "labels", "unlabeled" (as estimated), "uniform", or one number per class.
         costs: cost of every prediction, for a sentence with `cost`: a matrix with one row per true class and one
             column per prediction, a data frame with class names, or a `csst.CostTable`.
         abstain_value: value that `predict` gives for no answer, for a sentence with `abstain`; "auto" is -1 for integer

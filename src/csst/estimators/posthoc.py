@@ -38,8 +38,8 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
             given to `fit`.
         train_prior: the class prior behind the probabilities: "labels" (the fractions of y; for a prefit estimator give
             those it was fitted on), "uniform" for a class-weighted estimator, or one number per class.
-        deployment_prior: the class prior under which the objective is measured: "labels", "unlabeled", "uniform", or
-            one number per class.
+        deployment_prior: the class prior under which the objective is measured: None (that of the unlabeled rows, as
+            labels and they tell), "labels", "uniform", or one number per class.
         costs: cost of every prediction, for a sentence with `cost`, see `csst.CSSTClassifier`.
         abstain_value: value of `predict` for no answer, for a sentence with `abstain`, see `csst.CSSTClassifier`.
         per_group: whether each group of rows gets a rule of its own, see `csst.CSSTClassifier`.
@@ -55,7 +55,7 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         *,
         cv: Any = 5,
         train_prior: Any = "labels",
-        deployment_prior: Any = "labels",
+        deployment_prior: Any = None,
         costs: Any = None,
         abstain_value: Any = "auto",
         per_group: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.intervals import all_intervals
-from csst.estimation.unlabeled_prior import estimate_balance
+from csst.estimation.unlabeled_prior import estimate_balance, estimate_class_balance
 from csst.fitting.evaluation import GroupEvaluation
 from csst.fitting.folder import Folder
 from csst.fitting.plan import read_plan
@@ -157,7 +157,7 @@ def list_notes(details: FitDetails) -> list[str]:
     The command line and the estimator both show them.
     """
     notes = list(details.notes)
-    if details.unlabeled:
+    if details.unlabeled and details.estimate.prior_covariance is None:
         _, note = warn_about_balance(details.estimate, details.train_prior)
         if note and not is_chance(details):
             notes.append(note)
@@ -298,6 +298,8 @@ class KeptEvidence(NamedTuple):
         outputs = read_outputs(folder)
         evidence = outputs.evidence(read_label_prior(metrics), tuple(metrics["class_names"]))
         estimate = metrics.get("adjusted", metrics["validation"])["estimate"]  # under the run's deployment prior
+        if estimate.get("prior_error") is not None:  # not stored by earlier versions
+            evidence = replace(evidence, prior_covariance=estimate_class_balance(evidence).covariance)
         return cls(evidence, np.array(estimate["prior"]))
 
 

@@ -27,7 +27,7 @@ from csst.learners.portfolio import compare_losses, compute_losses
 from csst.maths.gain import Gain
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
-from csst.rules.deployment import read_deployment_prior
+from csst.rules.deployment import read_deployment
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import bind_groups, fit_groups
 from csst.rules.promise import promise
@@ -258,7 +258,7 @@ class NetworkFit(Fit):
 
     @property
     def judged_prior(self) -> Any:
-        """The class prior under which rates are judged, as `read_deployment_prior` takes it."""
+        """The class prior under which rates are judged, as `read_deployment` takes it."""
         prior = self.deployment_prior
         if prior is None or (isinstance(prior, str) and prior in ("labels", "validation")):
             # Cross-fitting judges all labels, but only the validation examples are as balanced as new examples.
@@ -285,13 +285,13 @@ class NetworkFit(Fit):
         """Return the rates to expect of the plain argmax."""
         evidence = outputs.evidence(self.task.train_prior, self.task.class_names)
         estimate = estimate_argmax(evidence, outputs.parts["validation"][0], outputs.unlabeled)
-        return estimate.with_prior(read_deployment_prior(self.judged_prior, evidence))
+        return estimate.with_prior(read_deployment(self.judged_prior, evidence)[0])
 
     def fit_rule(self, model: nn.Module, outputs: Outputs) -> FittedRule:
         """Return the decision rule of a model, certified if examples are reserved for that."""
         task = self.task
         evidence = outputs.evidence(task.train_prior, task.class_names)
-        prior = read_deployment_prior(self.judged_prior, evidence)
+        prior, evidence = read_deployment(self.judged_prior, evidence)
         groups = self.row_groups
         if groups is None:
             fitted_rule = fit_evidence(evidence, self.runner.objective, prior, self.seed)

@@ -40,8 +40,9 @@ class Plan(Settings):
             paper's, by frequency, unless they are named here.
         per_group: for an objective about groups of rows, whether each group gets a decision rule of its own, so that
             predictions need the group of every row.
-        deployment_prior: the class balance under which estimates and rules are judged: validation, labeled, unlabeled
-            (as estimated), uniform, or one number per class, such as 0.9,0.1.
+        deployment_prior: the class balance under which estimates and rules are judged: validation (without validation
+            rows, as estimated from labels and unlabeled rows), labeled, unlabeled (as estimated), uniform, or one
+            number per class, such as 0.9,0.1.
         costs: CSV file with the cost of every prediction, for an objective with `cost`: a row per true class.
         confidence: how sure one must be that all bounds of the objective hold; None for what its sentence says.
     """

@@ -15,7 +15,7 @@ from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.maths.language import objective as read_objective
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
-from csst.rules.deployment import read_deployment_prior, refuse_contradiction
+from csst.rules.deployment import note_balance, read_deployment, refuse_contradiction
 from csst.rules.fit import bind
 from csst.rules.groups import bind_groups, fit_groups
 
@@ -63,7 +63,7 @@ def fit_members(
         task: rows of numbers.
         learner: see `read_learner`.
         objective: a sentence, a short name or an Objective.
-        deployment_prior: see `read_deployment_prior`; None for the class prior of the validation labels.
+        deployment_prior: see `read_deployment`.
         is_embedded: whether rows are embeddings.
         rounds: rounds of self-training, see `fit_portfolio`.
         tau: the largest divergence of a pseudo-label that a round uses.
@@ -84,7 +84,6 @@ def fit_members(
         members, labeled, unlabeled, validation, rounds=rounds, tau=tau, seed=seed, n_jobs=n_jobs
     )
     bound = bind(objective, evidence, task.class_names)
-    prior = read_deployment_prior("labels" if deployment_prior is None else deployment_prior, evidence)
     reference = Reference.sample(
         labeled.rows, labeled.labels, unlabeled, evidence.unlabeled_prior, list(task.column_sizes), seed
     ).with_names(None if task.columns is None else task.columns.names)
@@ -93,12 +92,17 @@ def fit_members(
         evidence = lean_on_labels(evidence, shift)
         reference = reference.without_unlabeled
         groups = None if groups is None else replace(groups, unlabeled=groups.unlabeled[:0])
+    if deployment_prior is None and (task.validation is not None or task.certifying is not None):
+        deployment_prior = "labels"  # validation rows are as balanced as new rows, labels that certify a sample of them
+    prior, evidence = read_deployment(deployment_prior, evidence)
     if groups is None:
         fitted_rule = fit_evidence(evidence, bound, prior, seed)
     else:
         sample = groups.sample(MOST_UNLABELED, seed)
         fitted_rule = fit_groups(evidence, bind_groups(bound, groups), sample, prior, seed, per_group=per_group)
     notes = list(fitted_rule.notes)
+    balance_note = note_balance(fitted_rule.objective, fitted_rule.estimate, evidence.fractions, task.class_names)
+    notes += [balance_note] if balance_note else []
     names = [name for name, count in zip(task.class_names, task.train_counts.tolist(), strict=True) if count < 2]
     if names and validation is None:
         notes.append(

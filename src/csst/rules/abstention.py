@@ -25,7 +25,7 @@ from csst.maths.language import Sentence
 from csst.maths.language.meaning import entries, evaluate, is_constant
 from csst.maths.language.tree import Each, Metric, walk
 from csst.rules.bias_search import WeightedRows
-from csst.rules.candidates import Candidate, fit_candidates, halve_margin, read_log_weights
+from csst.rules.candidates import Candidate, fit_candidates, read_log_weights
 from csst.rules.judging import Judged, measure_errors, split_folds
 from csst.rules.rule import DecisionRule, build_rule
 from csst.rules.soft_objective import SoftObjective
@@ -184,7 +184,7 @@ def fit_abstaining(
     if margin > 0 and goal.has_constraints:
         estimate = estimate_abstaining(evidence, rule.decide(evidence.scores), rule, rule.prior)
         errors = measure_errors(goal, estimate) * ~find_abstention_bounds(goal)
-        for factor in halve_margin(margin) if errors.any() else ():
+        for factor in (margin, margin / 2) if errors.any() else ():
             cautious_goal = goal.with_margins(factor * errors)
             cautious_rule, miss = search_rule(cautious_goal, evidence, candidates, [rule.log_weights])
             if miss <= SMALL_MISS:

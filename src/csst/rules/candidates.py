@@ -7,7 +7,6 @@ accuracy). The pooled rule is searched for on labeled and unlabeled rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,7 +35,7 @@ LEAST_SOFTNESS = 0.03
 SOFT_LABELS = 50.0
 #: the same where there are constraints, which hard decisions have to meet
 CONSTRAINED_SOFTNESS = 0.1
-#: constraints are to be met by so many standard errors, or by half of it; see `halve_margin`
+#: constraints are to be met by so many standard errors, or by half of it
 MARGIN = 1.5
 #: unlabeled rows that are swept
 SWEPT_ROWS = 4000
@@ -145,7 +144,7 @@ def sharpness(evidence: HeldOutScores) -> float:
 
 def soften(objective: Objective, prior: np.ndarray, evidence: HeldOutScores) -> SoftObjective:
     """Return an objective under a deployment prior (K,), as sharp as the labels of the evidence allow."""
-    return SoftObjective(objective, prior, sharpness(evidence))
+    return SoftObjective(objective, prior, sharpness(evidence), evidence.prior_covariance)
 
 
 def weigh_classes(objective: SoftObjective, calibration: Calibration) -> np.ndarray:
@@ -193,6 +192,9 @@ def fit_pooled(
     search = find_bias(goal, rows, calibration, softness(goal, evidence), prices)
     if margins is None and goal.has_constraints and margin > 0:
         search, margins = keep_distance(goal, evidence, rows, search, margin)
+        if goal.balances is not None and not margins.any():
+            # No rule is that safe where the balance is hardly known; one that is safe at the estimated balance may be.
+            search, margins = keep_distance(goal.with_known_balance, evidence, rows, search, margin)
         goal = goal.with_margins(margins)
     bias = rows.blocks.spread(search.bias - search.bias.mean())
     candidate = Candidate("pooled", calibration, prior, bias=bias, margins=goal.margins, prices=search.prices)
@@ -265,16 +267,6 @@ def rank_decisions(objective: SoftObjective, rows: WeightedRows, decisions: np.n
     return min(0.0, slack), value
 
 
-def halve_margin(margin: float) -> list[float]:
-    """Return the margin, half of it and so on: the first that can be reached is taken.
-
-    The last is at most half of `MARGIN`. A larger margin (of a class balance that is hardly known) that is out of reach
-    must not leave a rule without any.
-    """
-    halvings = 1 + max(0, math.ceil(math.log2(margin / MARGIN)))
-    return [margin / 2**k for k in range(halvings + 1)]
-
-
 def keep_distance(
     objective: SoftObjective, evidence: HeldOutScores, rows: WeightedRows, search: Search, margin: float
 ) -> tuple[Search, np.ndarray]:
@@ -309,7 +301,7 @@ def raise_margin(
     measure: Callable[[R], tuple[np.ndarray, np.ndarray]],
     search: Callable[[np.ndarray, R], R | None],
 ) -> tuple[R, np.ndarray] | None:
-    """Return a rule that meets constraints by so many standard errors, or by half of it and so on, and these margins.
+    """Return a rule that meets constraints by so many standard errors, or by half of it, and these margins.
 
     Args:
         rule: where to begin.
@@ -321,7 +313,7 @@ def raise_margin(
         The rule and the margins, (m,); None if there is none.
     """
     errors = measure(rule)[1]
-    for factor in halve_margin(margin):
+    for factor in (margin, margin / 2):
         start = rule
         targets = factor * errors
         for _ in range(MARGIN_ROUNDS):

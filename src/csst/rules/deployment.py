@@ -3,26 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from csst.errors import InputError
+from csst.estimation.class_rates import RateEstimate
 from csst.estimation.held_out_scores import HeldOutScores, read_prior
+from csst.estimation.unlabeled_prior import estimate_class_balance
 from csst.maths.language import objective as read_objective
 from csst.maths.objectives import Objective
 from csst.rules.possible import refuse_impossible
 
+#: a value or slack that differs by this much between the deployment prior and the labels' balance is said
+NOTED_GAP = 0.02
+#: fractions below this count as this where they are compared
+TINY = 1e-6
 
-def read_deployment_prior(prior: Any, evidence: HeldOutScores) -> np.ndarray:
-    """Return the class prior (K,) that a user names.
+
+def read_deployment(prior: Any, evidence: HeldOutScores) -> tuple[np.ndarray, HeldOutScores]:
+    """Return the class prior (K,) that a user names, and the evidence, which knows how sure an estimated one is.
 
     Names are "labels" or "validation", "train" or "labeled", "unlabeled" and "uniform"; numbers may be a text such as
-    "0.9, 0.1".
+    "0.9, 0.1". "unlabeled" and None are estimated from labels and unlabeled rows, None also without any of the latter.
     """
-    unlabeled = evidence.unlabeled_prior if is_unlabeled(prior) and evidence.has_unlabeled else None
-    return name_prior(prior, evidence.fractions, evidence.labeled_prior, unlabeled)
+    if prior is None or (is_unlabeled(prior) and evidence.has_unlabeled):
+        balance = estimate_class_balance(evidence)
+        return balance.prior, replace(evidence, start=evidence.calibration, prior_covariance=balance.covariance)
+    return name_prior(prior, evidence.fractions, evidence.labeled_prior, None), evidence
+
+
+def note_balance(objective: Objective, estimate: RateEstimate, labeled: np.ndarray, names: Sequence[str]) -> str:
+    """Return which class balance an objective was measured under, if that matters and is not the labels'; else "".
+
+    Args:
+        objective: bound to the classes.
+        estimate: rates under the deployment prior.
+        labeled: class fractions of the labels, (K,).
+        names: K names.
+    """
+    if estimate.prior_covariance is None:
+        return ""
+    prior = estimate.confusion.prior.numpy()
+    of_labels = estimate.with_prior(labeled).confusion
+    gaps = [(objective.value(c), *objective.slack(c).tolist()) for c in (estimate.confusion, of_labels)]
+    if np.abs(np.subtract(*(np.array(values, dtype=float) for values in gaps))).max() < NOTED_GAP:
+        return ""
+    k = int(np.abs(np.log(np.maximum(prior, TINY) / np.maximum(labeled, TINY))).argmax())
+    error = float(estimate.prior_covariance[k, k] ** 0.5)
+    return (
+        "the objective depends on how frequent classes are, and was measured under the balance that labels and "
+        f"unlabeled rows suggest: {names[k]!r} {prior[k]:.3f} ± {error:.3f}, of the labels {labeled[k]:.3f}; if you "
+        "know it, give deployment_prior as numbers, or 'labels' for the balance of the labels"
+    )
 
 
 def name_prior(prior: Any, judged: np.ndarray, learned: np.ndarray, unlabeled: np.ndarray | None) -> np.ndarray:

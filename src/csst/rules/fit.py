@@ -33,7 +33,7 @@ from csst.rules.abstention import add_abstention, fit_abstaining, fit_answering,
 from csst.rules.candidates import MARGIN, estimate_candidate, fit_candidates, soften
 from csst.rules.cells import RowGroups
 from csst.rules.claims import Certificate
-from csst.rules.deployment import read_deployment_prior
+from csst.rules.deployment import read_deployment
 from csst.rules.feasibility import TOLERANCE, Bound, describe_bounds, measure_bounds, note_missed
 from csst.rules.fresh_labels import RuleRows, deal_rows, list_names
 from csst.rules.groups import GroupEstimate, bind_groups, fit_groups
@@ -110,7 +110,7 @@ class FittedRule:
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint, by how much it is expected to be met, and whether that is safe to say."""
-        goal = SoftObjective(self.goal, self.judged.confusion.prior.numpy(), 1.0)
+        goal = SoftObjective(self.goal, self.judged.confusion.prior.numpy(), 1.0, self.judged.prior_covariance)
         return measure_bounds(goal, self.judged)
 
     @property
@@ -197,7 +197,9 @@ def fit_rule(
             a class-weighted or logit-adjusted model, or one number per class.
         labeled_prior: the class fractions of the labels that were learned from, if the train_prior is not that.
         deployment_prior: the class prior under which the objective is measured: "labels" (the fractions of these
-            labels), "train" (of those learned from), "unlabeled" (as estimated), "uniform", or one number per class.
+            labels), "train" (of those learned from), "uniform", one number per class, "unlabeled" (as estimated from
+            labels and unlabeled rows: bounds then allow for the error of that), or None: the same, also without
+            unlabeled rows.
         gain: the gain that a network was trained under, if any: its probabilities are taken back first.
         class_names: for messages and named classes.
         most_unlabeled: a random choice of so many unlabeled rows is used.
@@ -223,6 +225,7 @@ def fit_rule(
                 "(is_cross_fitted=True) are those of other models: give probabilities of labeled rows that the model "
                 "has not learned from, or leave out the confidence"
             )
+        deployment_prior = "labels" if deployment_prior is None else deployment_prior
         goal, rows = deal_rows(goal, rows, deployment_prior, class_names, seed)
     evidence = HeldOutScores.from_probs(
         rows.probs,
@@ -236,7 +239,7 @@ def fit_rule(
         seed=seed,
         is_cross_fitted=is_cross_fitted,
     )
-    prior = read_deployment_prior(deployment_prior, evidence)
+    prior, evidence = read_deployment(deployment_prior, evidence)
     bound = bind(goal.unpromised, evidence, class_names)
     if rows.groups is None and bound.column is None:
         fitted = fit_evidence(evidence, bound, prior, seed, margin)

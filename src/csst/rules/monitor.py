@@ -16,8 +16,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
-from scipy.stats import norm
 
 from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate, combine_rates, decide_rates
@@ -27,20 +25,15 @@ from csst.estimation.new_balance import NewBalance, estimate_new_balance
 from csst.estimation.shift import estimate_prior
 from csst.estimation.shift_test import FEWEST_ROWS, ShiftTest
 from csst.maths.objectives import Objective
-from csst.rules.candidates import MARGIN
 from csst.rules.feasibility import Bound, describe_bounds, measure_bounds
 from csst.rules.fit import FittedRule, fit_evidence
 from csst.rules.rule import DecisionRule
 from csst.rules.soft_objective import SoftObjective
 
-#: draws of the balance behind an interval
-BALANCE_DRAWS = 200
 #: rows are of one class if all others have less than this share together
 ONE_CLASS = 0.02
 #: and fewer rows than this
 FEWEST_OTHERS = 5.0
-#: doubt about the balance makes the margin of a bound larger by this factor at most
-MOST_GROWTH = 4.0
 #: the share of new rows that counts as most unlike the rows of the fit
 STRANGEST = 0.05
 #: classes that a text lists one by one
@@ -117,44 +110,14 @@ class Monitoring:
 
     @cached_property
     def intervals(self) -> dict[str, Any]:
-        """95 % intervals as after a fit; the interval of the value counts the doubt about the balance, too."""
-        intervals = estimate_intervals(self.objective, self.estimate)
-        reach = norm.ppf(0.975) * self._balance_spread[0]
-        row = intervals["value"]
-        low = self.value - np.hypot(self.value - row["low"], reach)
-        high = self.value + np.hypot(row["high"] - self.value, reach)
-        intervals["value"] = {**row, "low": float(low), "high": float(high)}
-        return intervals
+        """95 % intervals as after a fit, with the doubt about the balance."""
+        return estimate_intervals(self.objective, self.estimate)
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """Every constraint as it is expected to hold on the new rows."""
-        errors = self._balance_spread[1]
-        return tuple(
-            replace(bound, error=float(np.hypot(bound.error, error)))
-            for bound, error in zip(self._bounds_of_balance, errors, strict=True)
-        )
-
-    @property
-    def growth(self) -> float:
-        """By how much doubt about the balance makes the standard error of a bound larger, at most; 1 without bounds."""
-        pairs = zip(self.bounds, self._bounds_of_balance, strict=True)
-        return min(MOST_GROWTH, max((bound.error / max(part.error, 1e-9) for bound, part in pairs), default=1.0))
-
-    @cached_property
-    def _bounds_of_balance(self) -> tuple[Bound, ...]:
-        """Every constraint, as if the balance were known."""
-        return measure_bounds(SoftObjective(self.objective, self.balance.prior, 1.0), self.estimate)
-
-    @cached_property
-    def _balance_spread(self) -> tuple[float, np.ndarray]:
-        """The standard deviations of the value and of the slacks over balances as they may truly be."""
-        confusions = [
-            self.estimate.confusion.with_prior(torch.from_numpy(prior)) for prior in self.balance.draw(BALANCE_DRAWS)
-        ]
-        values = np.array([float(self.objective.value(confusion)) for confusion in confusions])
-        slacks = np.array([self.objective.slack(confusion).tolist() for confusion in confusions])
-        return float(values.std()), slacks.std(0)
+        goal = SoftObjective(self.objective, self.balance.prior, 1.0, self.balance.covariance)
+        return measure_bounds(goal, self.estimate)
 
     @property
     def sentences(self) -> list[str]:
@@ -217,7 +180,7 @@ def watch(deployed: Deployed, probs: Any, shift: ShiftTest | None = None) -> Mon
     balance = estimate_new_balance(deployed.evidence, deployed.score(values))
     decisions = deployed.rule.predict(values).numpy()
     sample = sample_rows(len(values))
-    evidence = renew_evidence(deployed, values)
+    evidence = renew_evidence(deployed, values, balance)
     soft_counts = decide_rates(evidence.posterior, decisions[sample], evidence.classes)
     return Monitoring(
         balance,
@@ -236,11 +199,17 @@ def sample_rows(rows: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(rows)[:MOST_UNLABELED])
 
 
-def renew_evidence(deployed: Deployed, probs: np.ndarray) -> HeldOutScores:
-    """Return the evidence of the fit with some of the new rows in place of its unlabeled rows."""
+def renew_evidence(deployed: Deployed, probs: np.ndarray, balance: NewBalance) -> HeldOutScores:
+    """Return the evidence of the fit with some of the new rows, and their balance, in place of its unlabeled rows."""
     evidence = deployed.evidence
     new_scores = deployed.score(probs[sample_rows(len(probs))])
-    return replace(evidence, unlabeled_scores=new_scores, start=evidence.calibration, doubt="")
+    return replace(
+        evidence,
+        unlabeled_scores=new_scores,
+        start=evidence.calibration,
+        doubt="",
+        prior_covariance=balance.covariance,
+    )
 
 
 def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int = 0) -> FittedRule:
@@ -254,8 +223,8 @@ def adapt_rule(deployed: Deployed, monitoring: Monitoring, probs: Any, seed: int
     """
     refuse_unexplained(monitoring)
     objective = deployed.objective.unpromised  # no fresh labels certify a rule that is new
-    evidence = renew_evidence(deployed, check_probs(probs, deployed.evidence.classes))
-    return fit_evidence(evidence, objective, monitoring.balance.prior, seed, margin=MARGIN * monitoring.growth)
+    evidence = renew_evidence(deployed, check_probs(probs, deployed.evidence.classes), monitoring.balance)
+    return fit_evidence(evidence, objective, monitoring.balance.prior, seed)
 
 
 def refuse_few(rows: int) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from csst.errors import InputError
+from csst.estimation.unlabeled_prior import draw_balances
 from csst.maths.confusion import Confusion, confusion_from_margins, make_unchecked
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
@@ -29,6 +30,8 @@ LEAST_SHARE = 1e-3
 #: rho of the augmented Lagrangian at first; it grows while a constraint stays missed
 FIRST_PENALTY = 20.0
 MOST_PENALTY = 2e4
+#: balances that stand for doubt about an estimated deployment prior
+BALANCE_DRAWS = 64
 #: what rounding may do to a sum of bounds
 ROUNDING = 1e-9
 
@@ -98,10 +101,15 @@ class SoftObjective:
     Every metric of the language depends on recall and coverage only; a user's own objective is given all rates. Costs
     are divided by their units (`csst.maths.language.units`): values, payoffs and margins here are parts of these.
     beta: how closely soft minima follow the minimum, in units of what lies between chance and perfection.
+    prior_covariance: covariance of the prior's error, (K, K); None where the prior is stated.
     """
 
-    def __init__(self, objective: Objective, prior: np.ndarray, beta: float) -> None:
+    def __init__(
+        self, objective: Objective, prior: np.ndarray, beta: float, prior_covariance: np.ndarray | None = None
+    ) -> None:
         self.beta = beta
+        #: balances as they may truly be, where the prior is estimated, (B, K)
+        self.balances = None if prior_covariance is None else draw_balances(prior, prior_covariance, BALANCE_DRAWS)
         self.prior = torch.from_numpy(np.asarray(prior, dtype=np.float64))
         #: the objective as it was stated, and with its costs divided by their units
         self.stated = objective
@@ -339,13 +347,43 @@ class SoftObjective:
         lower_bounds, upper_bounds = self.form.bound_coverage(self.constraints, margins)
         return bool(lower_bounds.sum() <= 1 + ROUNDING and upper_bounds.sum() >= 1 - ROUNDING)
 
+    @property
+    def with_known_balance(self) -> SoftObjective:
+        """The same objective, as if the deployment prior were known."""
+        objective = copy.copy(self)
+        objective.balances = None
+        return objective
+
     def measure_errors(self, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
         """Return standard errors of the constraints (`csst.rules.standard_errors`); 0 for other payoffs, (m,).
+
+        Doubt about the deployment prior adds its own variance.
 
         Args:
             rates: R, (K, K).
             worth: n, how many labels each row of R is worth, (K,).
         """
+        errors = self._measure_errors_of_rates(rates, worth)
+        if self.balances is None or not self.has_constraints:
+            return errors
+        payoffs = self._measure_payoffs_of_balances(torch.from_numpy(rates))
+        errors[self.constraints] = np.hypot(errors[self.constraints], payoffs.std(0)[self.constraints])
+        return errors
+
+    def _measure_payoffs_of_balances(self, rates: Tensor) -> np.ndarray:
+        """Return the payoffs at these rates under every balance that may be true, (B, m)."""
+        assert self.balances is not None
+        priors = torch.from_numpy(self.balances)
+
+        def measure(prior: Tensor) -> Tensor:
+            return self.objective.payoff(make_unchecked(rates, prior))
+
+        # A user's own objective may do what only works on one confusion at a time.
+        measure_all = torch.func.vmap(measure) if self.by_margins else lambda each: torch.stack([*map(measure, each)])
+        with torch.no_grad():
+            return np.asarray(measure_all(priors))
+
+    def _measure_errors_of_rates(self, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
         errors = np.zeros(len(self.margins))
         if self.has_constraints and self.form is not None:
             errors[self.constraints] = measure_standard_errors(FormPayoffs(self.form, self.constraints), rates, worth)
