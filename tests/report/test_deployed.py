@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import csst
 from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
-from csst.report.bounds import find_limits
+from csst.report.bounds import find_limits, read_sentence
 from csst.report.figures import classes, tradeoff
 from csst.report.run_tables import STATES, list_facts, tabulate_deployed, title_run
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
@@ -230,10 +230,10 @@ def test_a_run_without_a_rule_has_no_such_table(tmp_path):
 
 def test_limits_of_constraints():
     text = "max mean(recall) s.t. coverage >= 0.5/K, 0.4 >= recall['a'], recall['a'] >= recall['b']"
-    lower, second, upper, none = find_limits(text, ["a", "b"], None)
+    lower, second, upper, none = (limit for _, limit in find_limits(read_sentence(text, ["a", "b"], None)))
     assert lower == second == (0.25, True)
     assert (upper, none) == ((0.4, False), None)
     assert (lower.find_value(0.1), upper.find_value(0.1)) == (pytest.approx(0.35), pytest.approx(0.3))
     slack = csst.objective(text).bind(2, ["a", "b"]).slack(csst.Confusion.uniform([0.5, 0.5]))
     assert upper.find_value(float(slack[2])) == pytest.approx(0.5)
-    assert find_limits("package.module:Own", ["a"], None) == []
+    assert find_limits(read_sentence("package.module:Own", ["a"], None)) == []

@@ -207,7 +207,7 @@ def _draw_coverages(run: RunView) -> list[Drawing]:
     """Return the figures of the coverage, if the objective bounds it."""
     if not run.result.recall:
         return []
-    bounds = find_coverage_bounds(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    bounds = find_coverage_bounds(run.sentence)
     if not bounds:
         return []
     if not run.journal:

@@ -135,7 +135,7 @@ def _tabulate_goal(run: RunView, expectation: Result) -> list[list[str]]:
 def _tabulate_bounds(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for each of the bounds closest to a miss, the closest first."""
     bounds = run.rule.bounds
-    limits = find_limits(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    limits = [limit for _, limit in find_limits(run.sentence)]
     if len(limits) != len(bounds):
         limits = [None] * len(bounds)
     intervals = {row.constraint: row for row in expectation.constraints}

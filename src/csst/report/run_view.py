@@ -13,8 +13,8 @@ import numpy as np
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
 from csst.fitting.evaluation import tabulate_groups
-from csst.maths.language import ALIASES
-from csst.report.bounds import label_multipliers
+from csst.maths.language import ALIASES, Sentence
+from csst.report.bounds import label_multipliers, read_sentence
 from csst.report.mistakes import MistakenCell
 from csst.report.result import Result, RuleView, read_parts, read_rule
 from csst.runs.folder import Run
@@ -118,6 +118,11 @@ class RunView:
     def origin(self) -> tuple[str, str]:
         """Data and split; only runs of the same origin can be compared."""
         return self.data, self.split
+
+    @property
+    def sentence(self) -> Sentence | None:
+        """The objective if it is a sentence about these classes."""
+        return read_sentence(self.objective, self.class_names, self.class_counts, self.settings.get("groups"))
 
     @property
     def recorded_steps(self) -> list[int]:
