@@ -90,7 +90,7 @@ def test_bars_are_of_the_deployed_model_and_pale_ones_of_it_as_trained(monkeypat
     figure = Figure()
     monkeypatch.setattr(classes, "draw", lambda paint, *rest: paint(figure))
     rule = {"test": numbers(0.3), "unadjusted": {"test": numbers(0.2)}}
-    classes.draw_recall([view_run("run", {"test": numbers(0.1), "adjusted": rule}, [])])
+    classes.draw_recall(view_run("run", {"test": numbers(0.1), "adjusted": rule}, []))
     axes = figure.axes[0]
     pale, deployed = axes.containers
     assert [bar.get_width() for bar in pale] == [0.2, 1.0]

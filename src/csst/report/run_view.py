@@ -177,7 +177,7 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     updates = None
     path = run.path("journal.jsonl")
     if path.is_file() and path.stat().st_size > DIAGNOSED:
-        journal, updates = thin(record for record, _ in run.records())
+        journal, updates = read_journal(run)
     else:
         journal = run.journal()
     view = view_run(
@@ -194,6 +194,11 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     return replace(
         view, columns=cells, mistakes=_read_mistakes(run.path(MISTAKES)), watched=_read_watched(run.path(WATCHED))
     )
+
+
+def read_journal(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """Return evenly spaced records of a run's journal, read line by line, and the number of all of them."""
+    return thin(record for record, _ in run.records())
 
 
 def view_run(

@@ -32,7 +32,7 @@ class Axis(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Pseudo-labels of a row over the steps: the fraction used, and its accuracy, (seeds, steps); nan if unknown."""
+    """Pseudo-labels of a row or run over the steps: fraction used, and its accuracy, (seeds, steps); nan if unknown."""
 
     label: str
     steps: list[int]
@@ -177,7 +177,7 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
 
 
 def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
-    """Draw the fraction of pseudo-labels used by every row, and their accuracy if known, over the steps."""
+    """Draw the fraction of pseudo-labels used over the steps, and their accuracy if known; None if none were used."""
     curves = [curve for curve in curves if np.isfinite(curve.used).any()]
     if not curves:
         return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from csst.comparison.summary import ComparisonRow
 from csst.report.figures.classes import MANY_CLASSES
 from csst.report.figures.svg import ACCENT, INK, RUNS, WIDTH, Drawing, Key, draw, shorten, sort_classes
 from csst.report.run_view import RunView
@@ -141,18 +140,26 @@ def draw_class_counts(
     return draw(paint, 2.9, alt, f"Class distribution: the labeled data's imbalance is {ratio:.3g}", keys)
 
 
-def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str], counts: Sequence[int]) -> Drawing:
-    """Draw the recall of every class in every row, mean over the seeds, as shades; up to 30 classes in percent too."""
-    order = sort_classes(counts, len(counts))
-    recall = np.array([np.mean([result.recall for result in line.results], 0)[order] for line in table])
+def draw_recall_table(
+    rows: Mapping[str, Sequence[float]], class_names: Sequence[str], counts: Sequence[int] | None
+) -> Drawing:
+    """Draw the recall of every class in every row as shades; up to 30 classes in percent, too.
+
+    Args:
+        rows: the recalls of the classes, (K,), by the name of the row.
+        class_names: K names.
+        counts: labeled examples of every class, (K,); None if unknown.
+    """
+    order = sort_classes(counts, len(class_names))
+    recall = np.array(list(rows.values()), float)[:, order]
     row, column = (int(n) for n in np.unravel_index(recall.argmin(), recall.shape))
     alt = (
-        f"Recall of {len(order)} classes in {len(table)} rows; lowest {recall[row, column]:.2f}: class "
-        f"{shorten(class_names[order[column]], 30)} in {shorten(table[row].name, 60)}"
+        f"Recall of {len(order)} classes in {len(rows)} rows; lowest {recall[row, column]:.2f}: class "
+        f"{shorten(class_names[order[column]], 30)} in {shorten(list(rows)[row], 60)}"
     )
-    caption = "Recall of every class, from most to fewest labeled"
-    labels = [shorten(line.name, 26) for line in table]
-    height = 0.7 + 0.24 * len(table)
+    caption = "Recall of every class" + (", from most to fewest labeled" if counts else "")
+    labels = [shorten(name, 26) for name in rows]
+    height = 0.7 + 0.24 * len(rows)
     if len(order) > MANY_CLASSES:
         groups = np.array_split(np.arange(len(order)), min(SIDE, len(order)))
         blocks = np.stack([recall[:, group].mean(1) for group in groups], 1)
