@@ -293,7 +293,7 @@ def test_comparison_page_as_other_commands_call_it(tmp_path):
     result = {"class_names": ["a", "b"], "labeled_counts": [9, 1], "split_hash": "h", "seed": 0, "unlabeled_count": 5}
     result |= {"method": "erm", "objective": "max min(recall)", "recipe": "r", "steps": 1, "selected_step": 0}
     counts = confusion(np.random.default_rng(0), 2, 0.9)
-    runs = {name: {"metrics": result | {"test": measured(counts, None)}, "journal": [], "labels": []} for name in "xy"}
+    runs = {name: {"metrics": result | {"test": measured(counts, None)}, "journal": []} for name in "xy"}
     page = comparison_page("T <1>", "S <2>.", [["method", "n"], ["x <3>", "1.0 ± 0.1"]], runs)
     read = Read(page)
     assert "T <1>" in read.text["h1"]
@@ -308,7 +308,7 @@ def test_a_run_from_disk_and_from_memory_is_the_same(tmp_path):
     metrics, environment = (json.loads((folder / name).read_text()) for name in ("metrics.json", "environment.json"))
     journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    content = {"metrics": metrics, "journal": journal, "labels": list(metrics["multipliers"]), "recipe": recipe}
+    content = {"metrics": metrics, "journal": journal, "recipe": recipe}
     content |= {"environment": environment, "folder": folder}
     assert view_run("x", **content) == read_run(folder, "x")
     disk, memory = (comparison_page("T", "S", [["a"], ["b"]], {"x": run}) for run in (folder, content))

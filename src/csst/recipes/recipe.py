@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from csst.data.huggingface import HUGGING_FACE
 from csst.data.task import Task
-from csst.errors import InputError, nearest
+from csst.errors import InputError
 from csst.fitting.plan import Plan
 from csst.plugins import load
 from csst.setting_checks import override
@@ -83,9 +82,10 @@ class Recipe(Plan):
         return {"name": values.pop("name"), "data": values.pop("data"), **values}
 
 
-def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
-    """The recipe with these (nested) values; an unknown name is an error."""
-    return override(recipe, values, where)
+def with_overrides(recipe: Recipe, values: dict[str, Any]) -> Recipe:
+    """Return the recipe with these (nested) values; an unknown name is an error."""
+    changed_recipe: Recipe = override(recipe, values)
+    return changed_recipe
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:
@@ -113,18 +113,6 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
             f"learner {recipe.learner} trains no network, which these settings are for "
             f"({'; '.join(unused_changes[:5])}): add --learner network, or leave them out"
         )
-
-
-def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
-    """A recipe by name, or by `package.module:name` of a function that returns one."""
-    if ":" in name:
-        recipe = load(name, "a recipe")()
-        if not isinstance(recipe, Recipe):
-            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(recipe).__name__}")
-        return replace(recipe, name=name)
-    if name not in known:
-        raise InputError(f"unknown recipe {name!r}{nearest(name, known) or '; recipes: ' + ', '.join(known)}")
-    return known[name]()
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

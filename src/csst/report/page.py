@@ -95,8 +95,8 @@ def comparison_page(
         title: the title of the page.
         sentence: the sentence below the title.
         table_rows: cells, the first row being the head.
-        runs: name → the run's folder or its content: {"metrics": metrics.json, "journal": records, "labels": names of
-            the multipliers} and, to show them, "recipe", "environment", "folder".
+        runs: name → the run's folder or its content: {"metrics": metrics.json, "journal": records} and, to show them,
+            "recipe", "environment", "folder".
         detailed: the number of runs with their own figures.
         parts: tables with figures in the place of `table_rows`; the figures of the runs are then folded.
 

@@ -205,7 +205,6 @@ def view_run(
     name: str,
     metrics: Mapping[str, Any],
     journal: Sequence[dict[str, Any]],
-    labels: Sequence[str] | None = None,
     recipe: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None,
     folder: str | Path = "",
@@ -217,7 +216,6 @@ def view_run(
         name: the name on the page, different for every run.
         metrics: the content of metrics.json, empty while training.
         journal: the records.
-        labels: names of the multipliers; None takes them from the metrics or the objective.
         recipe: the content of recipe.yaml.
         environment: the content of environment.json.
         folder: the run's folder.
@@ -237,7 +235,6 @@ def view_run(
         data=str(metrics.get("recipe") or recipe.get("name", "?")),
         seed=str(metrics.get("seed", recipe.get("seed", "?"))),
         steps=str(metrics.get("steps") or (recipe.get("training") or {}).get("steps", "?")),
-        labels=list(labels or ()),
         journal=records,
         updates=count if updates is None else updates,
         settings=dict(recipe),
@@ -246,7 +243,7 @@ def view_run(
     )
     if not metrics:
         return _add_last_record(view) if records else view
-    view = _add_metrics(view, metrics, metrics.get("multipliers", ()) if labels is None else labels)
+    view = _add_metrics(view, metrics)
     # The diagnostics need all records: in a thinned journal the multipliers would seem to move more.
     diagnostics = diagnose(journal, view.labels) if updates is None else [TOO_LONG.format(updates)]
     return replace(view, warnings=view.warnings + diagnostics)
@@ -264,7 +261,7 @@ def _add_last_record(view: RunView) -> RunView:
     )
 
 
-def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str]) -> RunView:
+def _add_metrics(view: RunView, metrics: Mapping[str, Any]) -> RunView:
     """Return a finished run with the content of its metrics.json."""
     results = read_parts(metrics)
     classes = max((len(result.recall) for result in results.values()), default=0)
@@ -280,7 +277,7 @@ def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str
         split=metrics.get("split_hash", "?"),
         selected_step=metrics.get("selected_step"),
         seconds=metrics.get("seconds"),
-        labels=list(labels),
+        labels=list(metrics.get("multipliers", ())),
         learners=_tabulate_learners(metrics),
         groups=_tabulate_groups(metrics),
         # The lowest recall and its interval stand elsewhere on the page.
