@@ -12,7 +12,7 @@ import csst
 from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
 from csst.report.bounds import find_limits, read_sentence
-from csst.report.figures import classes, tradeoff
+from csst.report.figures import classes, comparison, tradeoff
 from csst.report.run_tables import STATES, list_facts, tabulate_deployed, title_run
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
 from tests.report.samples import read_limits, write_run
@@ -124,6 +124,7 @@ def test_no_axis_of_recalls_begins_below_zero(monkeypatch):
     run = a_run(mean_recall=0.0, min_recall=0.0, min_coverage=0.0)
     never = view_run("never", {"test": {**numbers(0.0), "mean_recall": 0.0}}, [])
     monkeypatch.setattr(tradeoff, "draw", read_limits)
+    monkeypatch.setattr(comparison, "draw", read_limits)
     assert {*tradeoff.draw_frontier(run), *tradeoff.draw_tradeoff([run, never])} == {(0, 0)}
 
 

@@ -71,7 +71,7 @@ def recipe(name: str) -> Recipe:
 
 
 def from_dict(values: dict[str, Any]) -> Recipe:
-    """The recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
+    """Return the recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise InputError("a recipe file needs the recipe's 'name'")
     return with_overrides(recipe(values["name"]), values)

@@ -77,7 +77,7 @@ class Recipe(Plan):
     data: Source
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for YAML: the name and the data first."""
+        """Return plain values, for YAML: the name and the data first."""
         values = asdict(self)
         return {"name": values.pop("name"), "data": values.pop("data"), **values}
 
@@ -89,7 +89,7 @@ def with_overrides(recipe: Recipe, values: dict[str, Any]) -> Recipe:
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:
-    """Where two recipes differ, as 'training.steps: 100 → 200'."""
+    """Return where two recipes differ, as 'training.steps: 100 → 200'."""
     changes = []
     for key in sorted({*before, *after}):
         a, b = before.get(key), after.get(key)
@@ -101,7 +101,7 @@ def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") 
 
 
 def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
-    """Stop if settings of a network were changed and no network is trained, which would ignore them."""
+    """Raise an error if settings of a network were changed and no network is trained, which would ignore them."""
     if recipe.uses_network:
         return
     changes = differences(base.as_dict(), recipe.as_dict())
@@ -116,14 +116,14 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe with every relative path of a file or folder spelled from the root."""
+    """Return the recipe with every relative path of a file or folder spelled from the root."""
     values = recipe.as_dict()
     changes = {key: value for key, value in absolute_paths(values).items() if value != values[key]}
     return with_overrides(recipe, changes)
 
 
 def absolute_paths(values: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, relative paths spelled from the root; hf:NAME is one only where there is such a folder."""
+    """Return settings with relative paths spelled from the root; hf:NAME is one only if there is such a folder."""
     return {key: _absolute(key, value) for key, value in values.items()}
 
 

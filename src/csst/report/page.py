@@ -28,7 +28,7 @@ from csst.report.run_view import RunView, read_run, read_runs, view_run
 
 #: the largest number of runs with their own figures; the templates limit tables, warnings and settings
 DETAILED = 8
-#: the largest number of runs in the table of recalls
+#: the largest number of runs in a figure
 MOST_RUNS = 60
 
 
@@ -143,7 +143,7 @@ def _render_page(
     is_alone = len(runs) == 1 and not is_folded
     drawings = []
     if len(complete_runs) > 1 and not is_folded:
-        drawings.append(draw_tradeoff(complete_runs))
+        drawings.append(draw_tradeoff(complete_runs[:MOST_RUNS]))
     # the runs whose recall is in a figure of several runs; on a folded page, that is a figure of the parts
     runs_with_recall = comparable_runs if is_folded else []
     if len(comparable_runs) > 1 and not is_folded:
