@@ -47,9 +47,15 @@ def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
     rows = [["run", "measured on", *RESULT_COLUMNS, "seconds"]]
     for run in runs:
         rows += _tabulate_run(run, run.results if len(runs) == 1 else {run.part: run.result})
-    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {NOTHING}]
-    columns = [column for column in columns if column[0] != "measured on" or len({*column[1:]}) > 1]
-    columns = [column for column in columns if column[0] != "min recall" or len(runs) > 1]
+
+    def is_informative(name: str, *column: str) -> bool:
+        if name == "measured on":
+            return len({*column}) > 1
+        if name == "min recall" and len(runs) == 1:
+            return False
+        return {*column} != {NOTHING}
+
+    columns = [column for column in zip(*rows, strict=True) if is_informative(*column)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
