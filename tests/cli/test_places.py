@@ -14,7 +14,7 @@ from csst.fitting.plan import read_group
 from csst.recipes import recipe, with_overrides
 from csst.recipes.recipe import absolute_paths, with_absolute_paths
 from csst.report import report_page
-from csst.report.bounds import find_coverage_bounds
+from csst.report.bounds import find_coverage_bounds, read_sentence
 from tests.helpers.short_runs import SHORT_RUN
 
 pytestmark = SHORT_RUN
@@ -129,7 +129,8 @@ def test_members_of_a_group():
     pairs = (("0, 1", [0, 1]), ("cat,7", ["cat", "7"]), ("7", ["7"]), (7, ["7"]), ([2, "dog"], [2, "dog"]))
     for written, members in pairs:
         assert read_group(written, names) == members
-    (bound,) = find_coverage_bounds("max accuracy s.t. coverage[tail] >= 0.1", names, [5, 3, 1], {"tail": "0,1"})
+    text = "max accuracy s.t. coverage[tail] >= 0.1"
+    (bound,) = find_coverage_bounds(read_sentence(text, names, [5, 3, 1], {"tail": "0,1"}))
     assert bound.classes == (0, 1)
-    (bound,) = find_coverage_bounds("max accuracy s.t. coverage[tail] >= 0.1", names, [5, 3, 1])
+    (bound,) = find_coverage_bounds(read_sentence(text, names, [5, 3, 1]))
     assert bound.classes == (2,)

@@ -543,7 +543,7 @@ def files(tmp_path, workers, count=12):
     paths = [str(tmp_path / f"{i}.png") for i in range(count)]
     for i, path in enumerate(paths):
         photograph(i).save(path)
-    return ImageFiles(paths, 16, workers)
+    return ImageFiles(paths, 16, Readers(workers))
 
 
 def test_prefetch_reads_ahead(tmp_path):

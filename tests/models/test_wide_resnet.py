@@ -245,12 +245,11 @@ def test_a_bad_name_says_what_a_name_is(name):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: parse("wrn-27-2"), "4 \\+ 6 n layers .* found depth 27: use 28"),
-        (lambda: parse("wrn-4-2"), "found depth 4: use 10"),
-        (lambda: parse("wrn-28-0"), "width .* at least 1; found 0"),
+        (lambda: build(Model("wrn-27-2"), (3, 8, 8), 5, seed=0), "4 \\+ 6 n layers .* found depth 27: use 28"),
+        (lambda: build(Model("wrn-4-2"), (3, 8, 8), 5, seed=0), "found depth 4: use 10"),
+        (lambda: WideResNet(28, 0, 10), "width of at least 1.* found width 0"),
         (lambda: WideResNet(12, 1, 10), "found depth 12: use 10"),
-        (lambda: WideResNet(10, 1, 0), "at least 1 class .* found 0 classes"),
-        (lambda: WideResNet(10, 1, 2, slope=-0.1), "slope -0.1"),
+        (lambda: WideResNet(10, 1, 0), "a class .* found width 1, 0 classes"),
         (lambda: WideResNet(10, 1, 2, reduce=0), "at least 1 .*; found 0"),
         (lambda: WideResNet(10, 1, 2, reduce=9)(images(2, 3, 8, 12)), "8 x 12 pixels cannot be reduced 9 times"),
         (lambda: Model("mlp", reduce=2), "model.reduce is for wide residual networks .* with mlp"),

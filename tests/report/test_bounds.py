@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from csst.report.bounds import find_coverage_bounds, find_limits, label_multipliers
+from csst.report.bounds import find_coverage_bounds, find_limits, label_multipliers, read_sentence
 from csst.report.figures.curves import strip_classes
 
 NAMES = ["cat", "dog", "it's", "rare"]
@@ -12,7 +12,8 @@ COUNTS = [100, 50, 30, 2]
 
 
 def found(objective, names=NAMES, counts=COUNTS):
-    return [(part.label, part.classes, part.low, part.high) for part in find_coverage_bounds(objective, names, counts)]
+    bounds = find_coverage_bounds(read_sentence(objective, names, counts))
+    return [(part.label, part.classes, part.low, part.high) for part in bounds]
 
 
 def test_every_class():
@@ -32,10 +33,10 @@ def test_groups_single_classes_and_both_sides():
     assert found("max accuracy s.t. 0.2 >= each(coverage, head)") == [
         (name, (k,), None, 0.2) for k, name in enumerate(NAMES[:3])
     ]
-    part = find_coverage_bounds("mean-recall-ht-coverage", NAMES, COUNTS)[0]
+    part = find_coverage_bounds(read_sentence("mean-recall-ht-coverage", NAMES, COUNTS))[0]
     assert part.measure([0.1, 0.2, 0.6, 0.1]) == pytest.approx(0.3)
     assert part.slack([0.1, 0.2, 0.6, 0.1]) == pytest.approx([0.3 - 0.95 / 4])
-    both = find_coverage_bounds("max accuracy s.t. 0.1 <= coverage['dog'] <= 0.3", NAMES, COUNTS)[0]
+    both = find_coverage_bounds(read_sentence("max accuracy s.t. 0.1 <= coverage['dog'] <= 0.3", NAMES, COUNTS))[0]
     assert both.slack([0.0, 0.35, 0.0, 0.65]) == pytest.approx([0.25, -0.05])
 
 
@@ -69,7 +70,8 @@ def test_labels_of_multipliers():
     assert label_multipliers("min-recall", 3, 2) == ["λ 0", "λ 1"]
     # The classes of the head are known from labeled counts, which a run in training does not have.
     assert label_multipliers("max accuracy s.t. 0.2 >= each(coverage, head)", 3, 2) == ["λ 0", "λ 1"]
-    assert find_limits("max accuracy s.t. 0.2 >= each(coverage, head)", NAMES, None) == []
+    assert find_limits(read_sentence("max accuracy s.t. 0.2 >= each(coverage, head)", NAMES, None)) == []
+    assert found("mean-recall-ht-coverage", counts=None) == []
     assert strip_classes(["recall['a']", "recall['b']"], ["a", "b"]) == (["a", "b"], "recall[class]")
     assert strip_classes(["recall['b']", "recall['a']"], ["a", "b"]) == (["recall['b']", "recall['a']"], "")
     assert strip_classes(["recall[head]"], ["a", "b"]) == (["recall[head]"], "")

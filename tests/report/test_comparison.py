@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from csst.comparison.rows import Setting
-from csst.comparison.summary import SeedResult, sort_rows
+from csst.comparison.summary import sort_rows
+from csst.report.comparison import average_recalls
 from csst.report.figures import comparison
 from csst.report.figures.comparison import (
     FILLS,
@@ -37,7 +37,7 @@ def test_a_single_row_has_room_for_long_names():
     """matplotlib warned that the axes had collapsed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_recall_table([make_line("linear", [0.2, 0.9])], ["MMWWMMWWMM", "cat"], [1, 9])
+        draw_recall_table({"linear": [0.2, 0.9]}, ["MMWWMMWWMM", "cat"], [1, 9])
 
 
 @pytest.mark.parametrize("count", [2, 12, 30])
@@ -49,7 +49,7 @@ def test_all_rows_are_drawn(count):
     ]
     keys = [key.label for key in draw_tradeoff(table, styles).legend]
     assert sorted(keys) == sorted(line.name for line in table)
-    shown = words_of(draw_recall_table(table, ["cat", "dog"], [1, 9]))
+    shown = words_of(draw_recall_table(average_recalls(table), ["cat", "dog"], [1, 9]))
     assert [word for word in shown if word.startswith("row")] == [line.name for line in table]
     assert [word for word in shown if word in ("cat", "dog")] == ["dog", "cat"]  # from most to fewest labels
     assert shown.count("50") >= count
@@ -147,9 +147,7 @@ def test_the_class_distribution_has_labeled_and_unlabeled_examples(classes):
 
 
 def test_the_recall_of_many_classes_is_shades():
-    result = SeedResult(0, {}, [], [n / 40 for n in range(40)], 1.0)
-    line = make_line("a", [0.1])
-    table = [replace(line, results=[result])]
-    drawing = draw_recall_table(table, [f"c{n}" for n in range(40)], list(range(1, 41)))
+    recall = [n / 40 for n in range(40)]
+    drawing = draw_recall_table({"a": recall}, [f"c{n}" for n in range(40)], list(range(1, 41)))
     assert drawing.alt == "Recall of 40 classes in 1 rows; lowest 0.00: class c0 in a"
     assert "<image" in drawing.svg

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 import csst
 from csst.estimation.expectation import describe_minimum
 from csst.report import report_page
-from csst.report.bounds import find_limits
-from csst.report.figures import classes, tradeoff
+from csst.report.bounds import find_limits, read_sentence
+from csst.report.figures import classes, comparison, tradeoff
 from csst.report.run_tables import STATES, list_facts, tabulate_deployed, title_run
 from csst.report.run_view import MINIMUM_NOTE, read_run, view_run
 from tests.report.samples import read_limits, write_run
@@ -90,7 +90,7 @@ def test_bars_are_of_the_deployed_model_and_pale_ones_of_it_as_trained(monkeypat
     figure = Figure()
     monkeypatch.setattr(classes, "draw", lambda paint, *rest: paint(figure))
     rule = {"test": numbers(0.3), "unadjusted": {"test": numbers(0.2)}}
-    classes.draw_recall([view_run("run", {"test": numbers(0.1), "adjusted": rule}, [])])
+    classes.draw_recall(view_run("run", {"test": numbers(0.1), "adjusted": rule}, []))
     axes = figure.axes[0]
     pale, deployed = axes.containers
     assert [bar.get_width() for bar in pale] == [0.2, 1.0]
@@ -124,6 +124,7 @@ def test_no_axis_of_recalls_begins_below_zero(monkeypatch):
     run = a_run(mean_recall=0.0, min_recall=0.0, min_coverage=0.0)
     never = view_run("never", {"test": {**numbers(0.0), "mean_recall": 0.0}}, [])
     monkeypatch.setattr(tradeoff, "draw", read_limits)
+    monkeypatch.setattr(comparison, "draw", read_limits)
     assert {*tradeoff.draw_frontier(run), *tradeoff.draw_tradeoff([run, never])} == {(0, 0)}
 
 
@@ -230,10 +231,10 @@ def test_a_run_without_a_rule_has_no_such_table(tmp_path):
 
 def test_limits_of_constraints():
     text = "max mean(recall) s.t. coverage >= 0.5/K, 0.4 >= recall['a'], recall['a'] >= recall['b']"
-    lower, second, upper, none = find_limits(text, ["a", "b"], None)
+    lower, second, upper, none = (limit for _, limit in find_limits(read_sentence(text, ["a", "b"], None)))
     assert lower == second == (0.25, True)
     assert (upper, none) == ((0.4, False), None)
     assert (lower.find_value(0.1), upper.find_value(0.1)) == (pytest.approx(0.35), pytest.approx(0.3))
     slack = csst.objective(text).bind(2, ["a", "b"]).slack(csst.Confusion.uniform([0.5, 0.5]))
     assert upper.find_value(float(slack[2])) == pytest.approx(0.5)
-    assert find_limits("package.module:Own", ["a"], None) == []
+    assert find_limits(read_sentence("package.module:Own", ["a"], None)) == []

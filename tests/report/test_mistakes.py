@@ -96,6 +96,20 @@ def test_a_run_keeps_its_mistakes_and_its_page_shows_them(tmp_path, monkeypatch)
     assert f"<title>mine.csv: {run.objective}</title>" in page
 
 
+@pytest.mark.usefixtures("pages")
+def test_a_network_with_a_promised_bound_keeps_its_mistakes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    np.savez("mine.npz", x=(np.eye(3)[y] + 0.8 * random.normal(size=(240, 3))).astype(np.float32), y=y)
+    words = ["--data.path", "mine.npz", "--data.validation", "0.5", "--learner", "network", "--method", "erm"]
+    words += ["--training.steps", "20", "--rule", "fit", "--out", "run"]
+    sentence = "max accuracy s.t. recall['1'] >= 0.1 with confidence 0.9"
+    assert main(["train", "array", *words, "--objective", sentence]) == 0
+    # Half of the validation rows certify; the mistakes are those of the other half.
+    assert 0 < sum(cell.count for cell in read_run("run").mistakes) <= 60
+
+
 @pytest.mark.usefixtures("real_figures")
 def test_mistakes_are_escaped_and_a_damaged_file_gets_a_sentence(tmp_path):
     folder = write_run(tmp_path / "run", 3, updates=0, posthoc=True)

@@ -79,7 +79,7 @@ def test_every_figure_is_there_and_says_what_it_shows(hostile):
     one(labels, "Confusion matrix on test, 6 classes")
     one(labels, "multiplier λ")
     one(labels, "validation recall over")
-    one(labels, "Fraction of pseudo-labels used, and their accuracy")
+    one(labels, "Pseudo-labels used, and their accuracy")
     assert "miss the bound" in one(labels, "Coverage on test against the bound")
     one(labels, "validation coverage over")
     assert "min recall up to 0.60" in one(labels, "Frontier of decision rules")
@@ -169,12 +169,12 @@ def test_one_run_in_words_and_numbers(tmp_path):
 
 def test_truth_that_is_not_known_and_methods_without_unlabeled_data(tmp_path):
     labels = Read(report_page([write_run(tmp_path / "a", truth=False)])).labels
-    assert "their truth is not known" in one(labels, "Fraction of pseudo-labels used")
+    assert "accuracy" not in one(labels, "Pseudo-labels used")
     folder = write_run(tmp_path / "b", objective="max min(recall)")
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     (folder / "journal.jsonl").write_text("".join(json.dumps(line | {"used": None}) + "\n" for line in lines))
     labels = Read(report_page([folder])).labels
-    assert not any("pseudo-labels" in label or "bound" in label for label in labels)
+    assert not any("Pseudo-labels" in label or "bound" in label for label in labels)
 
 
 def test_an_unfinished_run(tmp_path):
@@ -225,6 +225,7 @@ def test_several_runs(tmp_path):
     lowest = json.loads((folders[0] / "metrics.json").read_text())["adjusted"]["test"]["min_recall"]
     assert f"Of 2 complete runs, erm has the highest min recall ({lowest:.3f})" in page
     assert "on test, each with its decision rule where it has one." in page
+    assert "Recall of 5 classes in 2 rows" in one(Read(page).labels, "Recall of 5 classes")
     tradeoff = re.search(r'<svg role="img" aria-label="Mean recall against.*?</svg>', page, re.DOTALL)
     assert tradeoff
     marks = re.findall(r"<use [^>]*style=\"([^\"]*var\(--run[^\"]*)\"", tradeoff[0])
@@ -292,7 +293,7 @@ def test_comparison_page_as_other_commands_call_it(tmp_path):
     result = {"class_names": ["a", "b"], "labeled_counts": [9, 1], "split_hash": "h", "seed": 0, "unlabeled_count": 5}
     result |= {"method": "erm", "objective": "max min(recall)", "recipe": "r", "steps": 1, "selected_step": 0}
     counts = confusion(np.random.default_rng(0), 2, 0.9)
-    runs = {name: {"metrics": result | {"test": measured(counts, None)}, "journal": [], "labels": []} for name in "xy"}
+    runs = {name: {"metrics": result | {"test": measured(counts, None)}, "journal": []} for name in "xy"}
     page = comparison_page("T <1>", "S <2>.", [["method", "n"], ["x <3>", "1.0 ± 0.1"]], runs)
     read = Read(page)
     assert "T <1>" in read.text["h1"]
@@ -307,7 +308,7 @@ def test_a_run_from_disk_and_from_memory_is_the_same(tmp_path):
     metrics, environment = (json.loads((folder / name).read_text()) for name in ("metrics.json", "environment.json"))
     journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    content = {"metrics": metrics, "journal": journal, "labels": list(metrics["multipliers"]), "recipe": recipe}
+    content = {"metrics": metrics, "journal": journal, "recipe": recipe}
     content |= {"environment": environment, "folder": folder}
     assert view_run("x", **content) == read_run(folder, "x")
     disk, memory = (comparison_page("T", "S", [["a"], ["b"]], {"x": run}) for run in (folder, content))

@@ -88,9 +88,11 @@ def print_table(table: Sequence[ComparisonRow], title: str, columns: Sequence[st
     """Print the table, with the hardware below it; without columns that repeat the objective value, unless named."""
     rows = cells(table, columns)
     if not columns:
-        values = [row[rows[0].index("objective value")] for row in rows[1:]]
-        named_columns = zip(*rows, strict=True)
-        rows = cells(table, [name for name, *column in named_columns if column != values or name == "objective value"])
+        # The objective is often one of the measures, whose column then repeats its value.
+        column_cells = {name: column for name, *column in zip(*rows, strict=True)}
+        values = column_cells.pop("objective value")
+        repeated_names = {name for name, column in column_cells.items() if column == values}
+        rows = cells(table, [name for name in rows[0] if name not in repeated_names])
     show(make_table(rows, title, describe_hardware(table)))
 
 

@@ -17,8 +17,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.recipes import Recipe
 from csst.report.page import evaluation_page
 from csst.report.render import write_page
-from csst.rules.fresh_labels import deal_certifying
-from csst.runs.begin import refuse_changed
+from csst.runs.begin import load_examples, refuse_changed
 from csst.runs.folder import read_recipe
 
 
@@ -76,7 +75,7 @@ def measure_again(folder: str) -> int:
     recipe = read_recipe(folder)
     model = FittedModel.load(folder, "selected")
     former_metrics = model.metrics
-    examples = load_examples(recipe, former_metrics["split_hash"])
+    examples = load_measured(recipe, former_metrics["split_hash"])
     metrics = dict(former_metrics)
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for part, labeled in examples.items():
@@ -95,12 +94,9 @@ def measure_again(folder: str) -> int:
     return 0 if is_equal else 1
 
 
-def load_examples(recipe: Recipe, split_hash: str) -> dict[str, Any]:
+def load_measured(recipe: Recipe, split_hash: str) -> dict[str, Any]:
     """Return the examples to measure again, by part; without validation examples that were predicted out of fold."""
-    task = recipe.data.load(recipe.seed, recipe.holds_out)
-    if recipe.uses_network:
-        objective = recipe.bind_objective(task.class_names)
-        task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
+    task = load_examples(recipe)
     refuse_changed(task, split_hash)
     parts = {"validation": None if recipe.judges_out_of_fold else task.validation, "test": task.test}
     return {part: labeled for part, labeled in parts.items() if labeled is not None}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from csst.data.images.files import SUFFIXES, ImageFolder, list_unlabeled
-from csst.data.images.reading import ImageFiles
+from csst.data.images.reading import ImageFiles, Readers
 from csst.data.npz import explain_unreadable, read_npz
 from csst.data.tabular.arrays import KEYS
 from csst.data.tabular.columns import Columns
@@ -194,13 +194,14 @@ class ExampleReader:
             else:
                 paths.append(place)
                 names.append(place)
-        size = data.size if isinstance(data, ImageFolder) else self.model.inputs.shape[-1]
-        workers = data.workers if isinstance(data, ImageFolder) else 0
+        folder = data if isinstance(data, ImageFolder) else None
+        size = self.model.inputs.shape[-1] if folder is None else folder.size
+        readers = Readers(0 if folder is None else folder.workers)
         labels = [] if self.label is None else [Path(name).parent.name or None for name in names]
         count = self.rows or CHUNK_IMAGES
         for start in range(0, len(paths), count):
             part = slice(start, start + count)
-            yield Batch(ImageFiles(paths[part], size, workers), {"file": names[part]}, labels[part])
+            yield Batch(ImageFiles(paths[part], size, readers), {"file": names[part]}, labels[part])
 
     def _select(self, chunk: Chunk, path: str) -> dict[str, Any]:
         """Return the columns to keep."""

@@ -11,18 +11,17 @@ from rich.table import Table
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
 from csst.report.result import read_parts
-from csst.report.run_tables import format_result
+from csst.report.run_tables import RESULT_COLUMNS, format_result
 from csst.training.progress import plain_console
 
 #: columns of a table that are shown
 MOST_COLUMNS = 60
-COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 
 
 def make_metrics_table(metrics: dict[str, Any]) -> Table:
     """Return a table of the metrics of a run on validation and test, with and without the decision rule."""
     method = metrics["method"]
-    rows = [["method", "measured on", *COLUMNS]]
+    rows = [["method", "measured on", *RESULT_COLUMNS]]
     for name, numbers in ((method, metrics), ("+ rule", metrics.get("adjusted", {}))):
         rows += [[name, part, *format_result(result)] for part, result in read_parts(numbers).items()]
     return make_table(rows, f"{method} for '{metrics['objective']}'")

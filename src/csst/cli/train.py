@@ -31,6 +31,7 @@ from csst.report.render import write_page
 from csst.report.run_view import MISTAKES
 from csst.rules import rule_from_dict
 from csst.rules.claims import certificate_from_dict
+from csst.runs.begin import load_examples
 from csst.runs.execute import execute
 from csst.runs.folder import Run, read_recipe
 from csst.training.interruption import is_main_process
@@ -103,7 +104,8 @@ def write_mistakes(folder: str) -> None:
 def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
     """Return the mistakes of the deployed model on test rows or, without any, on labels that it was judged by.
 
-    None if outputs were not stored, or their rows differ from the data (some labels certify, or it has changed).
+    None if outputs were not stored, or their rows differ from the data (some labels of a learner other than a network
+    certify, or the data has changed).
     """
     if not run.path("outputs.npz").is_file():
         return None
@@ -123,7 +125,7 @@ def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
 
 def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
     """Return the examples behind the stored outputs of a part, in their order, and their classes; None if unknown."""
-    task = recipe.data.load(recipe.seed, recipe.holds_out)
+    task = load_examples(recipe)
     if part == "test" or recipe.uses_network:
         labeled = task.test if part == "test" else task.validation
         if labeled is None or (part == "validation" and recipe.folds):

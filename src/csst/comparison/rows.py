@@ -21,7 +21,6 @@ from csst.maths.confusion import confusion_counts
 from csst.recipes.recipe import Recipe, with_overrides
 from csst.runs.begin import embed_rows
 from csst.runs.folder import Run
-from csst.selftraining import method as read_method
 
 #: learners that can be a row beside the methods of the network
 OTHER_LEARNERS = tuple(name for name in LEARNERS if name != "network")
@@ -115,9 +114,6 @@ def make_rows(
     if not methods or not objectives:
         raise InputError("a comparison needs at least one method and one objective")
     fits = fits or {}
-    for name in methods:
-        if name not in fits and name not in OTHER_LEARNERS:
-            read_method(name)  # an unknown name is refused before anything is run
     learners = {name: name for name in OTHER_LEARNERS if name not in fits}
     rows = [
         Row(name, name, objective, dict(changes or {}), learner=learners.get(name, "network"), fit=fits.get(name))

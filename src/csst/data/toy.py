@@ -20,6 +20,9 @@ from csst.data.tabular.table_views import Noise
 from csst.data.task import Task, make_task
 from csst.errors import InputError
 
+#: width of a cell of the grids that integrate densities
+CELL = 1e-3
+
 
 @dataclass(frozen=True)
 class Gaussians:
@@ -38,41 +41,41 @@ class Gaussians:
         points[:, 0] += np.asarray(self.centers)[labels]
         return points.astype(np.float32), labels
 
-    def densities(self, step: float = 1e-3) -> tuple[np.ndarray, float]:
-        """Return P_i(x) on a grid (K, points) that holds all but 1e-9 of the mass, and the width of a cell."""
-        grid = np.arange(min(self.centers) - 6.5, max(self.centers) + 6.5, step) + step / 2
-        return np.exp(-((grid - np.asarray(self.centers)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi), step
+    def densities(self) -> np.ndarray:
+        """Return P_i(x) on a grid with cells of width `CELL` that holds all but 1e-9 of the mass, (K, points)."""
+        grid = np.arange(min(self.centers) - 6.5, max(self.centers) + 6.5, CELL) + CELL / 2
+        return np.exp(-((grid - np.asarray(self.centers)[:, None]) ** 2) / 2) / np.sqrt(2 * np.pi)
 
     def recalls(self, weights: np.ndarray) -> np.ndarray:
         """Return the recalls of the Bayes rule argmax_i w_i P_i(x); w = prior maximizes accuracy, w = 1 mean recall."""
-        density, width = self.densities()
-        return integrate_recalls(density, width, np.asarray(weights)[:, None] * density)
+        density = self.densities()
+        return integrate_recalls(density, np.asarray(weights)[:, None] * density)
 
-    def minimax(self, rounds: int = 400) -> tuple[float, np.ndarray]:
+    def minimax(self) -> tuple[float, np.ndarray]:
         """Return the largest possible worst-class recall, and the weights whose Bayes rule reaches it.
 
         Minimizes the convex function  lambda -> integral of max_i lambda_i P_i(x) dx  over the simplex by exponentiated
         gradient with a decreasing step; its gradient is the recalls, which are all equal at the minimum.
         """
-        density, width = self.densities()
+        density = self.densities()
         weights = np.full(len(density), 1 / len(density))
         minimum = 1.0
         minimizer = np.zeros(len(density))
-        for t in range(rounds):
+        for t in range(400):
             scores = weights[:, None] * density
-            value = scores.max(0).sum() * width
+            value = scores.max(0).sum() * CELL
             if value < minimum:
                 minimum = value
                 minimizer = weights
-            weights = weights * np.exp(-integrate_recalls(density, width, scores) * 4 / (1 + t / 20))
+            weights = weights * np.exp(-integrate_recalls(density, scores) * 4 / (1 + t / 20))
             weights = weights / weights.sum()
         return minimum, minimizer
 
 
-def integrate_recalls(density: np.ndarray, width: float, scores: np.ndarray) -> np.ndarray:
-    """Return the recalls (K,) of the rule argmax_i scores_i, from densities (K, points) on a grid of this width."""
+def integrate_recalls(density: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the recalls (K,) of the rule argmax_i scores_i, from densities on a grid, (K, points)."""
     decisions = scores.argmax(0)
-    return np.array([density[i][decisions == i].sum() * width for i in range(len(density))])
+    return np.array([density[i][decisions == i].sum() * CELL for i in range(len(density))])
 
 
 @cache

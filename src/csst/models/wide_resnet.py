@@ -26,6 +26,8 @@ from csst.errors import InputError
 
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR_STD = (0.2471, 0.2435, 0.2616)
+#: slope of the leaky ReLUs below 0
+SLOPE = 0.1
 
 
 def parse(name: str) -> tuple[int, int]:
@@ -33,21 +35,7 @@ def parse(name: str) -> tuple[int, int]:
     match = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     if match is None:
         raise InputError(f"a wide residual network is named wrn-DEPTH-WIDTH, such as wrn-28-2; found {name!r}")
-    depth = int(match[1])
-    width = int(match[2])
-    _check(depth, width)
-    return depth, width
-
-
-def _check(depth: int, width: int) -> None:
-    if depth < 10 or (depth - 4) % 6:
-        next_depth = max(10, 4 + 6 * round((depth - 4) / 6))
-        raise InputError(
-            f"a wide residual network has 4 + 6 n layers (three groups of n blocks of two convolutions); "
-            f"found depth {depth}: use {next_depth}"
-        )
-    if width < 1:
-        raise InputError(f"the width of a wide residual network must be at least 1; found {width}")
+    return int(match[1]), int(match[2])
 
 
 class Pixels(nn.Module):
@@ -79,9 +67,6 @@ class Pixels(nn.Module):
         x = torch.addcmul(-self.mean / self.std, x.to(self.mean.dtype), scale)
         return x.contiguous(memory_format=torch.channels_last) if channels_last else x
 
-    def extra_repr(self) -> str:
-        return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
-
 
 def _make_convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
@@ -93,13 +78,12 @@ class _Activation(nn.Module):
     BatchNorm's backward reads its input and leaky ReLU's the sign of its output, so that nothing overwritten is needed.
     """
 
-    def __init__(self, channels: int, slope: float) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=1e-3)
-        self.slope = slope
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(self.norm(x), self.slope, inplace=True)
+        return F.leaky_relu(self.norm(x), SLOPE, inplace=True)
 
 
 class _Block(nn.Module):
@@ -108,12 +92,12 @@ class _Block(nn.Module):
     `is_first`: the shortcut starts from act1(x) instead of x, as in FixMatch for the first block of the network.
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int, slope: float, is_first: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, is_first: bool) -> None:
         super().__init__()
         self.is_first = is_first
-        self.act1 = _Activation(inputs, slope)
+        self.act1 = _Activation(inputs)
         self.conv1 = _make_convolution(inputs, outputs, 3, stride)
-        self.act2 = _Activation(outputs, slope)
+        self.act2 = _Activation(outputs)
         self.conv2 = _make_convolution(outputs, outputs, 3)
         self.shortcut = nn.Identity() if inputs == outputs else _make_convolution(inputs, outputs, 1, stride)
 
@@ -131,19 +115,22 @@ class WideResNet(nn.Module):
     the images with them. With `reduce` = r every square of r x r pixels is averaged to one first.
     """
 
-    def __init__(
-        self, depth: int, width: int, classes: int, channels: int = 3, slope: float = 0.1, reduce: int = 1
-    ) -> None:
+    def __init__(self, depth: int, width: int, classes: int, channels: int = 3, reduce: int = 1) -> None:
         super().__init__()
-        _check(depth, width)
+        if depth < 10 or (depth - 4) % 6:
+            next_depth = max(10, 4 + 6 * round((depth - 4) / 6))
+            raise InputError(
+                f"a wide residual network has 4 + 6 n layers (three groups of n blocks of two convolutions); "
+                f"found depth {depth}: use {next_depth}"
+            )
+        if min(width, classes, channels) < 1:
+            raise InputError(
+                f"a wide residual network needs a width of at least 1, a class and a channel; "
+                f"found width {width}, {classes} classes, {channels} channels"
+            )
         if reduce < 1:
             raise InputError(f"images can be reduced by a whole number of at least 1 (1 leaves them); found {reduce}")
         self.reduce = reduce
-        if classes < 1 or channels < 1 or slope < 0:
-            raise InputError(
-                f"a wide residual network needs at least 1 class and 1 channel, and a slope of at least 0; "
-                f"found {classes} classes, {channels} channels, slope {slope}"
-            )
         self.pixels = Pixels.of(channels)
         self.stem = _make_convolution(channels, 16, 3)
         blocks: list[_Block] = []
@@ -151,17 +138,14 @@ class WideResNet(nn.Module):
         for group, outputs in enumerate((16 * width, 32 * width, 64 * width)):
             for block in range((depth - 4) // 6):
                 stride = 2 if group and not block else 1
-                blocks.append(_Block(inputs, outputs, stride, slope, is_first=not blocks))
+                blocks.append(_Block(inputs, outputs, stride, is_first=not blocks))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
-        self.act = _Activation(inputs, slope)
+        self.act = _Activation(inputs)
         self.classifier = nn.Linear(inputs, classes)
-        self._initialize(slope)
-
-    def _initialize(self, slope: float) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, a=slope, mode="fan_out", nonlinearity="leaky_relu")
+                nn.init.kaiming_normal_(module.weight, a=SLOPE, mode="fan_out", nonlinearity="leaky_relu")
         nn.init.xavier_normal_(self.classifier.weight)
         nn.init.zeros_(self.classifier.bias)
 

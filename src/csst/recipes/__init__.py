@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from csst.errors import InputError
+from csst.errors import InputError, nearest
+from csst.plugins import load
 from csst.recipes.images import (
     cifar10_lt,
     cifar10_lt_1500,
@@ -20,7 +22,7 @@ from csst.recipes.images import (
     traffic_signs,
 )
 from csst.recipes.quick import array, custom, digits, toy, toy_overlap
-from csst.recipes.recipe import Custom, Recipe, Source, make_recipe, refuse_unused_settings, with_overrides
+from csst.recipes.recipe import Custom, Recipe, Source, refuse_unused_settings, with_overrides
 from csst.recipes.text import dbpedia14_lt, imdb_lt_10, imdb_lt_10_small, imdb_lt_100, imdb_lt_100_small, text
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -58,11 +60,18 @@ def recipe(name: str) -> Recipe:
     Returns:
         The recipe.
     """
-    return make_recipe(name, RECIPES)
+    if ":" in name:
+        own_recipe = load(name, "a recipe")()
+        if not isinstance(own_recipe, Recipe):
+            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(own_recipe).__name__}")
+        return replace(own_recipe, name=name)
+    if name not in RECIPES:
+        raise InputError(f"unknown recipe {name!r}{nearest(name, RECIPES) or '; recipes: ' + ', '.join(RECIPES)}")
+    return RECIPES[name]()
 
 
 def from_dict(values: dict[str, Any]) -> Recipe:
-    """The recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
+    """Return the recipe that `Recipe.as_dict` (and so a run's recipe.yaml) describes."""
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise InputError("a recipe file needs the recipe's 'name'")
     return with_overrides(recipe(values["name"]), values)

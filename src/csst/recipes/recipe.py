@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from csst.data.huggingface import HUGGING_FACE
 from csst.data.task import Task
-from csst.errors import InputError, nearest
+from csst.errors import InputError
 from csst.fitting.plan import Plan
 from csst.plugins import load
 from csst.setting_checks import override
@@ -78,18 +77,19 @@ class Recipe(Plan):
     data: Source
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for YAML: the name and the data first."""
+        """Return plain values, for YAML: the name and the data first."""
         values = asdict(self)
         return {"name": values.pop("name"), "data": values.pop("data"), **values}
 
 
-def with_overrides(recipe: Recipe, values: dict[str, Any], where: str = "") -> Recipe:
-    """The recipe with these (nested) values; an unknown name is an error."""
-    return override(recipe, values, where)
+def with_overrides(recipe: Recipe, values: dict[str, Any]) -> Recipe:
+    """Return the recipe with these (nested) values; an unknown name is an error."""
+    changed_recipe: Recipe = override(recipe, values)
+    return changed_recipe
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:
-    """Where two recipes differ, as 'training.steps: 100 → 200'."""
+    """Return where two recipes differ, as 'training.steps: 100 → 200'."""
     changes = []
     for key in sorted({*before, *after}):
         a, b = before.get(key), after.get(key)
@@ -101,7 +101,7 @@ def differences(before: dict[str, Any], after: dict[str, Any], where: str = "") 
 
 
 def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
-    """Stop if settings of a network were changed and no network is trained, which would ignore them."""
+    """Raise an error if settings of a network were changed and no network is trained, which would ignore them."""
     if recipe.uses_network:
         return
     changes = differences(base.as_dict(), recipe.as_dict())
@@ -115,27 +115,15 @@ def refuse_unused_settings(base: Recipe, recipe: Recipe) -> None:
         )
 
 
-def make_recipe(name: str, known: dict[str, Callable[[], Recipe]]) -> Recipe:
-    """A recipe by name, or by `package.module:name` of a function that returns one."""
-    if ":" in name:
-        recipe = load(name, "a recipe")()
-        if not isinstance(recipe, Recipe):
-            raise InputError(f"{name} must return a csst.recipes.Recipe; found {type(recipe).__name__}")
-        return replace(recipe, name=name)
-    if name not in known:
-        raise InputError(f"unknown recipe {name!r}{nearest(name, known) or '; recipes: ' + ', '.join(known)}")
-    return known[name]()
-
-
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe with every relative path of a file or folder spelled from the root."""
+    """Return the recipe with every relative path of a file or folder spelled from the root."""
     values = recipe.as_dict()
     changes = {key: value for key, value in absolute_paths(values).items() if value != values[key]}
     return with_overrides(recipe, changes)
 
 
 def absolute_paths(values: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, relative paths spelled from the root; hf:NAME is one only where there is such a folder."""
+    """Return settings with relative paths spelled from the root; hf:NAME is one only if there is such a folder."""
     return {key: _absolute(key, value) for key, value in values.items()}
 
 

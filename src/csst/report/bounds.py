@@ -11,8 +11,8 @@ import torch
 from csst.errors import InputError
 from csst.fitting.plan import read_group
 from csst.maths.language import ALIASES, Sentence, objective
-from csst.maths.language.meaning import at_class, entries, evaluate, is_constant, members
-from csst.maths.language.tree import Constraint, Each, Group, Metric
+from csst.maths.language.meaning import evaluate, is_constant, list_entries, members
+from csst.maths.language.tree import Constraint, Group, Metric, Node
 
 
 class Limit(NamedTuple):
@@ -50,73 +50,37 @@ class CoverageBound:
         return slack
 
 
-def find_coverage_bounds(
-    text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
-) -> list[CoverageBound]:
-    """Return the coverages that an objective bounds by a constant; none for an objective that is not a sentence.
-
-    Args:
-        text: the objective.
-        class_names: the names of all classes.
-        counts: labeled examples per class, from which head and tail follow.
-        groups: the recipe's groups of classes, which take precedence over head and tail.
-    """
-    sentence = read_sentence(text, class_names, counts, groups)
-    try:
-        return _collect_bounds(sentence, class_names) if sentence is not None else []
-    except InputError:  # groups that were named in Python only are not in the run's folder
-        return []
-
-
-def _collect_bounds(sentence: Sentence, class_names: Sequence[str]) -> list[CoverageBound]:
+def find_coverage_bounds(sentence: Sentence | None) -> list[CoverageBound]:
+    """Return the coverages that a sentence bounds by a constant; none without a sentence."""
     bounds: dict[tuple[int, ...], CoverageBound] = {}
-    binding = sentence.binding
-    for constraint in sentence.constraints:
-        side, limit = _read_limit(constraint, sentence)
-        if limit is None or not _is_coverage(side):
+    for metric, limit in find_limits(sentence):
+        if sentence is None or limit is None or not isinstance(metric, Metric) or metric.name != "coverage":
             continue
-        for k in range(entries(side, binding)):
-            metric = at_class(side, k, binding)
-            assert isinstance(metric, Metric)
-            assert metric.index is not None
-            classes = tuple(members(metric.index, metric, binding))
-            label = f"mean of {metric.index.name}" if isinstance(metric.index, Group) else class_names[classes[0]]
-            bound = bounds.get(classes, CoverageBound(label, classes))
-            bounds[classes] = replace(bound, low=limit.number) if limit.is_lower else replace(bound, high=limit.number)
+        assert metric.index is not None
+        classes = tuple(members(metric.index, metric, sentence.binding, may_wait=True))
+        if not classes:  # head and tail without labeled counts
+            continue
+        if isinstance(metric.index, Group):
+            label = f"mean of {metric.index.name}"
+        else:
+            label = (sentence.binding.class_names or ())[classes[0]]
+        bound = bounds.get(classes, CoverageBound(label, classes))
+        bounds[classes] = replace(bound, low=limit.number) if limit.is_lower else replace(bound, high=limit.number)
     return list(bounds.values())
 
 
-def _is_coverage(side: Any) -> bool:
-    return (isinstance(side, Metric) and side.name == "coverage") or (
-        isinstance(side, Each) and side.metric == "coverage"
-    )
-
-
-def find_limits(
-    text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
-) -> list[Limit | None]:
-    """Return the limit that each constraint of an objective sets to a metric; None if both sides are metrics.
-
-    Args:
-        text: the objective.
-        class_names: the names of all classes.
-        counts: labeled examples per class, from which head and tail follow.
-        groups: the recipe's groups of classes, which take precedence over head and tail.
-    """
-    sentence = read_sentence(text, class_names, counts, groups)
+def find_limits(sentence: Sentence | None) -> list[tuple[Node, Limit | None]]:
+    """Return for every entry of every constraint what it bounds, and its limit; None if both sides are metrics."""
     if sentence is None:
         return []
-    limits: list[Limit | None] = []
     try:
-        for constraint in sentence.constraints:
-            _, limit = _read_limit(constraint, sentence)
-            limits += [limit] * entries(constraint, sentence.binding)
-    except InputError:  # groups that were named in Python only are not in the run's folder
+        entries = [entry for part in sentence.constraints for entry in list_entries(part, sentence.binding)]
+    except InputError:  # a bound for each class of head or tail, without labeled counts
         return []
-    return limits
+    return [_read_limit(entry, sentence) for entry in entries if isinstance(entry, Constraint)]
 
 
-def _read_limit(constraint: Constraint, sentence: Sentence) -> tuple[Any, Limit | None]:
+def _read_limit(constraint: Constraint, sentence: Sentence) -> tuple[Node, Limit | None]:
     """Return the side of a constraint that is a metric, and the constant on its other side as a limit."""
     side = constraint.left
     other_side = constraint.right
@@ -142,7 +106,14 @@ def label_multipliers(text: str, classes: int, multipliers: int) -> list[str]:
 def read_sentence(
     text: str, class_names: Sequence[str], counts: Sequence[int] | None, groups: Any = None
 ) -> Sentence | None:
-    """Return the objective if it is a sentence about these classes; never load code that the user named."""
+    """Return the objective if it is a sentence about these classes; never load code that the user named.
+
+    Args:
+        text: the objective.
+        class_names: the names of all classes.
+        counts: labeled examples per class, from which head and tail follow; None if unknown.
+        groups: the recipe's groups of classes, which take precedence over head and tail.
+    """
     text = ALIASES.get(text.strip(), text)
     if not text.lstrip().startswith("max "):
         return None

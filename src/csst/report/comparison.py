@@ -21,7 +21,7 @@ from csst.report.figures.curves import Game, draw_games
 from csst.report.figures.matrix import draw_class_counts, draw_recall_table
 from csst.report.figures.svg import Drawing
 from csst.report.page import Part, comparison_page
-from csst.report.run_view import thin
+from csst.report.run_view import read_journal
 from csst.runs.folder import Run
 
 #: the largest number of rows with details of a run
@@ -66,9 +66,14 @@ def draw_objective(table: Sequence[ComparisonRow], outcomes: Sequence[Outcome], 
         draw_settings(table),
         draw_games([read_game(outcome) for outcome in outcomes], metrics["class_names"], metrics["labeled_counts"]),
         draw_used([read_curve(outcome) for outcome in outcomes], styles),
-        draw_recall_table(table, metrics["class_names"], metrics["labeled_counts"]),
+        draw_recall_table(average_recalls(table), metrics["class_names"], metrics["labeled_counts"]),
     ]
     return (drawing for drawing in drawings if drawing is not None)
+
+
+def average_recalls(table: Sequence[ComparisonRow]) -> dict[str, list[float]]:
+    """Return the recall of every class, mean over the seeds, by the name of the row."""
+    return {line.name: np.mean([result.recall for result in line.results], 0).tolist() for line in table}
 
 
 def draw_distribution(outcomes: Sequence[Outcome]) -> Drawing:
@@ -84,7 +89,7 @@ def draw_distribution(outcomes: Sequence[Outcome]) -> Drawing:
 
 def read_game(outcome: Outcome) -> Game:
     """Return the multipliers and recalls of a row's first run, from its journal."""
-    records = thin(record for record, _ in Run(outcome.folders[0]).records())[0]
+    records, _ = read_journal(Run(outcome.folders[0]))
     values = {key: [record[key] for record in records if record.get(key)] for key in ("multipliers", "recall")}
     steps = [record["step"] for record in records]
     return Game(outcome.row.label, steps, np.array(values["multipliers"]), np.array(values["recall"]))
@@ -92,7 +97,7 @@ def read_game(outcome: Outcome) -> Game:
 
 def read_curve(outcome: Outcome) -> Curve:
     """Return the fraction of pseudo-labels that the runs of a row used, and their accuracy, from the journals."""
-    journals = [thin(record for record, _ in Run(folder).records())[0] for folder in outcome.folders]
+    journals = [read_journal(Run(folder))[0] for folder in outcome.folders]
     length = min(map(len, journals))
     steps = [record["step"] for record in journals[0][:length]]
 

@@ -134,21 +134,22 @@ def make_viewer(inputs: Any, columns: Columns | None) -> tuple[Callable[[int, fl
         inputs: images, texts or rows.
         columns: the columns of a table; None for others.
     """
-    sample = inputs[torch.tensor([0])]
+
+    def take(index: int) -> Any:
+        return inputs[torch.tensor([index])][0]
+
+    sample = take(0)
     if not isinstance(sample, torch.Tensor):
-        return lambda index, probability: Example(probability, text=str(inputs[torch.tensor([index])][0])[:TEXT]), []
-    if sample.ndim == 4:
-        return lambda index, probability: Example(
-            probability, image=make_thumbnail(inputs[torch.tensor([index])][0])
-        ), []
-    if columns is None:
-        names = [f"x{n}" for n in range(sample[0].numel())]
-    else:
+        return lambda index, probability: Example(probability, text=str(take(index))[:TEXT]), []
+    if sample.ndim == 3:
+        return lambda index, probability: Example(probability, image=make_thumbnail(take(index))), []
+    names = [f"x{n}" for n in range(sample.numel())]
+    if columns is not None:
         names = [column.name for column in columns.inputs]
     places = find_varied(inputs, len(names))
 
     def show(index: int, probability: float) -> Example:
-        row = inputs[torch.tensor([index])][0].flatten().tolist()
+        row = take(index).flatten().tolist()
         cells = [f"{value:.6g}" for value in row] if columns is None else decode_row(row, columns)
         return Example(probability, cells=tuple(cells[place] for place in places))
 

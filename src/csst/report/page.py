@@ -14,10 +14,11 @@ import yaml
 from csst.fitting.evaluation import Evaluation
 from csst.report.bounds import find_coverage_bounds
 from csst.report.explorer import build_explorer
-from csst.report.figures.classes import MOST_RUNS, draw_coverage, draw_recall
-from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves, draw_used
-from csst.report.figures.matrix import draw_confusion
-from csst.report.figures.svg import Drawing, shorten
+from csst.report.figures.classes import draw_coverage, draw_recall
+from csst.report.figures.comparison import Curve, draw_used
+from csst.report.figures.curves import draw_coverage_curves, draw_multipliers, draw_recall_curves
+from csst.report.figures.matrix import draw_confusion, draw_recall_table
+from csst.report.figures.svg import Drawing, run_style, shorten
 from csst.report.figures.tradeoff import draw_frontier, draw_tradeoff
 from csst.report.mistakes import MistakenCell
 from csst.report.render import render
@@ -27,6 +28,8 @@ from csst.report.run_view import RunView, read_run, read_runs, view_run
 
 #: the largest number of runs with their own figures; the templates limit tables, warnings and settings
 DETAILED = 8
+#: the largest number of runs in a figure
+MOST_RUNS = 60
 
 
 class Part(NamedTuple):
@@ -92,8 +95,8 @@ def comparison_page(
         title: the title of the page.
         sentence: the sentence below the title.
         table_rows: cells, the first row being the head.
-        runs: name → the run's folder or its content: {"metrics": metrics.json, "journal": records, "labels": names of
-            the multipliers} and, to show them, "recipe", "environment", "folder".
+        runs: name → the run's folder or its content: {"metrics": metrics.json, "journal": records} and, to show them,
+            "recipe", "environment", "folder".
         detailed: the number of runs with their own figures.
         parts: tables with figures in the place of `table_rows`; the figures of the runs are then folded.
 
@@ -140,12 +143,13 @@ def _render_page(
     is_alone = len(runs) == 1 and not is_folded
     drawings = []
     if len(complete_runs) > 1 and not is_folded:
-        drawings.append(draw_tradeoff(complete_runs))
+        drawings.append(draw_tradeoff(complete_runs[:MOST_RUNS]))
     # the runs whose recall is in a figure of several runs; on a folded page, that is a figure of the parts
     runs_with_recall = comparable_runs if is_folded else []
     if len(comparable_runs) > 1 and not is_folded:
-        drawings.append(draw_recall(comparable_runs))
         runs_with_recall = comparable_runs[:MOST_RUNS]
+        recalls = {run.name: run.deployed.recall for run in runs_with_recall}
+        drawings.append(draw_recall_table(recalls, comparable_runs[0].class_names, comparable_runs[0].class_counts))
     deployed_table = tabulate_deployed(runs[0]) if is_alone else None
     has_table = len(table) > 1 and (bool(complete_runs) or not is_alone) and not is_folded and deployed_table is None
     return render(
@@ -188,7 +192,7 @@ def _draw_run(run: RunView, has_recall: bool, is_folded: bool) -> list[Drawing]:
     """
     drawings: list[Drawing | None] = []
     if run.result.recall and not has_recall:
-        drawings.append(draw_recall([run]))
+        drawings.append(draw_recall(run))
     if run.is_complete:
         drawings.append(draw_confusion(run))
     if run.journal and run.labels:
@@ -196,7 +200,8 @@ def _draw_run(run: RunView, has_recall: bool, is_folded: bool) -> list[Drawing]:
     if run.journal:
         drawings.append(draw_recall_curves(run))
     if run.journal and not is_folded:
-        drawings.append(draw_used(run))
+        curve = Curve(run.name, run.recorded_steps, run.curve("used")[None], run.curve("pseudo_accuracy")[None])
+        drawings.append(draw_used([curve], {run.name: run_style(0)}))
     drawings += _draw_coverages(run)
     if not is_folded:
         drawings.append(draw_frontier(run))
@@ -207,7 +212,7 @@ def _draw_coverages(run: RunView) -> list[Drawing]:
     """Return the figures of the coverage, if the objective bounds it."""
     if not run.result.recall:
         return []
-    bounds = find_coverage_bounds(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    bounds = find_coverage_bounds(run.sentence)
     if not bounds:
         return []
     if not run.journal:
@@ -247,5 +252,5 @@ def evaluation_page(evaluation: Evaluation, run: str | Path = "", files: Sequenc
     )
     place = f"{view.data} by {view.name}" if view.data else "Evaluation"
     tables = {title: rows for title, rows in evaluation.tables.items() if title != "confusion"}
-    drawings = [draw_recall([view]), draw_confusion(view)]
+    drawings = [draw_recall(view), draw_confusion(view)]
     return render("evaluation.html", title=place, sentence=evaluation.sentence, tables=tables, drawings=drawings)

@@ -18,15 +18,17 @@ from csst.rules.feasibility import Bound
 from csst.rules.judging import SAFE
 from csst.training.evaluation import constraints_met
 
-COLUMNS = ["run", "measured on", "mean recall", "min recall", "min coverage", "objective", "constraints", "seconds"]
+#: what `format_result` tells
+RESULT_COLUMNS = ("mean recall", "min recall", "min coverage", "objective", "constraints")
 #: the largest number of bounds in the table of the deployed model: those closest to a miss
 MOST_BOUNDS = 5
-STATUS = {"met": "met", "unsure": "may be met or not", "missed": "missed"}
+#: the largest number of settings in the table of those that differ
+MOST_SETTINGS = 60
+#: states of a bound in words
+STATES = {"met": "met", "unsure": "may be met or not", "missed": "missed"}
 LOWEST_RECALL = "max min(recall)"
 #: an empty cell
 NOTHING = "–"
-#: the state of a bound in words
-STATES = {"met": "met", "unsure": "in doubt", "missed": "missed"}
 
 
 class DeployedTable(NamedTuple):
@@ -42,12 +44,18 @@ def tabulate_runs(runs: Sequence[RunView]) -> list[list[str]]:
     Columns that are empty, or the same in all runs, are left out, and for a single run the lowest recall, which the
     sentence above the table states.
     """
-    rows = [COLUMNS]
+    rows = [["run", "measured on", *RESULT_COLUMNS, "seconds"]]
     for run in runs:
         rows += _tabulate_run(run, run.results if len(runs) == 1 else {run.part: run.result})
-    columns = [column for column in zip(*rows, strict=True) if {*column[1:]} != {NOTHING}]
-    columns = [column for column in columns if column[0] != "measured on" or len({*column[1:]}) > 1]
-    columns = [column for column in columns if column[0] != "min recall" or len(runs) > 1]
+
+    def is_informative(name: str, *column: str) -> bool:
+        if name == "measured on":
+            return len({*column}) > 1
+        if name == "min recall" and len(runs) == 1:
+            return False
+        return {*column} != {NOTHING}
+
+    columns = [column for column in zip(*rows, strict=True) if is_informative(*column)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -64,13 +72,13 @@ def _tabulate_run(run: RunView, parts: Mapping[str, Result]) -> list[list[str]]:
     return [[name, part, *format_result(result), seconds] for part, result in parts.items()]
 
 
-def tabulate_differing_settings(runs: Sequence[RunView], limit: int = 60) -> list[list[str]]:
-    """Return the settings that differ between runs, one row each; empty if none does."""
+def tabulate_differing_settings(runs: Sequence[RunView]) -> list[list[str]]:
+    """Return the settings that differ between runs, one row each, of many the first; empty if none does."""
     settings = [_flatten(run.settings) for run in runs]
     names = sorted({name for run_settings in settings for name in run_settings})
     rows = [[name, *(shorten(run_settings.get(name, NOTHING), 60) for run_settings in settings)] for name in names]
     rows = [row for row in rows if len({*row[1:]}) > 1]
-    return [["setting", *(shorten(run.name, 60) for run in runs)], *rows[:limit]] if rows else []
+    return [["setting", *(shorten(run.name, 60) for run in runs)], *rows[:MOST_SETTINGS]] if rows else []
 
 
 def tabulate_deployed(run: RunView) -> DeployedTable | None:
@@ -135,7 +143,7 @@ def _tabulate_goal(run: RunView, expectation: Result) -> list[list[str]]:
 def _tabulate_bounds(run: RunView, expectation: Result) -> list[list[str]]:
     """Return a row for each of the bounds closest to a miss, the closest first."""
     bounds = run.rule.bounds
-    limits = find_limits(run.objective, run.class_names, run.class_counts, run.settings.get("groups"))
+    limits = [limit for _, limit in find_limits(run.sentence)]
     if len(limits) != len(bounds):
         limits = [None] * len(bounds)
     intervals = {row.constraint: row for row in expectation.constraints}
@@ -150,7 +158,7 @@ def _tabulate_bounds(run: RunView, expectation: Result) -> list[list[str]]:
             [
                 shorten(bound.constraint, 120),
                 _format_slack(limit, bound.slack, interval, bound.unit),
-                STATUS[bound.status],
+                STATES[bound.status],
                 _describe_promise(run, bound.constraint),
                 _format_slack(limit, test_slack[n]) if test_slack else NOTHING,
                 _format_slack(limit, slack_without_rule[n]) if slack_without_rule else NOTHING,

@@ -13,8 +13,8 @@ import numpy as np
 from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
 from csst.fitting.evaluation import tabulate_groups
-from csst.maths.language import ALIASES
-from csst.report.bounds import label_multipliers
+from csst.maths.language import ALIASES, Sentence
+from csst.report.bounds import label_multipliers, read_sentence
 from csst.report.mistakes import MistakenCell
 from csst.report.result import Result, RuleView, read_parts, read_rule
 from csst.runs.folder import Run
@@ -120,6 +120,11 @@ class RunView:
         return self.data, self.split
 
     @property
+    def sentence(self) -> Sentence | None:
+        """The objective if it is a sentence about these classes."""
+        return read_sentence(self.objective, self.class_names, self.class_counts, self.settings.get("groups"))
+
+    @property
     def recorded_steps(self) -> list[int]:
         """The step of each record."""
         return [record["step"] for record in self.journal]
@@ -172,7 +177,7 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     updates = None
     path = run.path("journal.jsonl")
     if path.is_file() and path.stat().st_size > DIAGNOSED:
-        journal, updates = thin(record for record, _ in run.records())
+        journal, updates = read_journal(run)
     else:
         journal = run.journal()
     view = view_run(
@@ -191,11 +196,15 @@ def read_run(folder: str | Path, name: str = "") -> RunView:
     )
 
 
+def read_journal(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """Return evenly spaced records of a run's journal, read line by line, and the number of all of them."""
+    return thin(record for record, _ in run.records())
+
+
 def view_run(
     name: str,
     metrics: Mapping[str, Any],
     journal: Sequence[dict[str, Any]],
-    labels: Sequence[str] | None = None,
     recipe: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None,
     folder: str | Path = "",
@@ -207,7 +216,6 @@ def view_run(
         name: the name on the page, different for every run.
         metrics: the content of metrics.json, empty while training.
         journal: the records.
-        labels: names of the multipliers; None takes them from the metrics or the objective.
         recipe: the content of recipe.yaml.
         environment: the content of environment.json.
         folder: the run's folder.
@@ -227,7 +235,6 @@ def view_run(
         data=str(metrics.get("recipe") or recipe.get("name", "?")),
         seed=str(metrics.get("seed", recipe.get("seed", "?"))),
         steps=str(metrics.get("steps") or (recipe.get("training") or {}).get("steps", "?")),
-        labels=list(labels or ()),
         journal=records,
         updates=count if updates is None else updates,
         settings=dict(recipe),
@@ -236,7 +243,7 @@ def view_run(
     )
     if not metrics:
         return _add_last_record(view) if records else view
-    view = _add_metrics(view, metrics, metrics.get("multipliers", ()) if labels is None else labels)
+    view = _add_metrics(view, metrics)
     # The diagnostics need all records: in a thinned journal the multipliers would seem to move more.
     diagnostics = diagnose(journal, view.labels) if updates is None else [TOO_LONG.format(updates)]
     return replace(view, warnings=view.warnings + diagnostics)
@@ -254,7 +261,7 @@ def _add_last_record(view: RunView) -> RunView:
     )
 
 
-def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str]) -> RunView:
+def _add_metrics(view: RunView, metrics: Mapping[str, Any]) -> RunView:
     """Return a finished run with the content of its metrics.json."""
     results = read_parts(metrics)
     classes = max((len(result.recall) for result in results.values()), default=0)
@@ -270,7 +277,7 @@ def _add_metrics(view: RunView, metrics: Mapping[str, Any], labels: Sequence[str
         split=metrics.get("split_hash", "?"),
         selected_step=metrics.get("selected_step"),
         seconds=metrics.get("seconds"),
-        labels=list(labels),
+        labels=list(metrics.get("multipliers", ())),
         learners=_tabulate_learners(metrics),
         groups=_tabulate_groups(metrics),
         # The lowest recall and its interval stand elsewhere on the page.

@@ -55,17 +55,24 @@ def assemble(recipe: Recipe) -> Trainer:
     return trainer
 
 
+def load_examples(recipe: Recipe) -> Task:
+    """Load the examples of a recipe; for a network, those that certify bounds are set apart."""
+    task = recipe.data.load(recipe.seed, recipe.holds_out)
+    if not recipe.uses_network:
+        return task
+    objective = recipe.bind_objective(task.class_names)
+    return deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
+
+
 def load_task(recipe: Recipe) -> Task:
-    """Load the examples of a recipe; a network's are also embedded if its encoder is frozen.
+    """Load the examples of a recipe as its learner takes them; a frozen encoder embeds those of a network.
 
     With cross-fitting (`folds`) the validation examples are learned from as well.
     """
-    task = recipe.data.load(recipe.seed, recipe.holds_out)
+    task = load_examples(recipe)
     task = replace(task, row_hashes=task.hash_rows())
     if not recipe.uses_network:
         return replace(task.join_validation(), validation=None) if recipe.folds else task
-    objective = recipe.bind_objective(task.class_names)
-    task = deal_certifying(task, objective, recipe.deployment_prior, recipe.seed, recipe.certifying, True)
     if recipe.folds:
         task = task.join_validation()
     if isinstance(recipe.data, Arrays) and task.moments is not None:  # a table is scaled as by CSSTClassifier

@@ -155,12 +155,12 @@ class ImageFiles:
     `part(indices)` are some of the files, read by the same threads.
     """
 
-    def __init__(self, paths: Sequence[str], size: int = 224, workers: int | Readers = 0) -> None:
+    def __init__(self, paths: Sequence[str], size: int, readers: Readers) -> None:
         if size < 1:
             raise InputError(f"the size of the images must be at least 1 pixel; found {size}")
         self.paths = list(paths)
         self.size = size
-        self.readers = workers if isinstance(workers, Readers) else Readers(workers)
+        self.readers = readers
         self._ahead: dict[bytes, Reading] = {}
 
     def __reduce__(self) -> tuple[type[ImageFiles], tuple[list[str], int, Readers]]:

@@ -110,27 +110,32 @@ def _annotate(column: Column, *notes: str) -> Column:
 @np.errstate(over="ignore", invalid="ignore")  # numbers beyond float32 are refused with their place, later
 def learn_numbers(name: str, numbers: np.ndarray, style: str = "") -> Column:
     """Return a column of numbers with its median and its gaps."""
+    column = _measure_numbers(name, numbers)
+    varies = not column.notes
+    if varies and len(numbers) >= FEWEST_ROWS and _are_ids(numbers[~np.isnan(numbers)], len(numbers)):
+        column = _annotate(column, "a different whole number in nearly every row: an ID?")
+    if column.offset:
+        column = _annotate(column, f"counted from {column.offset:.9g}")
+    return replace(column, style=style)
+
+
+def _measure_numbers(name: str, numbers: np.ndarray) -> Column:
+    """Return a column of numbers with its median, gaps and offset, and a note if it does not vary."""
     is_gap = np.isnan(numbers)
     known_numbers = numbers[~is_gap]
-    notes = []
+    notes: tuple[str, ...] = ()
     if not len(known_numbers):
-        notes.append("empty")
+        notes = ("empty",)
     elif (known_numbers == known_numbers[0]).all() and not is_gap.any():
-        notes.append("the same in every row")
-    elif len(numbers) >= FEWEST_ROWS and _are_ids(known_numbers, len(numbers)):
-        notes.append("a different whole number in nearly every row: an ID?")
-    offset = find_offset(known_numbers)
-    if offset:
-        notes.append(f"counted from {offset:.9g}")
+        notes = ("the same in every row",)
     return Column(
         name,
         "number",
         median=float(np.median(known_numbers)) if len(known_numbers) else 0.0,
         has_gaps=bool(is_gap.any()),
-        style=style,
         gaps=float(is_gap.mean()) if len(numbers) else 0.0,
-        notes=tuple(notes),
-        offset=offset,
+        notes=notes,
+        offset=find_offset(known_numbers),
     )
 
 
@@ -147,9 +152,9 @@ def learn_dates(name: str, values: np.ndarray, style: str) -> Column:
     """Return a column of dates."""
     moments = [None if is_missing(value) else parse_date(value, style) for value in as_moments(values)]
     days = encode_dates(moments)["days"]
-    column = learn_numbers(name, days)
+    column = _measure_numbers(name, days)
     known_moments = [moment for moment in moments if moment is not None]
-    notes = tuple(note for note in column.notes if "ID" not in note and "counted from" not in note)
+    notes = column.notes
     if style == "month/day/year" and all(moment.day <= 12 for moment in known_moments):
         notes = (*notes, "read as month/day/year; day/month/year is possible, too")
     has_times = any(moment.hour or moment.minute or moment.second for moment in known_moments)

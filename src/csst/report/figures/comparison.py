@@ -31,8 +31,17 @@ class Axis(NamedTuple):
     read: Callable[[ComparisonRow], list[float]]
 
 
+class Mark(NamedTuple):
+    """A row or run in two quantities, (seeds,) each, as trained (`rule` "") or with a rule."""
+
+    label: str
+    rule: str
+    x: list[float]
+    y: list[float]
+
+
 class Curve(NamedTuple):
-    """Pseudo-labels of a row over the steps: the fraction used, and its accuracy, (seeds, steps); nan if unknown."""
+    """Pseudo-labels of a row or run over the steps: fraction used, and its accuracy, (seeds, steps); nan if unknown."""
 
     label: str
     steps: list[int]
@@ -92,7 +101,7 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
     row = table[0]
     alt = f"Value of '{row.row.objective}' on {part}, {len(table)} rows; best {row.name} with {row.mean(VALUE):.3f}"
     height = 0.8 + (0.2 + 0.08 * len(offsets)) * len(labels)
-    keys = _make_rule_keys(table)
+    keys = _make_rule_keys([line.rule for line in table])
     if len(feasible_labels) < len(labels):
         keys.append(MISSES)
     return draw(paint, height, alt, "Objective value, highest first, ± std over seeds", keys)
@@ -102,37 +111,44 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
     """Draw the value of the objective against the quantity traded for it, with the spread over seeds."""
     value, price = find_axes(table)
     is_slack = "slack" in price.label
+    marks = [Mark(line.row.label, line.rule, price.read(line), value.read(line)) for line in table]
+    row = max(table, key=lambda line: line.mean(VALUE))
+    alt = f"{value.label} against {price.label} of {len(table)} rows; highest value {row.mean(VALUE):.3f}: {row.name}"
+    axis_labels = (f"{price.label} on {table[0].part}", value.label)
+    return draw_marks(marks, styles, axis_labels, alt, f"Objective value against {price.label}", is_slack)
+
+
+def draw_marks(
+    marks: Sequence[Mark], styles: Styles, axis_labels: tuple[str, str], alt: str, title: str, is_slack: bool = False
+) -> Drawing:
+    """Draw marks in two quantities; the first may be a slack, which is met to the right of 0."""
+    means = [(mean(mark.x), mean(mark.y)) for mark in marks]
+    trained = {mark.label: point for mark, point in zip(marks, means, strict=True) if not mark.rule}
 
     def paint(figure: Any) -> None:
         axes = figure.add_subplot()
-        for label in styles:
-            lines = [line for line in table if line.row.label == label]
-            # a line from the model as trained to the same model with each rule
-            for pair in ((x, y) for x in lines for y in lines if not x.rule and y.rule):
-                axes.plot([mean(price.read(x)) for x in pair], [mean(value.read(x)) for x in pair], color=FAINT, lw=1)
-        for line in table:
-            x = price.read(line)
-            y = value.read(line)
-            _mark(axes, ([mean(x)], [mean(y)]), ([_spread(x)], [_spread(y)]), styles[line.row.label], line.rule)
+        for mark, (x, y) in zip(marks, means, strict=True):
+            if mark.rule and mark.label in trained:  # a line from the same model as trained
+                start_x, start_y = trained[mark.label]
+                axes.plot([start_x, x], [start_y, y], color=FAINT, lw=1, zorder=1)
+            _mark(axes, ([x], [y]), (_spread(mark.x), _spread(mark.y)), styles[mark.label], mark.rule)
         if is_slack:
             axes.axvline(0, color=INK, lw=1, ls=(0, (1, 1.5)))
         axes.margins(0.1)
         # A constraint is met or missed to the right or left of 0, so that a slack needs both sides.
         if not is_slack:
-            begin_at_zero(axes, "x", [mean(price.read(line)) for line in table])
-        begin_at_zero(axes, "y", [mean(value.read(line)) for line in table])
+            begin_at_zero(axes, "x", [x for x, _ in means])
+        begin_at_zero(axes, "y", [y for _, y in means])
         axes.locator_params(nbins=6)
-        axes.set_xlabel(f"{price.label} on {table[0].part}")
-        axes.set_ylabel(value.label)
+        axes.set_xlabel(axis_labels[0])
+        axes.set_ylabel(axis_labels[1])
 
-    labels = {line.row.label for line in table}
+    labels = {mark.label for mark in marks}
     keys = [style.as_key(label) for label, style in styles.items() if label in labels]
-    keys += _make_rule_keys(table)
+    keys += _make_rule_keys([mark.rule for mark in marks])
     if is_slack:
         keys.append(Key("dash", INK, "constraints met to the right"))
-    row = max(table, key=lambda line: line.mean(VALUE))
-    alt = f"{value.label} against {price.label} of {len(table)} rows; highest value {row.mean(VALUE):.3f}: {row.name}"
-    return draw(paint, 3.4, alt, f"Objective value against {price.label}", keys)
+    return draw(paint, 3.4, alt, title, keys)
 
 
 def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
@@ -173,11 +189,11 @@ def draw_settings(table: Sequence[ComparisonRow]) -> Drawing | None:
     row = max(table, key=lambda line: line.mean(measure))
     alt = f"{measure} against {name}, {len(ticks)} values; highest at {_read_setting(row):g}: {row.mean(measure):.3f}"
     height = 1.2 + 1.5 * len(measures)
-    return draw(paint, height, alt, f"Recall against {name}", [*keys, *_make_rule_keys(table)])
+    return draw(paint, height, alt, f"Recall against {name}", [*keys, *_make_rule_keys([line.rule for line in table])])
 
 
 def draw_used(curves: Sequence[Curve], styles: Styles) -> Drawing | None:
-    """Draw the fraction of pseudo-labels used by every row, and their accuracy if known, over the steps."""
+    """Draw the fraction of pseudo-labels used over the steps, and their accuracy if known; None if none were used."""
     curves = [curve for curve in curves if np.isfinite(curve.used).any()]
     if not curves:
         return None
@@ -228,11 +244,10 @@ def _mark(axes: Any, places: tuple[Any, Any], spreads: tuple[Any, Any], style: R
     marks.set_clip_on(False)  # a mark on the edge is drawn in full, its bars end there
 
 
-def _make_rule_keys(table: Sequence[ComparisonRow]) -> list[Key]:
-    rules = list(dict.fromkeys(line.rule for line in table))
+def _make_rule_keys(rules: Sequence[str]) -> list[Key]:
     names = {"": "as trained", "rule": "with the decision rule"}
     keys = [Key(FILLS[rule][1], INK, names.get(rule, f"with the rule '{rule}'")) for rule in FILLS if rule in rules]
-    return keys if len(rules) > 1 else []
+    return keys if len(keys) > 1 else []
 
 
 def _spread_rules(table: Sequence[ComparisonRow]) -> dict[str, float]:
@@ -246,5 +261,5 @@ def _read_setting(line: ComparisonRow) -> float:
     return line.row.setting.value
 
 
-def _spread(values: Sequence[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
+def _spread(values: Sequence[float]) -> list[float] | None:
+    return [stdev(values)] if len(values) > 1 else None

@@ -69,31 +69,6 @@ def strip_classes(labels: Sequence[str], class_names: Sequence[str]) -> tuple[Se
     return labels, ""
 
 
-def draw_used(run: RunView) -> Drawing | None:
-    """Draw the fraction of pseudo-labels used over the steps, and their accuracy if the truth is known."""
-    used_fraction = run.curve("used")
-    accuracy = run.curve("pseudo_accuracy")
-    if np.isnan(used_fraction).all():
-        return None
-    is_known = not np.isnan(accuracy).all()
-
-    def paint(figure: Any) -> None:
-        axes = figure.add_subplot()
-        marker = "o" if np.isfinite(used_fraction).sum() == 1 else None
-        axes.plot(run.recorded_steps, used_fraction, color=ACCENT, marker=marker)
-        if is_known:
-            axes.plot(run.recorded_steps, accuracy, color=RUNS[1], ls="--", marker=marker)
-        _label_steps(axes, run, "fraction", 1.02)
-
-    keys = [Key("line", ACCENT, "pseudo-labels used")]
-    title = "Fraction of pseudo-labels used" + (", and their accuracy" if is_known else "; their truth is not known")
-    alt = f"{title} over the steps; used at the end: {used_fraction[np.isfinite(used_fraction)][-1]:.2f}"
-    if is_known:
-        keys.append(Key("dash", RUNS[1], "of these correct"))
-        alt += f", of these correct: {accuracy[np.isfinite(accuracy)][-1]:.2f}"
-    return draw(paint, 2.7, alt, title, (*keys, *_make_selected_key(run)))
-
-
 def _draw_lines(
     run: RunView,
     lines: Lines,

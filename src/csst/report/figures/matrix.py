@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from csst.comparison.summary import ComparisonRow
 from csst.report.figures.classes import MANY_CLASSES
 from csst.report.figures.svg import ACCENT, INK, RUNS, WIDTH, Drawing, Key, draw, shorten, sort_classes
 from csst.report.run_view import RunView
@@ -38,37 +37,45 @@ def draw_confusion(run: RunView) -> Drawing:
         return draw(lambda figure: _paint_blocks(figure, blocks, classes), WIDTH * 0.92, alt, caption)
     caption += ", numbers are examples"
     width = WIDTH if classes <= 12 else WIDTH * classes / 13
-    return draw(lambda figure: _paint_cells(figure, counts, rates, names), width * 0.92, alt, caption, width=width)
 
+    def paint(figure: Any) -> None:
+        axes = _paint_numbers(figure, np.where(counts, counts, np.nan), rates, names[:classes], names)
+        axes.set_aspect("equal")
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("truth")
 
-def _paint_cells(figure: Any, counts: Any, rates: Any, names: list[str]) -> None:
-    axes = figure.add_subplot()
-    for row, column in zip(*np.nonzero(counts), strict=True):
-        paint_cell(axes, row, column, 0.96, 0.08 + 0.6 * float(rates[row, column]), f"{counts[row, column]:.0f}")
-    _label_frame(axes, len(counts), "")
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=90 if max(map(len, names)) > 2 else 0)
-    axes.set_yticks(range(len(counts)), names[: len(counts)], fontsize=8.5)
+    return draw(paint, width * 0.92, alt, caption, width=width)
 
 
 def _paint_blocks(figure: Any, blocks: Any, classes: int) -> None:
     axes = figure.add_subplot()
     opacity = np.sqrt(blocks.clip(0, 1))  # the root makes rare mistakes visible
     paint_shades(axes, opacity, (classes, classes), "equal")
-    _label_frame(axes, classes, " (index of the class)")
+    axes.grid(False)
+    axes.tick_params(length=0)
+    axes.set_xlabel("predicted (index of the class)")
+    axes.set_ylabel("truth (index of the class)")
     for spine in axes.spines.values():
         spine.set(visible=True, color=INK)
 
 
-def paint_cell(axes: Any, row: int, column: int, height: float, alpha: float, text: str) -> None:
-    """Paint one cell of a table: a rectangle with a number."""
+def _paint_numbers(figure: Any, numbers: Any, shares: Any, rows: list[str], columns: list[str]) -> Any:
+    """Paint a table of whole numbers, darker for larger shares, nan for an empty cell; return its axes."""
     from matplotlib.patches import Rectangle
 
-    corner = (column - 0.48, row - height / 2)
-    rectangle = axes.add_artist(Rectangle(corner, 0.96, height, color=ACCENT, alpha=alpha, lw=0))
-    label = axes.text(column, row, text, ha="center", va="center", fontsize=8.5)
-    for artist in (rectangle, label):
-        artist.set_in_layout(False)  # both lie inside the axes, and measuring each would take most of the time
+    axes = figure.add_subplot()
+    for row, column in np.argwhere(np.isfinite(numbers)):
+        alpha = 0.08 + 0.6 * float(shares[row, column])
+        corner = (column - 0.48, row - 0.47)
+        rectangle = axes.add_artist(Rectangle(corner, 0.96, 0.94, color=ACCENT, alpha=alpha, lw=0))
+        label = axes.text(column, row, f"{numbers[row, column]:.0f}", ha="center", va="center", fontsize=8.5)
+        for artist in (rectangle, label):
+            artist.set_in_layout(False)  # both lie inside the axes, and measuring each would take most of the time
+    rotation = 90 if max(map(len, columns)) > 2 else 0
+    axes.set_xticks(range(len(columns)), columns, fontsize=8.5, rotation=rotation)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    _label_rows(axes, rows)
+    return axes
 
 
 def paint_shades(axes: Any, opacity: Any, size: tuple[int, int], aspect: str) -> None:
@@ -86,16 +93,6 @@ def average_blocks(rates: Any, side: int = SIDE) -> Any:
     edges = np.linspace(0, len(rates), min(side, len(rates)) + 1).round().astype(int)[:-1]
     sums = np.add.reduceat(np.add.reduceat(rates, edges, axis=0), edges, axis=1)
     return sums / np.diff(np.append(edges, len(rates)))[:, None]
-
-
-def _label_frame(axes: Any, size: int, unit: str) -> None:
-    axes.set_xlim(-0.5, size - 0.5)
-    axes.set_ylim(size - 0.5, -0.5)
-    axes.set_aspect("equal")
-    axes.grid(False)
-    axes.tick_params(length=0)
-    axes.set_xlabel(f"predicted{unit}")
-    axes.set_ylabel(f"truth{unit}")
 
 
 def draw_class_counts(
@@ -141,18 +138,26 @@ def draw_class_counts(
     return draw(paint, 2.9, alt, f"Class distribution: the labeled data's imbalance is {ratio:.3g}", keys)
 
 
-def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str], counts: Sequence[int]) -> Drawing:
-    """Draw the recall of every class in every row, mean over the seeds, as shades; up to 30 classes in percent too."""
-    order = sort_classes(counts, len(counts))
-    recall = np.array([np.mean([result.recall for result in line.results], 0)[order] for line in table])
+def draw_recall_table(
+    rows: Mapping[str, Sequence[float]], class_names: Sequence[str], counts: Sequence[int] | None
+) -> Drawing:
+    """Draw the recall of every class in every row as shades; up to 30 classes in percent, too.
+
+    Args:
+        rows: the recalls of the classes, (K,), by the name of the row.
+        class_names: K names.
+        counts: labeled examples of every class, (K,); None if unknown.
+    """
+    order = sort_classes(counts, len(class_names))
+    recall = np.array(list(rows.values()), float)[:, order]
     row, column = (int(n) for n in np.unravel_index(recall.argmin(), recall.shape))
     alt = (
-        f"Recall of {len(order)} classes in {len(table)} rows; lowest {recall[row, column]:.2f}: class "
-        f"{shorten(class_names[order[column]], 30)} in {shorten(table[row].name, 60)}"
+        f"Recall of {len(order)} classes in {len(rows)} rows; lowest {recall[row, column]:.2f}: class "
+        f"{shorten(class_names[order[column]], 30)} in {shorten(list(rows)[row], 60)}"
     )
-    caption = "Recall of every class, from most to fewest labeled"
-    labels = [shorten(line.name, 26) for line in table]
-    height = 0.7 + 0.24 * len(table)
+    caption = "Recall of every class" + (", from most to fewest labeled" if counts else "")
+    labels = [shorten(name, 26) for name in rows]
+    height = 0.7 + 0.24 * len(rows)
     if len(order) > MANY_CLASSES:
         groups = np.array_split(np.arange(len(order)), min(SIDE, len(order)))
         blocks = np.stack([recall[:, group].mean(1) for group in groups], 1)
@@ -161,17 +166,9 @@ def draw_recall_table(table: Sequence[ComparisonRow], class_names: Sequence[str]
     width = WIDTH if len(order) <= 11 else 2.0 + 0.28 * len(order)
     caption += ", %"
     height += 0.07 * max(map(len, names))  # they stand upright below the cells
-    return draw(lambda figure: _paint_numbers(figure, recall, labels, names), height, alt, caption, width=width)
-
-
-def _paint_numbers(figure: Any, recall: Any, labels: list[str], names: list[str]) -> None:
-    axes = figure.add_subplot()
-    for (row, column), value in np.ndenumerate(recall):
-        paint_cell(axes, row, column, 0.92, 0.05 + 0.6 * value, f"{100 * value:.0f}")
-    rotation = 90 if max(map(len, names)) > 2 else 0
-    axes.set_xticks(range(len(names)), names, fontsize=8.5, rotation=rotation)
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    _label_rows(axes, labels)
+    return draw(
+        lambda figure: _paint_numbers(figure, 100 * recall, recall, labels, names), height, alt, caption, width=width
+    )
 
 
 def _paint_shades(figure: Any, blocks: Any, labels: list[str], classes: int) -> None:

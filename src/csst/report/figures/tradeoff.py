@@ -5,51 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from csst.report.figures.svg import ACCENT, FAINT, INK, RUNS, Drawing, Key, begin_at_zero, draw, run_style
+from csst.report.figures.comparison import Mark, draw_marks
+from csst.report.figures.svg import ACCENT, RUNS, Drawing, Key, begin_at_zero, draw, run_style
 from csst.report.run_view import RunView
 
 #: the largest number of points of a frontier
 MOST_POINTS = 300
-#: the largest number of runs in a figure, and in its legend
-MOST_RUNS = 300
-MOST_KEYS = 24
 _HOLLOW = {"fillstyle": "none", "markeredgewidth": 1.5}
 
 
 def draw_tradeoff(runs: Sequence[RunView]) -> Drawing:
-    """Draw mean against min recall of every complete run: filled as deployed, hollow without the decision rule."""
-    runs = runs[:MOST_RUNS]
+    """Draw mean against min recall of every complete run: filled as trained, hollow with the decision rule."""
+    marks = []
+    for run in runs:
+        marks.append(Mark(run.name, "", [run.without_rule.mean_recall], [run.without_rule.min_recall]))
+        if run.adjusted:
+            marks.append(Mark(run.name, "rule", [run.adjusted.mean_recall], [run.adjusted.min_recall]))
     best_run = max(runs, key=lambda run: run.deployed.min_recall)
     alt = (
         f"Mean recall against min recall on {runs[0].part} of {len(runs)} runs; highest min recall "
         f"{best_run.deployed.min_recall:.2f}: {best_run.name}"
     )
-
-    def paint(figure: Any) -> None:
-        axes = figure.add_subplot()
-        for n, run in enumerate(runs):
-            mark = {"marker": run_style(n).marker, "markersize": 8, "ls": "none", "clip_on": False}
-            style = {"color": run_style(n).color, **mark}
-            axes.plot(run.deployed.mean_recall, run.deployed.min_recall, **style)
-            if run.adjusted:
-                x = [run.adjusted.mean_recall, run.without_rule.mean_recall]
-                y = [run.adjusted.min_recall, run.without_rule.min_recall]
-                axes.plot(x, y, color=FAINT, lw=1, zorder=1)
-                axes.plot(x[1], y[1], **style, **_HOLLOW)
-        axes.margins(0.12)
-        results = [result for run in runs for result in (run.without_rule, run.deployed)]
-        begin_at_zero(axes, "x", [result.mean_recall for result in results])
-        begin_at_zero(axes, "y", [result.min_recall for result in results])
-        axes.locator_params(nbins=6)
-        axes.set_xlabel(f"mean recall on {runs[0].part}")
-        axes.set_ylabel("min recall")
-
-    keys = [run_style(n).as_key(run.name) for n, run in enumerate(runs[:MOST_KEYS])]
-    if len(runs) > MOST_KEYS:
-        keys.append(Key("…", INK, f"and {len(runs) - MOST_KEYS} more, in the same styles again"))
-    if any(run.adjusted for run in runs):
-        keys.append(Key("○", INK, "hollow: without the decision rule"))
-    return draw(paint, 3.4, alt, "Mean against min recall: the upper right is best", keys)
+    styles = {run.name: run_style(n) for n, run in enumerate(runs)}
+    axis_labels = (f"mean recall on {runs[0].part}", "min recall")
+    return draw_marks(marks, styles, axis_labels, alt, "Mean against min recall: the upper right is best")
 
 
 def draw_frontier(run: RunView) -> Drawing | None:
