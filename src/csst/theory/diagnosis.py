@@ -33,6 +33,8 @@ from csst.theory.weighted_errors import (
 
 #: examples whose margins are computed
 MARGIN_EXAMPLES = 200
+#: seeds of the choice of examples, of weak views, of the views of R_{B,w} and of those of the graph
+SEED_EXAMPLES, SEED_WEAK, SEED_STRONG, SEED_GRAPH = range(4)
 #: width of the column of names
 WIDTH = 36
 
@@ -87,13 +89,11 @@ class Effort:
         examples: the largest number of examples.
         draws: strong views of each example.
         neighbors: k of the k-nearest-neighbor graph.
-        seed: the seed of the choice of examples, and of the views.
     """
 
     examples: int = 1000
     draws: int = 8
     neighbors: int = 10
-    seed: int = 0
 
 
 def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effort: Effort | None = None) -> Diagnosis:
@@ -107,12 +107,12 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         effort: the number of examples, views and neighbors.
     """
     effort = effort or Effort()
-    order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(effort.seed))
+    order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(SEED_EXAMPLES))
     index = order[: effort.examples].sort().values
     x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
     reasons: list[str] = []
-    predictions, weak_predictions = _predict_twice(model, task, x, effort.seed + 1)
+    predictions, weak_predictions = _predict_twice(model, task, x)
     consistency = _measure_consistency(model, task, x, y, weights, effort, reasons)
     graphs = _make_graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
@@ -158,9 +158,9 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     )
 
 
-def _predict_twice(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
+def _predict_twice(model: nn.Module, task: Task, x: Selection) -> tuple[Tensor, Tensor]:
     """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(SEED_WEAK)
     predictions = []
     weak_predictions = []
     with evaluating(model):
@@ -180,7 +180,7 @@ def _measure_consistency(
         return None
     try:
         neighborhood = Neighborhood(task.strong, effort.draws)
-        return weighted_consistency_error(model, x, y, weights, neighborhood, effort.seed + 2)
+        return weighted_consistency_error(model, x, y, weights, neighborhood, SEED_STRONG)
     except InputError as error:  # such as a text that has no stored translation
         reasons.append(f"R_B,w and the graph of views: {error}")
         return None
@@ -193,7 +193,7 @@ def _make_graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, wit
         raise InputError(f"a graph of {k} nearest neighbors needs more than {k} examples; found {len(x)}")
     graphs = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x)[:, 0], k)}
     if with_views:
-        views = features_of_views(model, x, task.strong, min(effort.draws, 4), effort.seed + 3)
+        views = features_of_views(model, x, task.strong, min(effort.draws, 4), SEED_GRAPH)
         graphs["overlapping views"] = view_graph(views, view_radius(views) / 2)
     return graphs
 

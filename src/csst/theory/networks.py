@@ -16,6 +16,8 @@ from csst.models.huggingface.text import EncodesTexts
 
 #: examples that go through a model at a time
 BATCH = 1024
+#: other classes that an attack tries, by descending score
+RIVALS = 3
 
 
 @contextmanager
@@ -91,13 +93,11 @@ def features_of_views(
     return torch.cat(batches)
 
 
-def attack(
-    model: nn.Module, x: Tensor, labels: Tensor, radius: float, steps: int = 20, rivals: int = 3
-) -> tuple[Tensor, Tensor]:
+def attack(model: nn.Module, x: Tensor, labels: Tensor, radius: float, steps: int = 20) -> tuple[Tensor, Tensor]:
     """Search the l2 ball around x for points of another class.
 
     Projected gradient ascent on a rival's score less the label's, along the normalized gradient. Exact for a linear
-    classifier if all rivals are tried.
+    classifier of at most RIVALS + 1 classes.
 
     Args:
         model: takes x.
@@ -105,7 +105,6 @@ def attack(
         labels: the class to leave, (n,).
         radius: the radius of the ball.
         steps: the steps of the ascent.
-        rivals: the number of other classes to try, by descending score at x.
 
     Returns:
         Another class met in the ball, or the label if none was, (n,); the visited point at which a rival is furthest
@@ -117,7 +116,7 @@ def attack(
         scores = model(x)
     order = scores.scatter(1, labels[:, None], -float("inf")).argsort(1, descending=True)
     largest_lead = torch.full((len(x),), -float("inf"), device=x.device, dtype=scores.dtype)
-    for rank in range(min(rivals, scores.shape[1] - 1)):
+    for rank in range(min(RIVALS, scores.shape[1] - 1)):
         points = x.detach().clone()
         for step in range(steps + 1):
             with torch.enable_grad():
