@@ -30,7 +30,14 @@ from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.interruption import step_boundary
-from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, measured_confusion
+from csst.training.measurement import (
+    Measurement,
+    Measurer,
+    choose_rows,
+    choose_watched,
+    estimate_argmax,
+    measured_evidence,
+)
 from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import (
@@ -143,10 +150,8 @@ class Trainer:
         self.template = engine.make_template(self.ema.module)
         engine.shard(self.model, self.ema.module)
         self.forward, self.optimizer = engine.prepare(self.model, make_optimizer(self.model, self.settings.training))
-        needs_logits = self.updates.pools_rates or self.balance_rows is not None
-        self.measurer = Measurer(
-            self.task, self.ema.module, engine, self.batches, self.settings.training.evaluation_batch, needs_logits
-        )
+        batch_size = self.settings.training.evaluation_batch
+        self.measurer = Measurer(self.task, self.ema.module, engine, self.batches, batch_size)
 
     @property
     def measured_gain(self) -> Gain:
@@ -265,9 +270,11 @@ class Trainer:
         Returns:
             The confusion, K classes.
         """
-        if not self.updates.pools_rates:
-            measurement = Measurement(measurement.counts)
-        confusion = measured_confusion(measurement, self.measured_gain, self.task)
+        if self.updates.pools_rates:
+            evidence = measured_evidence(measurement, self.measured_gain, self.task)
+            confusion = estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion
+        else:
+            confusion = Confusion.from_counts(measurement.counts, self.task.class_names)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
     def solve_multipliers(self, measurement: Measurement) -> Solution | None:
