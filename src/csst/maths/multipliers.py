@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, as_float64, check_prior
+from csst.maths.confusion import Confusion, check_prior
 from csst.maths.constraint_scale import ConstraintUnits
 from csst.maths.domains import Simplex, flatten_domain
 from csst.maths.gain import Gain, canonical, gain_matrix
@@ -45,8 +45,7 @@ class Multipliers(nn.Module):
         step_size: omega, how far lambda moves at an update.
         initial: "uniform" (in a worst case every class weighs the same, so that recall starts at the gain of mean
             recall; 1/K for each constraint, less for a steep one), "prior" (a worst case starts at the fraction of
-            training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0), or
-            the values themselves, (m,).
+            training examples behind each entry, so that recall starts at G = I), or "zero" (constraints start at 0).
         metric_prior: see `gain_matrix`.
         waits: whether a multiplier stands still until the classes behind it have begun to be learned. Until then their
             recall is low for any multiplier, which would grow for nothing and have to shrink again later.
@@ -64,7 +63,7 @@ class Multipliers(nn.Module):
         objective: Objective,
         train_prior: Any,
         step_size: float = 0.25,
-        initial: Initial | Any = "uniform",
+        initial: Initial = "uniform",
         metric_prior: MetricPrior | None = None,
         waits: bool = False,
     ) -> None:
@@ -158,21 +157,12 @@ class Multipliers(nn.Module):
         self.value = torch.minimum(value, self.units.limits.to(value)).to(self.value)
         self.entries = Gain(entries).entries.to(self.entries.device)
 
-    def _start(self, chance: Confusion, initial: Initial | Any) -> Tensor:
+    def _start(self, chance: Confusion, initial: Initial) -> Tensor:
         """Return the initial multipliers, (m,)."""
-        if not isinstance(initial, str):
-            return self._check_initial(initial, len(payoff_of(self.objective, chance)))
         starts = {"uniform": self._start_uniform, "prior": self._start_prior, "zero": self._start_zero}
-        if initial not in starts:
-            raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
+        if not isinstance(initial, str) or initial not in starts:
+            raise InputError(f'initial must be "uniform", "prior" or "zero"; found {initial!r}')
         return starts[initial](chance)
-
-    def _check_initial(self, initial: Any, size: int) -> Tensor:
-        domain = self.objective.domain
-        value = as_float64(initial, "the initial multipliers").detach().clone()
-        if value.shape != (size,) or not torch.isfinite(value).all() or not domain.contains(value):
-            raise InputError(f"the initial multipliers must be {size} numbers in {domain}; found {value.tolist()}")
-        return value
 
     def _start_uniform(self, chance: Confusion) -> Tensor:
         """Return multipliers with which every class weighs the same in a worst case; 1/K for each constraint."""
