@@ -25,7 +25,24 @@ COLLAPSE_WEIGHT = 0.99
 COLLAPSE_UPDATES = 5
 
 
-class Multipliers(nn.Module):
+class GainBuffer(nn.Module):
+    """A module with gains in its buffer `entries`, (..., K) if they are diagonal, else (..., K, K).
+
+    It loads a state of either shape, as a stored gain may be diagonal and the present one not, or the other way round.
+    """
+
+    entries: Tensor
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        entries = state.get(f"{prefix}entries")
+        if isinstance(entries, Tensor):
+            shared_ndim = min(entries.ndim, self.entries.ndim)
+            if entries.shape[:shared_ndim] == self.entries.shape[:shared_ndim]:
+                self.entries = self.entries.new_empty(entries.shape)
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+class Multipliers(GainBuffer):
     """The multipliers of an objective, and the gain they give (Algorithms 1 [algo:worst-case] and 2 [algo:coverage]).
 
         game = csst.Multipliers(csst.objective("max min(recall)"), train_prior=[0.9, 0.1])
@@ -52,7 +69,6 @@ class Multipliers(nn.Module):
     """
 
     value: Tensor
-    entries: Tensor
     train_prior: Tensor
     mean_rates: Tensor
     updates: Tensor
@@ -94,14 +110,6 @@ class Multipliers(nn.Module):
             self._gain = Gain(self.entries), self.entries._version
             self.entries = self._gain[0].entries
         return self._gain[0]
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # A stored gain may be diagonal and this one not, or the other way round.
-        entries = state.get(f"{prefix}entries")
-        classes = len(self.train_prior)
-        if isinstance(entries, Tensor) and entries.shape in ((classes,), (classes, classes)):
-            self.entries = torch.empty(entries.shape, dtype=self.entries.dtype, device=self.entries.device)
-        super()._load_from_state_dict(state, prefix, *rest)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.data.task import Task
 from csst.errors import InputError
@@ -24,7 +24,7 @@ from csst.estimation.calibration import Calibration
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import Gain, canonical
 from csst.maths.language import Sentence
-from csst.maths.multipliers import Multipliers
+from csst.maths.multipliers import GainBuffer, Multipliers
 from csst.maths.row_gain import RowGain
 from csst.rules.candidates import Candidate
 from csst.rules.cells import CellObjective, RowGroups, make_cells
@@ -48,15 +48,13 @@ from csst.training.solved_multipliers import (
 NO_NUMBERS = np.zeros(0)
 
 
-class GroupGains(nn.Module):
+class GroupGains(GainBuffer):
     """The gains of the groups of rows, all equal to that of the first multipliers at first.
 
     Args:
         gain: gain of the first multipliers.
         counts: labeled examples of each group and class, (A, K).
     """
-
-    entries: Tensor
 
     def __init__(self, gain: Gain, counts: np.ndarray) -> None:
         super().__init__()
@@ -114,13 +112,6 @@ class GroupGains(nn.Module):
         gains = [canonical(matrix / part[:, None]) for matrix, part in zip(matrices, fractions, strict=True)]
         self.entries = torch.stack([gain / gain.mean() for gain in gains])
         return (shares[:, None, None] * self.entries).sum(0)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The stored gains may be matrices and these not, or the other way round.
-        entries = state.get(f"{prefix}entries")
-        if isinstance(entries, Tensor) and entries.shape[:2] == self.entries.shape[:2]:
-            self.entries = torch.empty_like(entries)
-        super()._load_from_state_dict(state, prefix, *rest)
 
 
 class GroupSolver:

@@ -19,17 +19,16 @@ toward the rule of the first multipliers, b0, by how much it changes when a fold
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import Gain, canonical
-from csst.maths.multipliers import Multipliers
+from csst.maths.multipliers import GainBuffer, Multipliers
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.bias_search import WeightedRows, search_bias
@@ -81,7 +80,7 @@ class JudgedRule:
     rank: tuple[float, float]
 
 
-class AveragedGain(nn.Module):
+class AveragedGain(GainBuffer):
     """The gain behind an averaged network: log G averaged with the decay of the weights, step by step.
 
     Gains that are not diagonal are divided by their mean entry and averaged without the logarithm.
@@ -91,7 +90,6 @@ class AveragedGain(nn.Module):
         decay: decay of the averaged weights.
     """
 
-    entries: Tensor
     steps: Tensor
 
     def __init__(self, gain: Gain, decay: float) -> None:
@@ -124,13 +122,6 @@ class AveragedGain(nn.Module):
     def gain(self) -> Gain:
         """The averaged gain."""
         return Gain(self.entries)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The stored gain may have another shape than the present one, (K,) or (K, K).
-        entries = state.get(f"{prefix}entries")
-        if isinstance(entries, Tensor) and set(entries.shape) == set(self.entries.shape):
-            self.entries = torch.empty_like(entries)
-        super()._load_from_state_dict(state, prefix, *rest)
 
 
 class Solver:
