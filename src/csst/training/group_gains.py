@@ -36,16 +36,12 @@ from csst.training.solved_multipliers import (
     find_reason_to_hold,
     fit_and_judge,
     judge,
-    limit_distance,
-    measure_trust,
     mix,
     parameters_of_gain,
     parameters_of_rule,
+    shrink,
     weights_of,
 )
-
-#: parameters and prices of a rule for all groups: there is none
-NO_NUMBERS = np.zeros(0)
 
 
 class GroupGains(GainBuffer):
@@ -143,7 +139,7 @@ class GroupSolver:
         """
         reason = find_reason_to_hold(evidence)
         if reason:
-            return Solution(NO_NUMBERS, NO_NUMBERS, hold=reason, by_group=tuple(self.start))
+            return Solution(hold=reason)
         cells = make_cells(evidence, groups, self.prior, are_tied=False)
         scores = cells.thin(ROWS)
         objective = CellObjective(self.sentence, torch.from_numpy(cells.cell_prior))
@@ -151,22 +147,21 @@ class GroupSolver:
         judged_rule = fit_and_judge(scores, objective, prior)
         first_decisions = [decide_in_groups(self.start, z) for z in (scores.scores, scores.soft_scores)]
         if judged_rule.rank <= judge(scores, objective, prior, *first_decisions):
-            return Solution(NO_NUMBERS, NO_NUMBERS, by_group=tuple(self.start))
+            return Solution(tuple(self.start))
         targets = read_groups(judged_rule.rule, len(self.start))
         parts = [read_groups(part, len(self.start)) for part in judged_rule.part_rules]
-        solutions = []
-        trusts = []
-        for a, (target, start) in enumerate(zip(targets, self.start, strict=True)):
-            trust = measure_trust(target, [part[a] for part in parts], start)
-            solutions.append(limit_distance(mix(start, target, trust), start, self.farthest))
-            trusts.append(trust)
-        return Solution(NO_NUMBERS, NO_NUMBERS, float(self.gains.shares @ trusts), by_group=tuple(solutions))
+        results = [
+            shrink(target, [part[a] for part in parts], start, self.farthest)
+            for a, (target, start) in enumerate(zip(targets, self.start, strict=True))
+        ]
+        parameters, trusts = zip(*results, strict=True)
+        return Solution(parameters, trust=float(self.gains.shares @ trusts))
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
         """Move the gains as `Solver.move` does, each group to its solution, and the multipliers to the mean gain."""
         if solution.hold:
             return
-        pairs = zip(self.gains.parameters_of_groups, solution.by_group, strict=True)
+        pairs = zip(self.gains.parameters_of_groups, solution.parameters, strict=True)
         mean = self.gains.adopt([mix(start, target, share) for start, target in pairs])
         prior = multipliers.train_prior.cpu()
         weights = mean * (prior if mean.ndim == 1 else prior[:, None])

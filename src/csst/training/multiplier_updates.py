@@ -34,10 +34,9 @@ class MultiplierUpdates:
         self.multipliers = multipliers
         self.settings = settings
         self.is_solvable = is_solvable
-        self.solver: Solver | None = None
+        self.solver: Solver | GroupSolver | None = None
         self.averaged_gain: AveragedGain | None = None
         self.group_gains: GroupGains | None = None
-        self.group_solver: GroupSolver | None = None
         if settings.dual.update == "solve" and is_solvable and multipliers.objective.constant_gain is None:
             self.solver = Solver(multipliers, prior, settings.dual.farthest)
             self.averaged_gain = AveragedGain(multipliers.gain, settings.ema)
@@ -60,7 +59,7 @@ class MultiplierUpdates:
             )
         if self.solver is not None:
             self.group_gains = GroupGains(self.multipliers.gain, count_task_cells(task))
-            self.group_solver = GroupSolver(sentence, self.group_gains, task.validation_prior, dual.farthest)
+            self.solver = GroupSolver(sentence, self.group_gains, task.validation_prior, dual.farthest)
 
     @property
     def pools_rates(self) -> bool:
@@ -101,9 +100,9 @@ class MultiplierUpdates:
         if self.solver is None:
             return None
         evidence = measured_evidence(measurement, self.measured_gain, task)
-        if self.group_solver is None:
+        if isinstance(self.solver, Solver):
             return self.solver.solve(evidence)
-        return self.group_solver.solve(evidence, find_measured_groups(measurement, task, watched))
+        return self.solver.solve(evidence, find_measured_groups(measurement, task, watched))
 
     def move(self, confusion: Confusion, solution: Solution | None, step: int) -> float:
         """Move lambda and the gain; after the last step nothing moves.
@@ -124,8 +123,6 @@ class MultiplierUpdates:
         if progress < 1 and step >= self.settings.dual_warmup:
             if self.solver is None:
                 self.multipliers.update(confusion, size)
-            elif solution is not None and self.group_solver is not None:
-                self.group_solver.move(self.multipliers, solution, size)
             elif solution is not None:
                 self.solver.move(self.multipliers, solution, size)
         return size

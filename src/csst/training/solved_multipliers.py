@@ -51,18 +51,17 @@ class Solution:
     """The gain that the current scores ask for.
 
     Args:
-        parameters: parameters of the rule, shrunk toward the first multipliers: b, (K,), or w, (K, K).
-        prices: prices of the constraints, (m,); 0 for entries of a worst case.
+        parameters: parameters of the rule of each group of rows, or of the only rule, shrunk toward the first
+            multipliers: b, (K,), or w, (K, K).
+        prices: prices of the constraints, (m,), 0 for entries of a worst case; None with a rule of each group.
         trust: weight of the fitted rule against the first multipliers, 0 to 1.
         hold: reason why the multipliers do not move, as a phrase; "" if they move.
-        by_group: parameters of the rule of each group of rows, for an objective about groups.
     """
 
-    parameters: np.ndarray
-    prices: np.ndarray
+    parameters: tuple[np.ndarray, ...] = ()
+    prices: np.ndarray | None = None
     trust: float = 0.0
     hold: str = ""
-    by_group: tuple[np.ndarray, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,16 +158,17 @@ class Solver:
         """
         reason = find_reason_to_hold(evidence)
         if reason:
-            return Solution(self.start, np.zeros(0), hold=reason)
+            return Solution(hold=reason)
         evidence = evidence.thin(ROWS)
         judged_rule = fit_and_judge(evidence, self.objective, self.prior)
         prices = find_prices(judged_rule.rule, evidence, self.objective, self.prior)
         # Ties go to the start: a class that no rule can tell from another must not move the gain.
         if judged_rule.rank <= self._judge_start(evidence):
-            return Solution(self.start, prices)
+            return Solution((self.start,), prices)
         target = parameters_of_rule(judged_rule.rule)
-        trust = measure_trust(target, [parameters_of_rule(part) for part in judged_rule.part_rules], self.start)
-        return Solution(limit_distance(mix(self.start, target, trust), self.start, self.farthest), prices, trust)
+        parts = [parameters_of_rule(part) for part in judged_rule.part_rules]
+        parameters, trust = shrink(target, parts, self.start, self.farthest)
+        return Solution((parameters,), prices, trust)
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
         """Move the gain part of the way to a solution, and set lambda to match.
@@ -178,10 +178,10 @@ class Solver:
             solution: result of `solve`.
             share: eta, the part of the way, 0 to 1.
         """
-        if solution.hold:
+        if solution.prices is None:  # there is a reason to hold
             return
-        parameters = parameters_of_gain(multipliers.gain, multipliers.train_prior)
-        weights = weights_of(mix(parameters, solution.parameters, share))
+        (target,) = solution.parameters
+        weights = weights_of(mix(parameters_of_gain(multipliers.gain, multipliers.train_prior), target, share))
         prices = (1 - share) * multipliers.value.cpu().numpy() + share * solution.prices
         multipliers.adopt(torch.from_numpy(weights), torch.from_numpy(prices))
 
@@ -335,6 +335,19 @@ def mix(start: np.ndarray, target: np.ndarray, share: float) -> np.ndarray:
         start = as_matrix(start)
         target = as_matrix(target)
     return (1 - share) * start + share * target
+
+
+def shrink(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray, farthest: float) -> tuple[np.ndarray, float]:
+    """Return the parameters of a rule, shrunk toward a start by their error and at most `farthest` away, and the trust.
+
+    Args:
+        target: b of all labels.
+        parts: b without each fold.
+        start: b0.
+        farthest: largest distance of a log weight from the start's.
+    """
+    trust = measure_trust(target, parts, start)
+    return limit_distance(mix(start, target, trust), start, farthest), trust
 
 
 def measure_trust(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray) -> float:
