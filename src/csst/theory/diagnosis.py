@@ -17,7 +17,7 @@ from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, expand, factors
 from csst.theory.expansion import StepExpansion
-from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph, view_radius
+from csst.theory.graphs import conflict, empirical_expansion, knn_graph, view_graph, view_radius
 from csst.theory.margin import MarginSearch, all_layer_margin, view_margin
 from csst.theory.networks import BATCH, evaluating, features_of_views, predict
 from csst.theory.weighted_errors import (
@@ -55,7 +55,6 @@ class Diagnosis:
         consistency: R_{B,w}(F); None if it was not computed.
         gammas: c at the p_w of the best case, by graph.
         conflicts: a lower bound of err_w + R_{B,w} of any classifier, by graph.
-        random_gamma: gamma by random sets, for the first graph; None without mistakes.
         best_case: Theorem 1 with F* as good as any classifier could be.
         as_measured: Theorem 1 with F in the place of F*, which is allowed because F* minimizes err_w among the
             classifiers no less consistent than F; None without consistency.
@@ -73,7 +72,6 @@ class Diagnosis:
     consistency: Consistency | None
     gammas: dict[str, float]
     conflicts: dict[str, float]
-    random_gamma: float | None
     best_case: Assumptions
     as_measured: Assumptions | None
     bound: float | None
@@ -136,9 +134,6 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         as_measured = min(cases, key=lambda case: case.gamma)
         if 1 < as_measured.gamma < math.inf:
             bound = classifier_bound(as_measured.gamma, disagreement[0], r, r, err_pl[0], err[0])
-    random_gamma = None
-    if best_case.fraction > 0:
-        random_gamma = random_expansion(masses, next(iter(graphs.values())))(best_case.fraction)
     return Diagnosis(
         examples=len(y),
         total=total_weight(weights),
@@ -149,7 +144,6 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         consistency=consistency,
         gammas={name: expand(c, best_case.fraction) for name, c in expansions.items()},
         conflicts=conflicts,
-        random_gamma=random_gamma,
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
@@ -263,11 +257,8 @@ def list_numbers(diagnosis: Diagnosis) -> list[str]:
     lines.append(f"  {'|w|_1':<{WIDTH}} {diagnosis.total:.3f}   the largest possible err_w")
     if diagnosis.floor > 1e-9:
         lines.append(f"  {'smallest possible err_w':<{WIDTH}} {diagnosis.floor:.3f}   whatever the classifier")
-    for i, (name, value) in enumerate(diagnosis.gammas.items()):
+    for name, value in diagnosis.gammas.items():
         lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {format_gamma(value)}   at most: worse sets may exist")
-        if i == 0 and diagnosis.random_gamma is not None:
-            random = format_gamma(diagnosis.random_gamma)
-            lines.append(f"  {'  random sets would say':<{WIDTH}} {random}   but the worst sets count")
         clash = f"{diagnosis.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if diagnosis.margins:

@@ -107,24 +107,6 @@ def empirical_expansion(
     return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(neighborhoods))
 
 
-def random_expansion(masses: Any, neighbors: Any, sets: int = 200) -> StepExpansion:
-    """Return the expansion of random sets: a careless estimate of c, nearly always far too large.
-
-    Args:
-        masses: Q of each example, (n,), which sum to 1.
-        neighbors: the neighbors of each example, (n, n), bool, symmetric.
-        sets: the number of random orders of the examples; every beginning of an order is a set.
-
-    Returns:
-        The expansion of the random sets.
-    """
-    mass, graph = _check_graph(masses, neighbors)
-    rng = np.random.default_rng(0)
-    pairs = [next(sweep(mass, graph, rng.permutation(len(mass)))) for _ in range(sets)]
-    sizes, neighborhoods = zip(*pairs, strict=True)
-    return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(neighborhoods))
-
-
 def conflict(weights: Any, labels: Tensor, neighbors: Any) -> float:
     """Return a lower bound of err_w(F) + R_{B,w}(F) of any classifier F on these examples and this graph.
 
