@@ -38,7 +38,7 @@ from csst.training.measurement import (
     estimate_argmax,
     measured_evidence,
 )
-from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
+from csst.training.multiplier_updates import MultiplierUpdates
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import (
     describe_long_memory,
@@ -100,16 +100,15 @@ class Trainer:
     def _bind_objective(self, objective: Objective | str) -> None:
         """Bind the run's objective to the task, and make the multipliers that the method's gain follows."""
         task = self.task
-        prior = task.train_prior
-        self.stated_objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
+        bound_objective = read_objective(objective).bind(task.classes, task.class_names)
+        self.stated_objective = bound_objective.bind_prior(task.train_prior)
         self.objective: Objective = self.stated_objective.ungrouped
         goal = self.method.objective(self.objective)
         if isinstance(goal, str):
             goal = read_objective(goal).bind(task.classes, task.class_names)
-        self.multipliers = make_multipliers(goal, prior, self.settings.dual)
         is_solvable = self.method.gain_follows == "objective"
-        self.updates = MultiplierUpdates(self.multipliers, self.settings, is_solvable, task.validation_prior)
-        self.updates.add_groups(self.stated_objective, task)
+        self.updates = MultiplierUpdates(goal, self.stated_objective, task, self.settings, is_solvable)
+        self.multipliers = self.updates.multipliers
 
     def _make_selftraining(self, setup: Setup | None) -> None:
         """Make the method's consistency loss, None without one, and the teacher that follows measurements."""
