@@ -14,7 +14,7 @@ from csst.data.task import Task
 from csst.estimation.class_rates import RateEstimate, estimate_rates
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.estimation.unlabeled_prior import estimate_balance
-from csst.maths.confusion import confusion_counts
+from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.gain import Gain
 from csst.training.batches import Batches
 from csst.training.engine import Engine
@@ -165,3 +165,9 @@ def measured_evidence(measurement: Measurement, gain: Gain, task: Task) -> HeldO
     """Return the measured scores without the gain and the class prior that the network was trained under."""
     parts = (measurement.logits, measurement.labels, measurement.unlabeled)
     return evidence_from_logits(*parts, gain, task.train_prior, task.class_names)
+
+
+def pooled_confusion(measurement: Measurement, gain: Gain, task: Task) -> Confusion:
+    """Estimate the confusion of the argmax from counts and unlabeled rows together."""
+    evidence = measured_evidence(measurement, gain, task)
+    return estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion

@@ -30,14 +30,7 @@ from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.interruption import step_boundary
-from csst.training.measurement import (
-    Measurement,
-    Measurer,
-    choose_rows,
-    choose_watched,
-    estimate_argmax,
-    measured_evidence,
-)
+from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, pooled_confusion
 from csst.training.multiplier_updates import MultiplierUpdates
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import (
@@ -270,8 +263,7 @@ class Trainer:
             The confusion, K classes.
         """
         if self.updates.pools_rates:
-            evidence = measured_evidence(measurement, self.measured_gain, self.task)
-            confusion = estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion
+            confusion = pooled_confusion(measurement, self.measured_gain, self.task)
         else:
             confusion = Confusion.from_counts(measurement.counts, self.task.class_names)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
