@@ -155,7 +155,7 @@ NAMED: tuple[tuple[str, str, str, str], ...] = (
     ("training", "training/warnings.py", "or step < self.first_step:", "or step <= self.first_step:"),
     ("training", "training/warnings.py", "        self.is_pending = False\n", ""),
     ("training", "training/warnings.py", "and runner.step < self.first_step", ""),
-    ("training", "training/warnings.py", "runner.folds if isinstance(runner, CrossFit) else [trainer]", "[trainer]"),
+    ("training", "training/warnings.py", "for judge in runner.judges", "for judge in [trainer]"),
     (
         "maths",
         "maths/multipliers.py",

@@ -74,7 +74,6 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
         (lambda: csst.Multipliers(csst.objective("min-recall"), [1.0]), "K >= 2"),
         (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], step_size=-1), "step_size"),
         (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], initial="random"), "initial"),
-        (lambda: csst.Multipliers(csst.objective("min-recall"), [0.5, 0.5], initial=[0.9, 0.9]), "Simplex"),
         (lambda: csst.Multipliers(3, [0.5, 0.5]), "an Objective is needed.*found int"),
         (lambda: csst.Multipliers(SENTENCE, [0.5, 0.5]), r'csst.objective\("max min\(recall\)"\).*found the text'),
         (
@@ -100,7 +99,6 @@ def test_precision_of_a_class_never_predicted_is_zero_with_a_finite_gradient():
             ),
             "step_size",
         ),
-        (lambda: csst.NonNegative(-1.0), "number >= 0"),
         (
             lambda: csst.gain_matrix(
                 csst.objective("min-recall"), [-1, 2], csst.Confusion.uniform([0.5, 0.5]), [0.5, 0.5]

@@ -22,7 +22,6 @@ from csst.theory import (
     largest_error,
     least_error,
     mixture_expansion,
-    random_expansion,
     view_graph,
 )
 from csst.theory.graphs import conflict, view_radius
@@ -124,32 +123,26 @@ def test_steps():
 
 def test_search_finds_nearly_the_worst_sets():
     """On small graphs the search is never below the truth and rarely above it."""
-    rng, missed, random_missed, tried = np.random.default_rng(0), 0, 0, 0
+    rng, missed, tried = np.random.default_rng(0), 0, 0
     for _ in range(40):
         points = torch.from_numpy(rng.standard_normal((12, 2)) + 4 * rng.integers(0, 2, (12, 1)))
         near, mass = knn_graph(points, 2), rng.dirichlet(np.full(12, 3.0))
         exact, result = exact_expansion(mass, near), empirical_expansion(mass, near)
-        careless = random_expansion(mass, near, sets=20)
         for p in (0.1, 0.2, 0.3, 0.5):
             assert result(p) >= exact(p) - 1e-9
             tried += 1
             missed += result(p) > exact(p) * 1.05
-            random_missed += careless(p) > exact(p) * 1.05
     assert missed <= 0.1 * tried
-    assert random_missed > 3 * missed
 
 
-def test_random_sets_overestimate():
-    """Two clusters: one of them does not expand; random sets never see it, the search does."""
+def test_sets_that_random_ones_miss_are_found():
+    """Two clusters, of which one does not expand, and a ring, on which intervals expand worst."""
     rng = np.random.default_rng(1)
     points = torch.from_numpy(np.concatenate([rng.standard_normal((60, 5)), 20 + rng.standard_normal((140, 5))]))
     near, mass = knn_graph(points, 6), np.full(200, 1 / 200)
     assert empirical_expansion(mass, near)(0.3) == pytest.approx(1.0)
-    assert random_expansion(mass, near)(0.3) > 2.5
-    # a ring: intervals are the worst sets, and are found
     ring = np.array([[min((a - b) % 200, (b - a) % 200) <= 3 for b in range(200)] for a in range(200)])
     assert empirical_expansion(mass, ring)(0.2) == pytest.approx(46 / 40)
-    assert random_expansion(mass, ring)(0.2) > 2.5
 
 
 def test_sets_are_grown_greedily():

@@ -118,7 +118,7 @@ def test_layers():
         layers_of(nn.Bilinear(2, 2, 2))
     with pytest.raises(InputError, match="no layer with parameters"):
         layers_of(nn.Sequential(nn.Flatten()))
-    with pytest.raises(InputError, match="restarts, steps and rivals >= 1"):
+    with pytest.raises(InputError, match="restarts and rivals >= 1"):
         MarginSearch(rivals=0)
     with pytest.raises(InputError, match="each example needs a class"):
         all_layer_margin(conv, pictures, y[:2])

@@ -18,7 +18,7 @@ from csst.estimation.expectation import describe_minimum, estimate_intervals
 from csst.estimation.held_out_scores import take_out, undo_gain
 from csst.estimation.labeling import allocate_labels, rank_rows
 from csst.estimation.shift import estimate_prior
-from csst.estimators.inputs import number_labels, read_labels
+from csst.estimators.inputs import number_labels, read_labels, refuse_other_length
 from csst.estimators.measuring import MeasuringMixin
 from csst.fitting import monitoring
 from csst.fitting.fitted_model import FittedModel
@@ -75,8 +75,7 @@ class DeployingMixin(MeasuringMixin):
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         values, is_known = read_labels(y)
-        if len(values) != rows.shape[0]:
-            raise InputError(f"X and y must have the same length; found {rows.shape[0]} rows and {len(values)} labels")
+        refuse_other_length(values, rows.shape[0])
         if not is_known.all() or not len(values):
             raise InputError(
                 "every row that certifies needs a label; leave the others out, or pass them as X_unlabeled"

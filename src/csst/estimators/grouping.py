@@ -10,7 +10,7 @@ import torch
 from csst.data.tabular.arrays import number_words
 from csst.errors import InputError
 from csst.estimators.inputs import GivenGroups, number_labels, read_labels
-from csst.fitting.evaluation import align
+from csst.fitting.evaluation import align, tabulate_groups
 from csst.maths.grouped_confusion import GroupedConfusion, count_groups
 from csst.maths.language import Sentence
 from csst.maths.objectives import Objective
@@ -92,17 +92,9 @@ def summarize_groups(groups: GroupEstimate) -> list[str]:
     """Return the lines of a table with the expected recall of every group and class."""
     values = groups.as_dict()
     lowest_recall = values["lowest_recall"]
-    head = [values["column"], *groups.class_names]
-    cells = [
-        [
-            name,
-            *(f"{recall[0]:.2f} ({recall[1]:.2f}–{recall[2]:.2f}, {n})" for recall, n in zip(row, counts, strict=True)),
-        ]
-        for name, row, counts in zip(values["names"], values["recall"], values["labels"], strict=True)
-    ]
     kind = "one rule for each group" if groups.is_per_group else "one rule for all groups"
     return [
         f"recall by {values['column']}, {kind} (95 % interval, labels); the lowest is expected to be "
         f"{lowest_recall['estimate']:.2f} ({lowest_recall['low']:.2f}–{lowest_recall['high']:.2f})",
-        align([head, *cells]),
+        align(tabulate_groups(values, groups.class_names)),
     ]

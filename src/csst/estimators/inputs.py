@@ -106,6 +106,12 @@ def read_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return values, is_known
 
 
+def refuse_other_length(labels: np.ndarray, rows: int) -> None:
+    """Raise an error unless there is one label for each row of X."""
+    if len(labels) != rows:
+        raise InputError(f"X and y must have the same length; found {rows} rows and {len(labels)} labels")
+
+
 def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, (K,), and the class number of every row whose label is known.
 
@@ -116,8 +122,7 @@ def number_classes(values: np.ndarray, is_known: np.ndarray, rows: int) -> tuple
     """
     from sklearn.utils.multiclass import check_classification_targets
 
-    if len(values) != rows:
-        raise InputError(f"X and y must have the same length; found {rows} rows and {len(values)} labels")
+    refuse_other_length(values, rows)
     if not is_known.any():
         raise InputError("y holds no label at all: some rows of every class must be labeled")
     known_values = np.asarray(values[is_known].tolist())

@@ -16,7 +16,7 @@ from csst.errors import InputError
 from csst.estimation.class_rates import RateEstimate
 from csst.estimation.expectation import estimate_intervals
 from csst.estimators.grouping import require_group, summarize_groups
-from csst.estimators.inputs import embed, number_labels, read_labels, warn_about_columns
+from csst.estimators.inputs import embed, number_labels, read_labels, refuse_other_length, warn_about_columns
 from csst.estimators.networks import is_image_array, read_image_rows, refuse_other_shape
 from csst.estimators.scoring import ScoringMixin, choose_abstain_value, name_answers
 from csst.estimators.settings import read_settings
@@ -172,8 +172,7 @@ class MeasuringMixin(ScoringMixin):
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         values, is_labeled = read_labels(y)
-        if len(values) != rows.shape[0]:
-            raise InputError(f"X and y must have the same length; found {rows.shape[0]} and {len(values)}")
+        refuse_other_length(values, rows.shape[0])
         if not is_labeled.any():
             raise InputError("y holds no label at all: there is nothing to measure on")
         truth = number_labels(values[is_labeled], self.classes_, "the labels y")

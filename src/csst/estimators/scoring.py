@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 
 from csst.errors import InputError
 from csst.estimators.grouping import score_groups
-from csst.estimators.inputs import number_labels, read_labels
+from csst.estimators.inputs import number_labels, read_labels, refuse_other_length
 from csst.maths.confusion import Confusion, confusion_counts
 from csst.maths.language import Sentence
 from csst.maths.language import objective as read_objective
@@ -126,8 +126,7 @@ def score_predictions(
         sample_weight: number of rows that each row stands for, (N,); None for one each.
     """
     values, is_known = read_labels(y)
-    if len(values) != len(predictions):
-        raise InputError(f"X and y must have the same length; found {len(predictions)} rows and {len(values)} labels")
+    refuse_other_length(values, len(predictions))
     labels = values[is_known]
     old_classes = classes.tolist()
     new_classes = sorted(set(labels.tolist()) - set(old_classes), key=str)

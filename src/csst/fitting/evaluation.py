@@ -49,6 +49,9 @@ class Evaluation:
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """The numbers as plain values, as in metrics.json, with F1 and further intervals."""
+        return self._measure()
+
+    def _measure(self) -> dict[str, Any]:
         confusion = Confusion.from_counts(self.counts)
         numbers = summarize_counts(self.counts, self.objective)
         numbers |= {"f1": confusion.f1.tolist(), "mean_f1": float(confusion.f1.mean())}
@@ -227,10 +230,9 @@ class GroupEvaluation(Evaluation):
     def stated(self) -> Objective:
         return self.goal
 
-    @cached_property
-    def numbers(self) -> dict[str, Any]:
-        """The numbers as plain values: numbers of all rows, and the sentence's own numbers of groups."""
-        numbers = Evaluation.numbers.func(self)  # type: ignore[attr-defined]
+    def _measure(self) -> dict[str, Any]:
+        """Return the numbers of all rows, and the sentence's own numbers of groups."""
+        numbers = super()._measure()
         confusion = GroupedConfusion.from_counts(self.group_counts)
         draws = [GroupedConfusion.from_counts(counts) for counts in draw_counts(self.group_counts)]
         value = float(self.goal.value(confusion))

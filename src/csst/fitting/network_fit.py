@@ -31,12 +31,10 @@ from csst.rules.deployment import read_deployment
 from csst.rules.fresh_labels import FreshLabels
 from csst.rules.groups import bind_groups, fit_groups
 from csst.rules.promise import promise
-from csst.training.crossfit import CrossFit
 from csst.training.evaluation import compute_logits
-from csst.training.generations import Generations
 from csst.training.measurement import estimate_argmax, evidence_from_logits
 from csst.training.records import Record
-from csst.training.training_run import WhichWeights
+from csst.training.training_run import TrainingRun, WhichWeights
 from csst.training.warnings import CollapseDetector, ReachCheck
 
 #: unlabeled examples that estimates and rules look at: rates within a hundredth, and no second pass over a million
@@ -111,7 +109,7 @@ class NetworkFit(Fit):
 
     def __init__(
         self,
-        runner: Generations | CrossFit,
+        runner: TrainingRun,
         fits_rule: bool,
         deployment_prior: Any,
         inputs: InputSpec | None,
@@ -248,8 +246,7 @@ class NetworkFit(Fit):
         """Groups of the labels that judge and of the unlabeled rows that are scored; None without groups."""
         task = self.task
         runner = self.runner
-        judges = [fold.task for fold in runner.folds] if isinstance(runner, CrossFit) else [task]
-        parts = [judge.require("validation").groups for judge in judges]
+        parts = [judge.task.require("validation").groups for judge in runner.judges]
         if task.unlabeled_groups is None or any(part is None for part in parts):
             return None
         labeled = torch.cat([part for part in parts if part is not None])
@@ -279,7 +276,7 @@ class NetworkFit(Fit):
         unlabeled = torch.zeros(0, task.classes)
         if len(self.unlabeled_index):
             unlabeled = self.compute_logits(model, task.unlabeled, self.unlabeled_index)
-        return Outputs(parts, unlabeled, gain, isinstance(self.runner, CrossFit), self.test_groups)
+        return Outputs(parts, unlabeled, gain, self.runner.is_cross_fitted, self.test_groups)
 
     def expect(self, outputs: Outputs) -> RateEstimate:
         """Return the rates to expect of the plain argmax."""
@@ -323,10 +320,10 @@ class NetworkFit(Fit):
         }
 
 
-def is_last_selected(runner: Generations | CrossFit, gain: Gain) -> bool:
+def is_last_selected(runner: TrainingRun, gain: Gain) -> bool:
     """Return whether the selected network is the last one, under the same gain, so that its scores are known."""
     same_gain = torch.equal(gain.entries.cpu(), runner.measured_gain.entries.cpu())
-    return runner.best.step == runner.step and same_gain and not isinstance(runner, CrossFit)
+    return runner.best.step == runner.step and same_gain and not runner.is_cross_fitted
 
 
 def pack_weights(name: Weights, state: dict[str, Tensor], gain: Gain) -> dict[str, Tensor]:

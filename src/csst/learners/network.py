@@ -29,6 +29,7 @@ from csst.training.crossfit import CrossFit
 from csst.training.generations import Generations, plan_generation
 from csst.training.start import begin_at
 from csst.training.trainer import Trainer
+from csst.training.training_run import TrainingRun
 
 FOLDS = 3
 #: labeled rows used, at most
@@ -51,7 +52,7 @@ class Network:
     settings: Settings = field(default_factory=Settings)
     folds: int = 0
 
-    def start(self, task: Task, objective: Objective | str, seed: int) -> Generations | CrossFit:
+    def start(self, task: Task, objective: Objective | str, seed: int) -> TrainingRun:
         """The training before its first step: generations, or folds in lockstep.
 
         Args:

@@ -42,17 +42,6 @@ class Domain(ABC):
             The multipliers after the step, (m,).
         """
 
-    @abstractmethod
-    def contains(self, multipliers: Tensor) -> bool:
-        """Return whether the multipliers lie in the domain, up to rounding.
-
-        Args:
-            multipliers: lambda, (m,).
-
-        Returns:
-            True if they do.
-        """
-
     def worst(self, payoff: Tensor) -> Tensor:
         """Return the minimum of lambda . payoff over the simplex parts; 0 for constraints.
 
@@ -130,9 +119,6 @@ class Simplex(Domain):
         share = (self.floor * uniform - minimum) / (uniform - minimum)
         return (1 - share) * multipliers + share * uniform
 
-    def contains(self, multipliers: Tensor) -> bool:
-        return bool((multipliers >= 0).all()) and abs(float(multipliers.sum()) - 1) <= 1e-6
-
     def worst(self, payoff: Tensor) -> Tensor:
         return payoff.min()
 
@@ -144,26 +130,14 @@ class Simplex(Domain):
 class NonNegative(Domain):
     """lambda >= 0: the price of a constraint payoff >= 0. Moves by projected gradient (Algorithm 2 [algo:coverage]).
 
-        lambda_i <- max(0, lambda_i - step_size payoff_i)
-
-    Args:
-        initial: initial value of each multiplier; None means 1/K.
+    lambda_i <- max(0, lambda_i - step_size payoff_i),      1/K at first
     """
 
-    initial: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.initial is not None and not 0 <= self.initial < float("inf"):
-            raise InputError(f"the initial multiplier of a constraint must be a number >= 0; found {self.initial}")
-
     def start(self, size: int, classes: int) -> Tensor:
-        return torch.full((size,), 1 / classes if self.initial is None else self.initial, dtype=torch.float64)
+        return torch.full((size,), 1 / classes, dtype=torch.float64)
 
     def step(self, multipliers: Tensor, payoff: Tensor, step_size: float) -> Tensor:
         return (multipliers - step_size * payoff).clamp(min=0)
-
-    def contains(self, multipliers: Tensor) -> bool:
-        return bool((multipliers >= 0).all())
 
 
 @dataclass(frozen=True)
@@ -184,9 +158,6 @@ class Product(Domain):
         places = self.places(len(multipliers))
         pieces = [domain.step(multipliers[place], payoff[place], step_size) for domain, place in places]
         return torch.cat([multipliers[:0], *pieces])
-
-    def contains(self, multipliers: Tensor) -> bool:
-        return all(domain.contains(multipliers[place]) for domain, place in self.places(len(multipliers)))
 
     def worst(self, payoff: Tensor) -> Tensor:
         total = payoff.new_zeros(())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from csst.errors import InputError
-from csst.maths.confusion import Confusion, as_float64, check_prior
+from csst.maths.confusion import Confusion, check_prior
 from csst.maths.constraint_scale import ConstraintUnits
 from csst.maths.domains import Simplex, flatten_domain
 from csst.maths.gain import Gain, canonical, gain_matrix
@@ -25,7 +25,24 @@ COLLAPSE_WEIGHT = 0.99
 COLLAPSE_UPDATES = 5
 
 
-class Multipliers(nn.Module):
+class GainBuffer(nn.Module):
+    """A module with gains in its buffer `entries`, (..., K) if they are diagonal, else (..., K, K).
+
+    It loads a state of either shape, as a stored gain may be diagonal and the present one not, or the other way round.
+    """
+
+    entries: Tensor
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        entries = state.get(f"{prefix}entries")
+        if isinstance(entries, Tensor):
+            shared_ndim = min(entries.ndim, self.entries.ndim)
+            if entries.shape[:shared_ndim] == self.entries.shape[:shared_ndim]:
+                self.entries = self.entries.new_empty(entries.shape)
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+class Multipliers(GainBuffer):
     """The multipliers of an objective, and the gain they give (Algorithms 1 [algo:worst-case] and 2 [algo:coverage]).
 
         game = csst.Multipliers(csst.objective("max min(recall)"), train_prior=[0.9, 0.1])
@@ -45,15 +62,13 @@ class Multipliers(nn.Module):
         step_size: omega, how far lambda moves at an update.
         initial: "uniform" (in a worst case every class weighs the same, so that recall starts at the gain of mean
             recall; 1/K for each constraint, less for a steep one), "prior" (a worst case starts at the fraction of
-            training examples behind each entry, so that recall starts at G = I), "zero" (constraints start at 0), or
-            the values themselves, (m,).
+            training examples behind each entry, so that recall starts at G = I), or "zero" (constraints start at 0).
         metric_prior: see `gain_matrix`.
         waits: whether a multiplier stands still until the classes behind it have begun to be learned. Until then their
             recall is low for any multiplier, which would grow for nothing and have to shrink again later.
     """
 
     value: Tensor
-    entries: Tensor
     train_prior: Tensor
     mean_rates: Tensor
     updates: Tensor
@@ -64,7 +79,7 @@ class Multipliers(nn.Module):
         objective: Objective,
         train_prior: Any,
         step_size: float = 0.25,
-        initial: Initial | Any = "uniform",
+        initial: Initial = "uniform",
         metric_prior: MetricPrior | None = None,
         waits: bool = False,
     ) -> None:
@@ -95,14 +110,6 @@ class Multipliers(nn.Module):
             self._gain = Gain(self.entries), self.entries._version
             self.entries = self._gain[0].entries
         return self._gain[0]
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # A stored gain may be diagonal and this one not, or the other way round.
-        entries = state.get(f"{prefix}entries")
-        classes = len(self.train_prior)
-        if isinstance(entries, Tensor) and entries.shape in ((classes,), (classes, classes)):
-            self.entries = torch.empty(entries.shape, dtype=self.entries.dtype, device=self.entries.device)
-        super()._load_from_state_dict(state, prefix, *rest)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -158,21 +165,12 @@ class Multipliers(nn.Module):
         self.value = torch.minimum(value, self.units.limits.to(value)).to(self.value)
         self.entries = Gain(entries).entries.to(self.entries.device)
 
-    def _start(self, chance: Confusion, initial: Initial | Any) -> Tensor:
+    def _start(self, chance: Confusion, initial: Initial) -> Tensor:
         """Return the initial multipliers, (m,)."""
-        if not isinstance(initial, str):
-            return self._check_initial(initial, len(payoff_of(self.objective, chance)))
         starts = {"uniform": self._start_uniform, "prior": self._start_prior, "zero": self._start_zero}
-        if initial not in starts:
-            raise InputError(f'initial must be "uniform", "prior", "zero" or the values; found {initial!r}')
+        if not isinstance(initial, str) or initial not in starts:
+            raise InputError(f'initial must be "uniform", "prior" or "zero"; found {initial!r}')
         return starts[initial](chance)
-
-    def _check_initial(self, initial: Any, size: int) -> Tensor:
-        domain = self.objective.domain
-        value = as_float64(initial, "the initial multipliers").detach().clone()
-        if value.shape != (size,) or not torch.isfinite(value).all() or not domain.contains(value):
-            raise InputError(f"the initial multipliers must be {size} numbers in {domain}; found {value.tolist()}")
-        return value
 
     def _start_uniform(self, chance: Confusion) -> Tensor:
         """Return multipliers with which every class weighs the same in a worst case; 1/K for each constraint."""

@@ -140,7 +140,7 @@ class Checkpoints:
     def write_if_due(self) -> None:
         """Write a checkpoint at the end of training, or if the last one is older than the interval."""
         is_late = time.perf_counter() - self.last_write >= self.interval
-        if self.trainer.is_complete or self.trainer.engine.broadcast_choice(is_late):
+        if self.trainer.is_complete or self.trainer.engine.broadcast(is_late):
             self.write()
 
 
@@ -164,7 +164,7 @@ def train(fit: NetworkFit, run: Run, checkpoints: Checkpoints, on_record: OnReco
                 checkpoints.write_if_due()
                 if on_record is not None and engine.is_main:
                     on_record(trainer.trainer, record)
-                if engine.processes > 1 and engine.broadcast_choice(pending_signal() is not None):
+                if engine.processes > 1 and engine.broadcast(pending_signal() is not None):
                     raise Interrupted(pending_signal() or signal.SIGTERM)
     except Interrupted as stop:
         if checkpoints.step != trainer.step:

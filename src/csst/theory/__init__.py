@@ -28,7 +28,7 @@ from csst.theory.expansion import (
     mixture_expansion,
 )
 from csst.theory.gaussians import Bayes, bayes_bounds, boundary, two_gaussians
-from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph
+from csst.theory.graphs import conflict, empirical_expansion, knn_graph, view_graph
 from csst.theory.margin import MarginSearch, all_layer_margin, layers_of, margin_curve, view_margin
 from csst.theory.weighted_errors import (
     Consistency,
@@ -78,7 +78,6 @@ __all__ = [
     "lemma_bound",
     "margin_curve",
     "mixture_expansion",
-    "random_expansion",
     "sampling_weights",
     "shifted",
     "theorem_bound",

@@ -17,7 +17,7 @@ from csst.data.task import Labeled, Task
 from csst.errors import InputError
 from csst.theory.bounds import Assumptions, check_assumptions, classifier_bound, expand, factors
 from csst.theory.expansion import StepExpansion
-from csst.theory.graphs import conflict, empirical_expansion, knn_graph, random_expansion, view_graph, view_radius
+from csst.theory.graphs import conflict, empirical_expansion, knn_graph, view_graph, view_radius
 from csst.theory.margin import MarginSearch, all_layer_margin, view_margin
 from csst.theory.networks import BATCH, evaluating, features_of_views, predict
 from csst.theory.weighted_errors import (
@@ -33,6 +33,8 @@ from csst.theory.weighted_errors import (
 
 #: examples whose margins are computed
 MARGIN_EXAMPLES = 200
+#: seeds of the choice of examples, of weak views, of the views of R_{B,w} and of those of the graph
+SEED_EXAMPLES, SEED_WEAK, SEED_STRONG, SEED_GRAPH = range(4)
 #: width of the column of names
 WIDTH = 36
 
@@ -53,7 +55,6 @@ class Diagnosis:
         consistency: R_{B,w}(F); None if it was not computed.
         gammas: c at the p_w of the best case, by graph.
         conflicts: a lower bound of err_w + R_{B,w} of any classifier, by graph.
-        random_gamma: gamma by random sets, for the first graph; None without mistakes.
         best_case: Theorem 1 with F* as good as any classifier could be.
         as_measured: Theorem 1 with F in the place of F*, which is allowed because F* minimizes err_w among the
             classifiers no less consistent than F; None without consistency.
@@ -71,7 +72,6 @@ class Diagnosis:
     consistency: Consistency | None
     gammas: dict[str, float]
     conflicts: dict[str, float]
-    random_gamma: float | None
     best_case: Assumptions
     as_measured: Assumptions | None
     bound: float | None
@@ -87,13 +87,11 @@ class Effort:
         examples: the largest number of examples.
         draws: strong views of each example.
         neighbors: k of the k-nearest-neighbor graph.
-        seed: the seed of the choice of examples, and of the views.
     """
 
     examples: int = 1000
     draws: int = 8
     neighbors: int = 10
-    seed: int = 0
 
 
 def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effort: Effort | None = None) -> Diagnosis:
@@ -107,12 +105,12 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         effort: the number of examples, views and neighbors.
     """
     effort = effort or Effort()
-    order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(effort.seed))
+    order = torch.randperm(len(labeled), generator=torch.Generator().manual_seed(SEED_EXAMPLES))
     index = order[: effort.examples].sort().values
     x = Selection(labeled.inputs, index)
     y = labeled.labels[index]
     reasons: list[str] = []
-    predictions, weak_predictions = _predict_twice(model, task, x, effort.seed + 1)
+    predictions, weak_predictions = _predict_twice(model, task, x)
     consistency = _measure_consistency(model, task, x, y, weights, effort, reasons)
     graphs = _make_graphs(model, task, x, effort, with_views=consistency is not None and effort.draws > 1)
     masses = sampling_weights(weights, y)
@@ -136,9 +134,6 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         as_measured = min(cases, key=lambda case: case.gamma)
         if 1 < as_measured.gamma < math.inf:
             bound = classifier_bound(as_measured.gamma, disagreement[0], r, r, err_pl[0], err[0])
-    random_gamma = None
-    if best_case.fraction > 0:
-        random_gamma = random_expansion(masses, next(iter(graphs.values())))(best_case.fraction)
     return Diagnosis(
         examples=len(y),
         total=total_weight(weights),
@@ -149,7 +144,6 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
         consistency=consistency,
         gammas={name: expand(c, best_case.fraction) for name, c in expansions.items()},
         conflicts=conflicts,
-        random_gamma=random_gamma,
         best_case=best_case,
         as_measured=as_measured,
         bound=bound,
@@ -158,9 +152,9 @@ def diagnose(model: nn.Module, task: Task, labeled: Labeled, weights: Any, effor
     )
 
 
-def _predict_twice(model: nn.Module, task: Task, x: Selection, seed: int) -> tuple[Tensor, Tensor]:
+def _predict_twice(model: nn.Module, task: Task, x: Selection) -> tuple[Tensor, Tensor]:
     """Return the classes of the examples as they are (F) and of a weak view of each (F_pl)."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(SEED_WEAK)
     predictions = []
     weak_predictions = []
     with evaluating(model):
@@ -180,7 +174,7 @@ def _measure_consistency(
         return None
     try:
         neighborhood = Neighborhood(task.strong, effort.draws)
-        return weighted_consistency_error(model, x, y, weights, neighborhood, effort.seed + 2)
+        return weighted_consistency_error(model, x, y, weights, neighborhood, SEED_STRONG)
     except InputError as error:  # such as a text that has no stored translation
         reasons.append(f"R_B,w and the graph of views: {error}")
         return None
@@ -193,7 +187,7 @@ def _make_graphs(model: nn.Module, task: Task, x: Selection, effort: Effort, wit
         raise InputError(f"a graph of {k} nearest neighbors needs more than {k} examples; found {len(x)}")
     graphs = {f"the {k} nearest neighbors": knn_graph(features_of_views(model, x)[:, 0], k)}
     if with_views:
-        views = features_of_views(model, x, task.strong, min(effort.draws, 4), effort.seed + 3)
+        views = features_of_views(model, x, task.strong, min(effort.draws, 4), SEED_GRAPH)
         graphs["overlapping views"] = view_graph(views, view_radius(views) / 2)
     return graphs
 
@@ -263,11 +257,8 @@ def list_numbers(diagnosis: Diagnosis) -> list[str]:
     lines.append(f"  {'|w|_1':<{WIDTH}} {diagnosis.total:.3f}   the largest possible err_w")
     if diagnosis.floor > 1e-9:
         lines.append(f"  {'smallest possible err_w':<{WIDTH}} {diagnosis.floor:.3f}   whatever the classifier")
-    for i, (name, value) in enumerate(diagnosis.gammas.items()):
+    for name, value in diagnosis.gammas.items():
         lines.append(f"  {'gamma, by ' + name:<{WIDTH}} {format_gamma(value)}   at most: worse sets may exist")
-        if i == 0 and diagnosis.random_gamma is not None:
-            random = format_gamma(diagnosis.random_gamma)
-            lines.append(f"  {'  random sets would say':<{WIDTH}} {random}   but the worst sets count")
         clash = f"{diagnosis.conflicts[name]:.3f}   at least, with these neighbors"
         lines.append(f"  {'  err_w + R_B,w of any classifier':<{WIDTH}} {clash}")
     if diagnosis.margins:

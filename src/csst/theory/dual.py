@@ -42,15 +42,12 @@ def dual_diagnostics(
     """Summarize the multipliers' path from a run's journal: numbers, and `warnings` as sentences.
 
         updates           records used
-        last, average     multipliers at the end, and their mean weighted by step size (the theory is about the mean)
-        average_to_last   distance between them: half the l1 norm, divided by the larger sum
+        last              multipliers at the end
+        average_to_last   their distance from `average_multipliers`: half the l1 norm, divided by the larger sum
         payoff_last, payoff_average   the smallest payoff at the end, and of the average payoff (mixture of all models)
-        regret            how much lower the mean payoff would be for the best fixed multipliers (one worst case only,
-                          else None); near 0 means that the multipliers played well
-        turning, swing    over the last half: fraction of the multipliers' movement that was undone, largest range
-        shared            number of multipliers that weigh the entries of a worst case
-        entropy, effective    entropy of the shared multipliers at the end over its maximum, and the number of payoffs
-                          that matter; None without a worst case
+        turning           fraction of the multipliers' movement over the last half that was undone
+        entropy, effective    entropy of the multipliers of worst cases at the end over its maximum, and the number of
+                          payoffs that matter; None without a worst case
         last_move         the last change of the multipliers, half the l1 norm
         warnings          sentences
 
@@ -76,16 +73,12 @@ def dual_diagnostics(
     amplitude = last_half.max(0) - last_half.min(0)
     diagnostics |= {
         "last": last_multipliers.tolist(),
-        "average": average.tolist(),
         "average_to_last": float(np.abs(average - last_multipliers).sum() / 2 / scale),
         "payoff_last": float(phi[-1].min()),
         "payoff_average": float((weights @ phi).min()),
-        "regret": _compute_regret(lam, phi) if mask.all() and len(lam) > 1 and _sums_to_1(lam) else None,
         "turning": _measure_turning(last_half),
-        "swing": float(amplitude.max()),
         "entropy": None,
         "effective": None,
-        "shared": int(mask.sum()),
         "last_move": float(np.abs(lam[-1] - lam[-2]).sum() / 2) if len(lam) > 1 else 0.0,
     }
     if mask.sum() > 1:
@@ -107,32 +100,24 @@ class DualityGap:
         gap: best_response - worst: at least 0, and 0 at a saddle point.
         best_response: value of the game for the best classifier found against the multipliers (a lower bound of the
             best possible).
-        current: value of the game for the classifier and the multipliers.
         worst: value of the game for the classifier against the worst multipliers.
-        violation: largest violation of a constraint, 0 without.
     """
 
     gap: float
     best_response: float
-    current: float
     worst: float
-    violation: float
 
 
 def duality_gap(
-    objective: Objective,
-    multipliers: Any,
-    probs: Tensor,
-    labels: Tensor,
-    predictions: Tensor | None = None,
-    largest_multiplier: float | None = None,
+    objective: Objective, multipliers: Any, probs: Tensor, labels: Tensor, predictions: Tensor
 ) -> DualityGap:
     """Measure how far a classifier and multipliers are from a saddle point, on labeled examples.
 
         max_F [u(C[F]) + lambda . phi(C[F])] - min_{lambda'} [u(C) + lambda' . phi(C)],     C of the given classifier
 
     The best response is the plug-in rule argmax_j sum_i G_ij p_i(x) for the gain of these multipliers, or the
-    classifier itself if that is better. The price of a violated constraint has no maximum, so it is given one.
+    classifier itself if that is better. The price of a violated constraint has no maximum, so it is given one: twice
+    the largest multiplier, and at least 1.
 
     Args:
         objective: u and phi.
@@ -140,8 +125,7 @@ def duality_gap(
         probs: calibrated P(y | x) under the class fractions of the labels, (n, K); the raw softmax of a
             cost-sensitive model is not calibrated.
         labels: class indices, (n,).
-        predictions: classes predicted by the classifier, (n,); None takes argmax probs.
-        largest_multiplier: the maximum of a price; None takes twice the largest multiplier, at least 1.
+        predictions: classes predicted by the classifier, (n,).
 
     Returns:
         The gap and its parts.
@@ -152,19 +136,16 @@ def duality_gap(
     if posterior.ndim != 2 or len(posterior) != len(labels):
         raise InputError(f"probs need one row per label; found {tuple(posterior.shape)} for {len(labels)} labels")
     classes = posterior.shape[1]
-    answers = posterior.argmax(1) if predictions is None else predictions.cpu()
-    confusion = Confusion.from_predictions(truth, answers, classes)
+    confusion = Confusion.from_predictions(truth, predictions.cpu(), classes)
     objective = objective.bind_prior(confusion.prior)
     gain = gain_matrix(objective, lam, confusion, confusion.prior, "evaluation").matrix
     response = Confusion.from_predictions(truth, (posterior @ gain).argmax(1), classes)
     current = float(lagrangian(objective, lam, confusion))
     best_response = max(current, float(lagrangian(objective, lam, response)))
-    if largest_multiplier is None:
-        largest_multiplier = max(1.0, 2 * float(lam.max())) if len(lam) else 0.0
-    shortfall = objective.slack(confusion).clamp(max=0)
-    lowest_value = min(current, float(objective.value(confusion) + largest_multiplier * shortfall.sum()))
-    violation = -float(shortfall.min()) if len(shortfall) else 0.0
-    return DualityGap(best_response - lowest_value, best_response, current, lowest_value, violation)
+    largest_price = max(1.0, 2 * float(lam.max())) if len(lam) else 0.0
+    shortfall = objective.slack(confusion).clamp(max=0).sum()
+    lowest_value = min(current, float(objective.value(confusion) + largest_price * shortfall))
+    return DualityGap(best_response - lowest_value, best_response, lowest_value)
 
 
 def average_multipliers(journal: Sequence[Mapping[str, Any]]) -> Tensor:
@@ -244,15 +225,6 @@ def _find_simplex_mask(lam: np.ndarray, simplex_mask: Sequence[bool] | None) -> 
 
 def _sums_to_1(lam: np.ndarray) -> bool:
     return bool((np.abs(lam.sum(1) - 1) < 1e-6).all())
-
-
-def _compute_regret(lam: np.ndarray, phi: np.ndarray) -> float:
-    """Return mean_t lambda_{t-1} . phi_t - min_k mean_t phi_tk.
-
-    A record's multipliers were updated with its payoff, so the payoff was paid by the multipliers of the record before.
-    """
-    payment = (lam[:-1] * phi[1:]).sum(1).mean()
-    return float(payment - phi[1:].mean(0).min())
 
 
 def _measure_turning(lam: np.ndarray) -> float:

@@ -73,7 +73,7 @@ def view_radius(views: Tensor) -> float:
 
 
 def empirical_expansion(
-    masses: Any, neighbors: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8, seed: int = 0
+    masses: Any, neighbors: Any, candidates: Sequence[Any] = (), seeds: int = 24, directions: int = 8
 ) -> StepExpansion:
     """Return an upper bound of c for a distribution on a graph, from the worst sets found.
 
@@ -85,7 +85,6 @@ def empirical_expansion(
         candidates: masks of further sets to try, each (n,), bool, such as the model's mistakes.
         seeds: the number of examples around which sets are grown.
         directions: the number of slow directions of the graph to sweep.
-        seed: the seed of the choice of examples.
 
     Returns:
         The expansion of the tried sets.
@@ -93,7 +92,7 @@ def empirical_expansion(
     mass, graph = _check_graph(masses, neighbors)
     sizes = []
     neighborhoods = []
-    for order in _list_orders(mass, graph, seeds, directions, np.random.default_rng(seed)):
+    for order in _list_orders(mass, graph, seeds, directions):
         for set_sizes, set_neighborhoods in sweep(mass, graph, order):
             sizes.append(set_sizes)
             neighborhoods.append(set_neighborhoods)
@@ -105,25 +104,6 @@ def empirical_expansion(
         largest_set = ~graph[:, ~neighborhood].any(1)  # with the same neighborhood
         sizes.append(np.array([mass[members].sum(), mass[largest_set].sum()]))
         neighborhoods.append(np.array([mass[neighborhood].sum()] * 2))
-    return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(neighborhoods))
-
-
-def random_expansion(masses: Any, neighbors: Any, sets: int = 200, seed: int = 0) -> StepExpansion:
-    """Return the expansion of random sets: a careless estimate of c, nearly always far too large.
-
-    Args:
-        masses: Q of each example, (n,), which sum to 1.
-        neighbors: the neighbors of each example, (n, n), bool, symmetric.
-        sets: the number of random orders of the examples; every beginning of an order is a set.
-        seed: the seed of the orders.
-
-    Returns:
-        The expansion of the random sets.
-    """
-    mass, graph = _check_graph(masses, neighbors)
-    rng = np.random.default_rng(seed)
-    pairs = [next(sweep(mass, graph, rng.permutation(len(mass)))) for _ in range(sets)]
-    sizes, neighborhoods = zip(*pairs, strict=True)
     return StepExpansion.of_sets(np.concatenate(sizes), np.concatenate(neighborhoods))
 
 
@@ -170,9 +150,7 @@ def sweep(mass: np.ndarray, graph: np.ndarray, order: np.ndarray) -> Iterator[tu
     yield np.cumsum(np.bincount(enclosure, mass, len(order))), neighborhoods
 
 
-def _list_orders(
-    mass: np.ndarray, graph: np.ndarray, seeds: int, directions: int, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
+def _list_orders(mass: np.ndarray, graph: np.ndarray, seeds: int, directions: int) -> Iterator[np.ndarray]:
     """Yield orders of the examples whose beginnings are likely to expand badly."""
     from scipy.sparse.csgraph import connected_components
 
@@ -190,7 +168,7 @@ def _list_orders(
         yield np.argsort(direction)
         yield np.argsort(-direction)
     # heat that spreads from single examples, over short and long walks
-    starts = rng.permutation(len(mass))[:seeds]
+    starts = np.random.default_rng(0).permutation(len(mass))[:seeds]
     source = np.eye(len(mass))[starts]
     walk = graph / degree[:, None]
     for restart in (0.3, 0.03):

@@ -25,6 +25,9 @@ from csst.theory.weighted_errors import Neighborhood
 Layers = Sequence[nn.Module]
 #: multiples of a disturbance at which a change of the prediction is looked for
 STRETCHES = (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0)
+#: steps of the search from each starting point, and of the bisection that finds where the prediction changes
+STEPS = 20
+HALVINGS = 40
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
@@ -62,19 +65,15 @@ class MarginSearch:
 
     Args:
         restarts: starting points of each search, the first at xi = 0.
-        steps: steps from each starting point.
         rivals: the number of other classes to try, by descending score.
-        seed: the seed of the starting points.
     """
 
     restarts: int = 3
-    steps: int = 20
     rivals: int = 9
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.restarts, self.steps, self.rivals) < 1:
-            raise InputError(f"a search needs restarts, steps and rivals >= 1; found {self}")
+        if min(self.restarts, self.rivals) < 1:
+            raise InputError(f"a search needs restarts and rivals >= 1; found {self}")
 
 
 def all_layer_margin(model: nn.Module | Layers, x: Tensor, y: Tensor, search: MarginSearch | None = None) -> Tensor:
@@ -93,7 +92,7 @@ def all_layer_margin(model: nn.Module | Layers, x: Tensor, y: Tensor, search: Ma
     if len(x) != len(y):
         raise InputError(f"each example needs a class; found {len(x)} examples and {len(y)} classes")
     search = search or MarginSearch()
-    generator = torch.Generator().manual_seed(search.seed)
+    generator = torch.Generator().manual_seed(0)
     with evaluating(network):
         inputs = as_floats(x)
         scores = disturb(network, inputs, None).detach()
@@ -102,12 +101,12 @@ def all_layer_margin(model: nn.Module | Layers, x: Tensor, y: Tensor, search: Ma
         for rank in range(min(search.rivals, order.shape[1])):
             for restart in range(search.restarts):
                 start = _start(network, inputs, margins, generator) if restart else None
-                margins = torch.minimum(margins, _search(network, inputs, y, order[:, rank], start, search.steps))
+                margins = torch.minimum(margins, _search(network, inputs, y, order[:, rank], start))
     return torch.where(scores.argmax(1) != y, torch.zeros_like(margins), margins)
 
 
 def view_margin(
-    model: nn.Module | Layers, x: Any, neighborhood: Neighborhood, search: MarginSearch | None = None, seed: int = 0
+    model: nn.Module | Layers, x: Any, neighborhood: Neighborhood, search: MarginSearch | None = None
 ) -> Tensor:
     """Return an upper bound of m_B(Phi, x): the smallest margin over drawn views and attacked points of their balls.
 
@@ -118,13 +117,12 @@ def view_margin(
         x: n examples, (n, ...).
         neighborhood: B(x).
         search: how thoroughly to search for a smaller bound.
-        seed: the seed of the views.
 
     Returns:
         One margin per example, (n,).
     """
     network = _as_layers(model)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with evaluating(network):
         labels = disturb(network, as_floats(x), None).argmax(1)
     margins = all_layer_margin(list(network), as_floats(x), labels, search)
@@ -133,7 +131,7 @@ def view_margin(
         margins = torch.minimum(margins, all_layer_margin(list(network), view, labels, search))
         if neighborhood.radius > 0:
             with evaluating(network):
-                _, points = attack(network, view, labels, neighborhood.radius, neighborhood.steps)
+                _, points = attack(network, view, labels, neighborhood.radius)
             margins = torch.minimum(margins, all_layer_margin(list(network), points, labels, search))
     return margins
 
@@ -174,9 +172,7 @@ def _as_layers(model: nn.Module | Layers) -> nn.Sequential:
     return nn.Sequential(*(layers_of(model) if isinstance(model, nn.Module) else model))
 
 
-def _search(
-    network: nn.Sequential, x: Tensor, y: Tensor, rival: Tensor, start: list[Tensor] | None, steps: int
-) -> Tensor:
+def _search(network: nn.Sequential, x: Tensor, y: Tensor, rival: Tensor, start: list[Tensor] | None) -> Tensor:
     """Return the norm of a small disturbance that lifts the rival's score above that of y, (n,).
 
     Each step moves to the smallest xi at which the linearized g(xi) = Phi_y - Phi_rival vanishes. A fixed point is a
@@ -184,7 +180,7 @@ def _search(
     """
     noise = start or [torch.zeros_like(output) for output in _compute_outputs(network, x)]
     margins = torch.full((len(y),), float("inf"), dtype=noise[-1].dtype)
-    for step in range(steps):
+    for step in range(STEPS):
         with torch.enable_grad():
             leaves = [xi.detach().requires_grad_() for xi in noise]
             scores = disturb(network, x, leaves)
@@ -192,17 +188,17 @@ def _search(
             gradients = torch.autograd.grad(g.sum(), leaves)
         projections = [(s * xi).flatten(1).sum(1) for s, xi in zip(gradients, noise, strict=True)]
         length = (torch.stack(projections).sum(0) - g.detach()) / _measure_size(gradients).square().clamp(min=1e-30)
-        inertia = 0.0 if step < steps // 2 else 0.5  # full steps first; later ones settle between two that alternate
+        inertia = 0.0 if step < STEPS // 2 else 0.5  # full steps first; later ones settle between two that alternate
         noise = [
             inertia * xi + (1 - inertia) * s * per_example(length, s) for xi, s in zip(noise, gradients, strict=True)
         ]
-        if step in (steps // 2, steps - 1):
+        if step in (STEPS // 2, STEPS - 1):
             margins = torch.minimum(margins, _find_crossing(network, x, y, noise))
     return margins
 
 
 @torch.no_grad()
-def _find_crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor], halvings: int = 40) -> Tensor:
+def _find_crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Tensor]) -> Tensor:
     """Return the norm at which the prediction changes on the ray from 0 through `noise`, (n,); infinite if nowhere."""
 
     def changes(scale: Tensor) -> Tensor:
@@ -216,7 +212,7 @@ def _find_crossing(network: nn.Sequential, x: Tensor, y: Tensor, noise: list[Ten
     has_crossing = torch.isfinite(high)
     low = torch.zeros_like(size)
     high = torch.where(has_crossing, high, torch.ones_like(high))
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         is_beyond = changes(middle)
         low = torch.where(is_beyond, low, middle)

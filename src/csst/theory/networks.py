@@ -16,6 +16,9 @@ from csst.models.huggingface.text import EncodesTexts
 
 #: examples that go through a model at a time
 BATCH = 1024
+#: other classes that an attack tries, by descending score, and steps of its ascent for each
+RIVALS = 3
+STEPS = 20
 
 
 @contextmanager
@@ -91,21 +94,17 @@ def features_of_views(
     return torch.cat(batches)
 
 
-def attack(
-    model: nn.Module, x: Tensor, labels: Tensor, radius: float, steps: int = 20, rivals: int = 3
-) -> tuple[Tensor, Tensor]:
+def attack(model: nn.Module, x: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """Search the l2 ball around x for points of another class.
 
     Projected gradient ascent on a rival's score less the label's, along the normalized gradient. Exact for a linear
-    classifier if all rivals are tried.
+    classifier of at most RIVALS + 1 classes.
 
     Args:
         model: takes x.
         x: examples, (n, ...), floating point.
         labels: the class to leave, (n,).
         radius: the radius of the ball.
-        steps: the steps of the ascent.
-        rivals: the number of other classes to try, by descending score at x.
 
     Returns:
         Another class met in the ball, or the label if none was, (n,); the visited point at which a rival is furthest
@@ -117,9 +116,9 @@ def attack(
         scores = model(x)
     order = scores.scatter(1, labels[:, None], -float("inf")).argsort(1, descending=True)
     largest_lead = torch.full((len(x),), -float("inf"), device=x.device, dtype=scores.dtype)
-    for rank in range(min(rivals, scores.shape[1] - 1)):
+    for rank in range(min(RIVALS, scores.shape[1] - 1)):
         points = x.detach().clone()
-        for step in range(steps + 1):
+        for step in range(STEPS + 1):
             with torch.enable_grad():
                 scores = model(points.requires_grad_())
                 lead = scores.gather(1, order[:, rank, None]) - scores.gather(1, labels[:, None])
@@ -130,7 +129,7 @@ def attack(
             classes = torch.where((classes == labels) & (predictions != labels), predictions, classes)
             worst_points = torch.where(per_example(lead > largest_lead, x), points, worst_points)
             largest_lead = torch.maximum(largest_lead, lead)
-            if step < steps:
+            if step < STEPS:
                 # The first step reaches the sphere; later ones slide along it, ever more finely.
                 step_size = radius if step == 0 else 2 * radius / (step + 1)
                 norm = gradient.flatten(1).norm(dim=1).clamp(min=1e-30)

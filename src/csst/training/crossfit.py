@@ -129,6 +129,10 @@ class CrossFit(TrainingRun):
         records = [member.update_multipliers(confusion, solution) for member in self.trainers]
         return records[-1]
 
+    @property
+    def judges(self) -> list[Trainer]:
+        return self.folds
+
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all trainers."""
         return {"trainers": [trainer.state_dict() for trainer in self.trainers]}

@@ -184,10 +184,6 @@ class Engine:
         """Return the first process's values on all processes."""
         return self.fabric.broadcast(values) if self.processes > 1 else values
 
-    def broadcast_choice(self, choice: bool) -> bool:
-        """Return the first process's choice on all processes."""
-        return bool(self.fabric.broadcast(choice)) if self.processes > 1 else choice
-
     def barrier(self) -> None:
         self.fabric.barrier()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.data.task import Task
 from csst.errors import InputError
@@ -24,7 +24,7 @@ from csst.estimation.calibration import Calibration
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import Gain, canonical
 from csst.maths.language import Sentence
-from csst.maths.multipliers import Multipliers
+from csst.maths.multipliers import GainBuffer, Multipliers
 from csst.maths.row_gain import RowGain
 from csst.rules.candidates import Candidate
 from csst.rules.cells import CellObjective, RowGroups, make_cells
@@ -36,27 +36,21 @@ from csst.training.solved_multipliers import (
     find_reason_to_hold,
     fit_and_judge,
     judge,
-    limit_distance,
-    measure_trust,
     mix,
     parameters_of_gain,
     parameters_of_rule,
+    shrink,
     weights_of,
 )
 
-#: parameters and prices of a rule for all groups: there is none
-NO_NUMBERS = np.zeros(0)
 
-
-class GroupGains(nn.Module):
+class GroupGains(GainBuffer):
     """The gains of the groups of rows, all equal to that of the first multipliers at first.
 
     Args:
         gain: gain of the first multipliers.
         counts: labeled examples of each group and class, (A, K).
     """
-
-    entries: Tensor
 
     def __init__(self, gain: Gain, counts: np.ndarray) -> None:
         super().__init__()
@@ -115,13 +109,6 @@ class GroupGains(nn.Module):
         self.entries = torch.stack([gain / gain.mean() for gain in gains])
         return (shares[:, None, None] * self.entries).sum(0)
 
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The stored gains may be matrices and these not, or the other way round.
-        entries = state.get(f"{prefix}entries")
-        if isinstance(entries, Tensor) and entries.shape[:2] == self.entries.shape[:2]:
-            self.entries = torch.empty_like(entries)
-        super()._load_from_state_dict(state, prefix, *rest)
-
 
 class GroupSolver:
     """Solves for the gains of a sentence about groups of rows.
@@ -152,7 +139,7 @@ class GroupSolver:
         """
         reason = find_reason_to_hold(evidence)
         if reason:
-            return Solution(NO_NUMBERS, NO_NUMBERS, hold=reason, by_group=tuple(self.start))
+            return Solution(hold=reason)
         cells = make_cells(evidence, groups, self.prior, are_tied=False)
         scores = cells.thin(ROWS)
         objective = CellObjective(self.sentence, torch.from_numpy(cells.cell_prior))
@@ -160,22 +147,21 @@ class GroupSolver:
         judged_rule = fit_and_judge(scores, objective, prior)
         first_decisions = [decide_in_groups(self.start, z) for z in (scores.scores, scores.soft_scores)]
         if judged_rule.rank <= judge(scores, objective, prior, *first_decisions):
-            return Solution(NO_NUMBERS, NO_NUMBERS, by_group=tuple(self.start))
+            return Solution(tuple(self.start))
         targets = read_groups(judged_rule.rule, len(self.start))
         parts = [read_groups(part, len(self.start)) for part in judged_rule.part_rules]
-        solutions = []
-        trusts = []
-        for a, (target, start) in enumerate(zip(targets, self.start, strict=True)):
-            trust = measure_trust(target, [part[a] for part in parts], start)
-            solutions.append(limit_distance(mix(start, target, trust), start, self.farthest))
-            trusts.append(trust)
-        return Solution(NO_NUMBERS, NO_NUMBERS, float(self.gains.shares @ trusts), by_group=tuple(solutions))
+        results = [
+            shrink(target, [part[a] for part in parts], start, self.farthest)
+            for a, (target, start) in enumerate(zip(targets, self.start, strict=True))
+        ]
+        parameters, trusts = zip(*results, strict=True)
+        return Solution(parameters, trust=float(self.gains.shares @ trusts))
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
         """Move the gains as `Solver.move` does, each group to its solution, and the multipliers to the mean gain."""
         if solution.hold:
             return
-        pairs = zip(self.gains.parameters_of_groups, solution.by_group, strict=True)
+        pairs = zip(self.gains.parameters_of_groups, solution.parameters, strict=True)
         mean = self.gains.adopt([mix(start, target, share) for start, target in pairs])
         prior = multipliers.train_prior.cpu()
         weights = mean * (prior if mean.ndim == 1 else prior[:, None])

@@ -32,23 +32,26 @@ BALANCE_STREAM = 8
 
 @dataclass(frozen=True)
 class Measurement:
-    """Confusion counts on validation and, if an estimate needs them, the logits behind them.
+    """The logits of a model on validation and on unlabeled rows.
 
     Args:
-        counts: confusion counts, (K, K).
         logits: logits of the validation rows, (n, K).
         labels: classes of the validation rows, (n,).
+        groups: groups of the validation rows, (n,); None without groups.
         unlabeled: logits of the watched unlabeled rows, (m, K).
         balance: logits of the rows that estimate the unlabeled class prior.
-        groups: groups of the validation rows, (n,); None without groups.
     """
 
-    counts: Tensor
-    logits: Tensor | None = None
-    labels: Tensor | None = None
+    logits: Tensor
+    labels: Tensor
+    groups: Tensor | None = None
     unlabeled: Tensor | None = None
     balance: Tensor | None = None
-    groups: Tensor | None = None
+
+    @property
+    def counts(self) -> Tensor:
+        """Confusion counts of the argmax on validation, (K, K)."""
+        return confusion_counts(self.labels, self.logits.argmax(1), self.logits.shape[1])
 
 
 class Measurer:
@@ -60,18 +63,14 @@ class Measurer:
         engine: devices and processes.
         batches: the shards of the processes.
         batch_size: examples per forward pass.
-        needs_logits: whether an estimate needs the logits of validation rows beside their counts.
     """
 
-    def __init__(
-        self, task: Task, model: nn.Module, engine: Engine, batches: Batches, batch_size: int, needs_logits: bool
-    ) -> None:
+    def __init__(self, task: Task, model: nn.Module, engine: Engine, batches: Batches, batch_size: int) -> None:
         self.task = task
         self.model = model
         self.engine = engine
         self.batches = batches
         self.batch_size = batch_size
-        self.needs_logits = needs_logits
 
     def measure(self, watched: Tensor | None, balance_rows: Tensor | None) -> Measurement:
         """Measure the model on validation and on unlabeled rows; None measures no such rows."""
@@ -82,24 +81,14 @@ class Measurer:
         )
 
     def measure_validation(self) -> Measurement:
-        """Count the confusion on validation, and return the logits as well if an estimate needs them."""
+        """Measure the model on validation rows alone."""
         validation = self.task.require("validation")
-        if self.needs_logits:
-            logits = self.score_validation()
-            counts = confusion_counts(validation.labels, logits.argmax(1), self.task.classes)
-            return Measurement(counts, logits, validation.labels, groups=validation.groups)
-        shard, logits = self._score_shard(validation.inputs, torch.arange(len(validation)))
-        counts = confusion_counts(validation.labels[shard], logits.argmax(1), self.task.classes)
-        return Measurement(self.engine.total(counts))
+        logits = self.score(validation.inputs, torch.arange(len(validation)))
+        return Measurement(logits, validation.labels, validation.groups)
 
     def score_unlabeled(self, index: Tensor | None) -> Tensor | None:
         """Return the logits of unlabeled rows, (m, K); None if no index is given."""
         return None if index is None else self.score(self.task.unlabeled, index)
-
-    def score_validation(self) -> Tensor:
-        """Return the logits of all validation rows, (n, K)."""
-        validation = self.task.require("validation")
-        return self.score(validation.inputs, torch.arange(len(validation)))
 
     def score(self, inputs: Examples, index: Tensor) -> Tensor:
         """Return the logits of examples, the same on all processes.
@@ -113,14 +102,10 @@ class Measurer:
         """
         logits = torch.zeros(len(index), self.task.classes)
         if len(index):
-            shard, shard_logits = self._score_shard(inputs, index)
-            logits[shard] = shard_logits
+            shard, rounds = self.batches.shard_and_rounds(len(index), self.batch_size)
+            device = self.engine.device
+            logits[shard] = compute_logits(self.model, inputs, self.batch_size, device, index[shard], rounds)
         return self.engine.total(logits)
-
-    def _score_shard(self, inputs: Examples, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return this process's positions within the index, and the logits of their examples."""
-        shard, rounds = self.batches.shard_and_rounds(len(index), self.batch_size)
-        return shard, compute_logits(self.model, inputs, self.batch_size, self.engine.device, index[shard], rounds)
 
 
 def choose_watched(unlabeled: int, seed: int) -> Tensor:
@@ -136,13 +121,10 @@ def choose_rows(unlabeled: int, seed: int) -> Tensor:
 
 def join(parts: Sequence[Measurement], unlabeled: Tensor | None, balance: Tensor | None = None) -> Measurement:
     """Merge measurements of disjoint validation rows into one."""
-    counts = torch.stack([part.counts for part in parts]).sum(0)
-    if parts[0].logits is None:
-        return Measurement(counts)
-    logits = torch.cat([part.logits for part in parts if part.logits is not None])
-    labels = torch.cat([part.labels for part in parts if part.labels is not None])
+    logits = torch.cat([part.logits for part in parts])
+    labels = torch.cat([part.labels for part in parts])
     groups = None if parts[0].groups is None else torch.cat([part.groups for part in parts if part.groups is not None])
-    return Measurement(counts, logits, labels, unlabeled, balance, groups)
+    return Measurement(logits, labels, groups, unlabeled, balance)
 
 
 def estimate_argmax(evidence: HeldOutScores, logits: Tensor, unlabeled: Tensor | None) -> RateEstimate:
@@ -181,15 +163,11 @@ def measured_balance(measurement: Measurement, gain: Gain, task: Task) -> Tensor
 
 def measured_evidence(measurement: Measurement, gain: Gain, task: Task) -> HeldOutScores:
     """Return the measured scores without the gain and the class prior that the network was trained under."""
-    assert measurement.logits is not None
-    assert measurement.labels is not None
     parts = (measurement.logits, measurement.labels, measurement.unlabeled)
     return evidence_from_logits(*parts, gain, task.train_prior, task.class_names)
 
 
-def measured_confusion(measurement: Measurement, gain: Gain, task: Task) -> Confusion:
-    """Return the confusion that drives the multipliers: the counts, or the pooled estimate if there are logits."""
-    if measurement.logits is None:
-        return Confusion.from_counts(measurement.counts, task.class_names)
+def pooled_confusion(measurement: Measurement, gain: Gain, task: Task) -> Confusion:
+    """Estimate the confusion of the argmax from counts and unlabeled rows together."""
     evidence = measured_evidence(measurement, gain, task)
     return estimate_argmax(evidence, measurement.logits, measurement.unlabeled).confusion

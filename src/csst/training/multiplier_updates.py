@@ -13,7 +13,7 @@ from csst.maths.gain import Gain
 from csst.maths.language import Sentence
 from csst.maths.multipliers import Multipliers
 from csst.maths.objectives import Objective
-from csst.settings import Dual, Settings
+from csst.settings import Settings
 from csst.training.group_gains import GroupGains, GroupSolver, count_task_cells, find_measured_groups
 from csst.training.measurement import Measurement, measured_evidence
 from csst.training.schedules import dual_step
@@ -21,46 +21,44 @@ from csst.training.solved_multipliers import AveragedGain, Solution, Solver
 
 
 class MultiplierUpdates:
-    """Moves multipliers according to `settings.dual`.
+    """Makes the multipliers of a training, and moves them according to `settings.dual`.
 
     Args:
-        multipliers: multipliers, changed in place.
+        goal: the objective that the gain follows, bound to its classes.
+        stated_objective: the run's objective, which may be about groups of rows; each group then has its own gain.
+        task: the examples.
         settings: settings of the training.
         is_solvable: whether the gain follows the run's objective, so that it can be solved for.
-        prior: class fractions under which the objective is judged, (K,).
     """
 
-    def __init__(self, multipliers: Multipliers, settings: Settings, is_solvable: bool, prior: Tensor) -> None:
-        self.multipliers = multipliers
+    def __init__(
+        self, goal: Objective, stated_objective: Objective, task: Task, settings: Settings, is_solvable: bool
+    ) -> None:
+        dual = settings.dual
+        metric_prior = None if dual.metric_prior == "default" else dual.metric_prior
+        waits = dual.update == "gradient" and dual.windup == "wait"
         self.settings = settings
-        self.is_solvable = is_solvable
-        self.solver: Solver | None = None
+        self.multipliers = Multipliers(goal, task.train_prior, dual.step_size, dual.initial, metric_prior, waits)
+        self.solver: Solver | GroupSolver | None = None
         self.averaged_gain: AveragedGain | None = None
         self.group_gains: GroupGains | None = None
-        self.group_solver: GroupSolver | None = None
-        if settings.dual.update == "solve" and is_solvable and multipliers.objective.constant_gain is None:
-            self.solver = Solver(multipliers, prior, settings.dual.farthest)
-            self.averaged_gain = AveragedGain(multipliers.gain, settings.ema)
+        if dual.update == "solve" and is_solvable and goal.constant_gain is None:
+            self.solver = Solver(self.multipliers, task.validation_prior, dual.farthest)
+            self.averaged_gain = AveragedGain(self.multipliers.gain, settings.ema)
+        if is_solvable and isinstance(stated_objective, Sentence) and stated_objective.column is not None:
+            self._add_groups(stated_objective.bind_row_groups(task.group_names), task)
 
-    def add_groups(self, objective: Objective, task: Task) -> None:
-        """Give each group of rows a gain of its own, for a sentence about groups; otherwise do nothing.
-
-        Args:
-            objective: bound to its classes.
-            task: the examples, with the groups of their rows.
-        """
-        if not self.is_solvable or not isinstance(objective, Sentence) or objective.column is None:
-            return
-        sentence = objective.bind_row_groups(task.group_names)
-        dual = self.settings.dual
-        if dual.update == "gradient" and self.multipliers.objective.constant_gain is None:
+    def _add_groups(self, sentence: Sentence, task: Task) -> None:
+        """Give each group of rows a gain of its own if gains are solved for."""
+        if self.solver is not None:
+            self.group_gains = GroupGains(self.multipliers.gain, count_task_cells(task))
+            farthest = self.settings.dual.farthest
+            self.solver = GroupSolver(sentence, self.group_gains, task.validation_prior, farthest)
+        elif self.settings.dual.update == "gradient" and self.multipliers.objective.constant_gain is None:
             raise InputError(
                 f"gains of groups of rows ('by {sentence.column}') are solved for, and dual.update is 'gradient': set "
                 "dual.update to solve, or leave the groups out"
             )
-        if self.solver is not None:
-            self.group_gains = GroupGains(self.multipliers.gain, count_task_cells(task))
-            self.group_solver = GroupSolver(sentence, self.group_gains, task.validation_prior, dual.farthest)
 
     @property
     def pools_rates(self) -> bool:
@@ -101,9 +99,9 @@ class MultiplierUpdates:
         if self.solver is None:
             return None
         evidence = measured_evidence(measurement, self.measured_gain, task)
-        if self.group_solver is None:
+        if isinstance(self.solver, Solver):
             return self.solver.solve(evidence)
-        return self.group_solver.solve(evidence, find_measured_groups(measurement, task, watched))
+        return self.solver.solve(evidence, find_measured_groups(measurement, task, watched))
 
     def move(self, confusion: Confusion, solution: Solution | None, step: int) -> float:
         """Move lambda and the gain; after the last step nothing moves.
@@ -124,8 +122,6 @@ class MultiplierUpdates:
         if progress < 1 and step >= self.settings.dual_warmup:
             if self.solver is None:
                 self.multipliers.update(confusion, size)
-            elif solution is not None and self.group_solver is not None:
-                self.group_solver.move(self.multipliers, solution, size)
             elif solution is not None:
                 self.solver.move(self.multipliers, solution, size)
         return size
@@ -145,10 +141,3 @@ class MultiplierUpdates:
             self.averaged_gain.load_state_dict({name: state[name] for name in state if name != "by_group"})
         if self.group_gains is not None:
             self.group_gains.load_state_dict(state["by_group"])
-
-
-def make_multipliers(objective: Objective, train_prior: Tensor, dual: Dual) -> Multipliers:
-    """Return the initial multipliers of an objective."""
-    metric_prior = None if dual.metric_prior == "default" else dual.metric_prior
-    waits = dual.update == "gradient" and dual.windup == "wait"
-    return Multipliers(objective, train_prior, dual.step_size, dual.initial, metric_prior, waits)

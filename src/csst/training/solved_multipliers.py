@@ -19,17 +19,16 @@ toward the rule of the first multipliers, b0, by how much it changes when a fold
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from csst.estimation.class_rates import combine_rates, count_labels, decide_rates
 from csst.estimation.folds import deal_folds
 from csst.estimation.held_out_scores import HeldOutScores
 from csst.maths.gain import Gain, canonical
-from csst.maths.multipliers import Multipliers
+from csst.maths.multipliers import GainBuffer, Multipliers
 from csst.maths.objectives import Objective
 from csst.maths.ranking import score_on
 from csst.rules.bias_search import WeightedRows, search_bias
@@ -52,18 +51,17 @@ class Solution:
     """The gain that the current scores ask for.
 
     Args:
-        parameters: parameters of the rule, shrunk toward the first multipliers: b, (K,), or w, (K, K).
-        prices: prices of the constraints, (m,); 0 for entries of a worst case.
+        parameters: parameters of the rule of each group of rows, or of the only rule, shrunk toward the first
+            multipliers: b, (K,), or w, (K, K).
+        prices: prices of the constraints, (m,), 0 for entries of a worst case; None with a rule of each group.
         trust: weight of the fitted rule against the first multipliers, 0 to 1.
         hold: reason why the multipliers do not move, as a phrase; "" if they move.
-        by_group: parameters of the rule of each group of rows, for an objective about groups.
     """
 
-    parameters: np.ndarray
-    prices: np.ndarray
+    parameters: tuple[np.ndarray, ...] = ()
+    prices: np.ndarray | None = None
     trust: float = 0.0
     hold: str = ""
-    by_group: tuple[np.ndarray, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +79,7 @@ class JudgedRule:
     rank: tuple[float, float]
 
 
-class AveragedGain(nn.Module):
+class AveragedGain(GainBuffer):
     """The gain behind an averaged network: log G averaged with the decay of the weights, step by step.
 
     Gains that are not diagonal are divided by their mean entry and averaged without the logarithm.
@@ -91,7 +89,6 @@ class AveragedGain(nn.Module):
         decay: decay of the averaged weights.
     """
 
-    entries: Tensor
     steps: Tensor
 
     def __init__(self, gain: Gain, decay: float) -> None:
@@ -124,13 +121,6 @@ class AveragedGain(nn.Module):
     def gain(self) -> Gain:
         """The averaged gain."""
         return Gain(self.entries)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # The stored gain may have another shape than the present one, (K,) or (K, K).
-        entries = state.get(f"{prefix}entries")
-        if isinstance(entries, Tensor) and set(entries.shape) == set(self.entries.shape):
-            self.entries = torch.empty_like(entries)
-        super()._load_from_state_dict(state, prefix, *rest)
 
 
 class Solver:
@@ -168,16 +158,17 @@ class Solver:
         """
         reason = find_reason_to_hold(evidence)
         if reason:
-            return Solution(self.start, np.zeros(0), hold=reason)
+            return Solution(hold=reason)
         evidence = evidence.thin(ROWS)
         judged_rule = fit_and_judge(evidence, self.objective, self.prior)
         prices = find_prices(judged_rule.rule, evidence, self.objective, self.prior)
         # Ties go to the start: a class that no rule can tell from another must not move the gain.
         if judged_rule.rank <= self._judge_start(evidence):
-            return Solution(self.start, prices)
+            return Solution((self.start,), prices)
         target = parameters_of_rule(judged_rule.rule)
-        trust = measure_trust(target, [parameters_of_rule(part) for part in judged_rule.part_rules], self.start)
-        return Solution(limit_distance(mix(self.start, target, trust), self.start, self.farthest), prices, trust)
+        parts = [parameters_of_rule(part) for part in judged_rule.part_rules]
+        parameters, trust = shrink(target, parts, self.start, self.farthest)
+        return Solution((parameters,), prices, trust)
 
     def move(self, multipliers: Multipliers, solution: Solution, share: float) -> None:
         """Move the gain part of the way to a solution, and set lambda to match.
@@ -187,10 +178,10 @@ class Solver:
             solution: result of `solve`.
             share: eta, the part of the way, 0 to 1.
         """
-        if solution.hold:
+        if solution.prices is None:  # there is a reason to hold
             return
-        parameters = parameters_of_gain(multipliers.gain, multipliers.train_prior)
-        weights = weights_of(mix(parameters, solution.parameters, share))
+        (target,) = solution.parameters
+        weights = weights_of(mix(parameters_of_gain(multipliers.gain, multipliers.train_prior), target, share))
         prices = (1 - share) * multipliers.value.cpu().numpy() + share * solution.prices
         multipliers.adopt(torch.from_numpy(weights), torch.from_numpy(prices))
 
@@ -344,6 +335,19 @@ def mix(start: np.ndarray, target: np.ndarray, share: float) -> np.ndarray:
         start = as_matrix(start)
         target = as_matrix(target)
     return (1 - share) * start + share * target
+
+
+def shrink(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray, farthest: float) -> tuple[np.ndarray, float]:
+    """Return the parameters of a rule, shrunk toward a start by their error and at most `farthest` away, and the trust.
+
+    Args:
+        target: b of all labels.
+        parts: b without each fold.
+        start: b0.
+        farthest: largest distance of a log weight from the start's.
+    """
+    trust = measure_trust(target, parts, start)
+    return limit_distance(mix(start, target, trust), start, farthest), trust
 
 
 def measure_trust(target: np.ndarray, parts: list[np.ndarray], start: np.ndarray) -> float:

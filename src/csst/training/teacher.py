@@ -53,8 +53,6 @@ class Teacher:
         prior = measured_balance(measurement, gain, task)
         if self.selftraining is None or self.hold_back is None:
             return Teaching(prior)
-        assert measurement.logits is not None
-        assert measurement.labels is not None
         return Teaching(prior, self.selftraining.measure_accuracy(measurement.logits, measurement.labels, gain))
 
     def learn(self, teaching: Teaching, train_prior: Tensor) -> None:

@@ -30,8 +30,8 @@ from csst.settings import Settings
 from csst.training.batches import DROPOUT, Batch, Batches
 from csst.training.engine import Engine
 from csst.training.interruption import step_boundary
-from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, measured_confusion
-from csst.training.multiplier_updates import MultiplierUpdates, make_multipliers
+from csst.training.measurement import Measurement, Measurer, choose_rows, choose_watched, pooled_confusion
+from csst.training.multiplier_updates import MultiplierUpdates
 from csst.training.records import Record, RunningMeans
 from csst.training.schedules import (
     describe_long_memory,
@@ -93,16 +93,15 @@ class Trainer:
     def _bind_objective(self, objective: Objective | str) -> None:
         """Bind the run's objective to the task, and make the multipliers that the method's gain follows."""
         task = self.task
-        prior = task.train_prior
-        self.stated_objective = read_objective(objective).bind(task.classes, task.class_names).bind_prior(prior)
+        bound_objective = read_objective(objective).bind(task.classes, task.class_names)
+        self.stated_objective = bound_objective.bind_prior(task.train_prior)
         self.objective: Objective = self.stated_objective.ungrouped
         goal = self.method.objective(self.objective)
         if isinstance(goal, str):
             goal = read_objective(goal).bind(task.classes, task.class_names)
-        self.multipliers = make_multipliers(goal, prior, self.settings.dual)
         is_solvable = self.method.gain_follows == "objective"
-        self.updates = MultiplierUpdates(self.multipliers, self.settings, is_solvable, task.validation_prior)
-        self.updates.add_groups(self.stated_objective, task)
+        self.updates = MultiplierUpdates(goal, self.stated_objective, task, self.settings, is_solvable)
+        self.multipliers = self.updates.multipliers
 
     def _make_selftraining(self, setup: Setup | None) -> None:
         """Make the method's consistency loss, None without one, and the teacher that follows measurements."""
@@ -143,10 +142,8 @@ class Trainer:
         self.template = engine.make_template(self.ema.module)
         engine.shard(self.model, self.ema.module)
         self.forward, self.optimizer = engine.prepare(self.model, make_optimizer(self.model, self.settings.training))
-        needs_logits = self.updates.pools_rates or self.balance_rows is not None
-        self.measurer = Measurer(
-            self.task, self.ema.module, engine, self.batches, self.settings.training.evaluation_batch, needs_logits
-        )
+        batch_size = self.settings.training.evaluation_batch
+        self.measurer = Measurer(self.task, self.ema.module, engine, self.batches, batch_size)
 
     @property
     def measured_gain(self) -> Gain:
@@ -265,9 +262,10 @@ class Trainer:
         Returns:
             The confusion, K classes.
         """
-        if not self.updates.pools_rates:
-            measurement = Measurement(measurement.counts)
-        confusion = measured_confusion(measurement, self.measured_gain, self.task)
+        if self.updates.pools_rates:
+            confusion = pooled_confusion(measurement, self.measured_gain, self.task)
+        else:
+            confusion = Confusion.from_counts(measurement.counts, self.task.class_names)
         return Confusion(self.engine.broadcast(confusion.rates), confusion.prior)
 
     def solve_multipliers(self, measurement: Measurement) -> Solution | None:

@@ -9,8 +9,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from csst.data.task import Task
 from csst.maths.gain import Gain
 from csst.maths.multipliers import Multipliers
+from csst.maths.objectives import Objective
+from csst.selftraining import Method
+from csst.settings import Settings
+from csst.training.engine import Engine
 from csst.training.evaluation import compute_logits
 from csst.training.records import Record
 from csst.training.selection import Best
@@ -26,13 +31,23 @@ class TrainingRun(ABC):
     If the model is sharded over processes, all of them must call `state_dict` and `last_weights` together.
 
     Args:
+        task: the examples.
         trainer: the trainer whose model is kept.
+        engine: its devices and processes.
+        objective: the objective, bound to the classes.
+        method: how unlabeled examples are used.
+        settings: settings of the whole training.
         best: the selected model.
         before: steps that were taken before this trainer began.
         labels: pseudo-labels that joined the labeled set.
     """
 
+    task: Task
     trainer: Trainer
+    engine: Engine
+    objective: Objective
+    method: Method
+    settings: Settings
     best: Best
     before: int = 0
     labels: Tensor = torch.zeros(0, dtype=torch.int64)
@@ -78,6 +93,16 @@ class TrainingRun(ABC):
     def measured_gain(self) -> Gain:
         """The gain behind the averaged model."""
         return self.trainer.measured_gain
+
+    @property
+    def judges(self) -> list[Trainer]:
+        """The trainers whose validation examples judge: of folds, those that did not learn from them."""
+        return [self.trainer]
+
+    @property
+    def is_cross_fitted(self) -> bool:
+        """Whether the examples that judge are scored by other models than the one that is kept."""
+        return self.judges != [self.trainer]
 
     @abstractmethod
     def judge(self, weights: WhichWeights) -> tuple[Tensor, Tensor]:

@@ -12,16 +12,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from csst.maths.confusion import Confusion
 from csst.maths.multipliers import COLLAPSE_UPDATES, find_collapse
 from csst.rules import fit_evidence
 from csst.rules.candidates import soften
 from csst.rules.feasibility import describe_missed
-from csst.training.crossfit import CrossFit
-from csst.training.generations import Generations
-from csst.training.measurement import choose_rows, evidence_from_logits
+from csst.training.measurement import choose_rows, join, measured_evidence
+from csst.training.training_run import TrainingRun
 
 #: fraction of used pseudo-labels above which a falling score is blamed on them, and the fall
 MOST_USED = 0.9
@@ -65,7 +62,7 @@ class CollapseDetector:
         self.multipliers: list[list[float]] = []
 
     @classmethod
-    def of(cls, runner: Generations | CrossFit) -> CollapseDetector:
+    def of(cls, runner: TrainingRun) -> CollapseDetector:
         """Return the detector of a training."""
         game = runner.multipliers
         is_shared = game.objective.domain.simplex_mask(len(game.value)).tolist()
@@ -152,7 +149,7 @@ class ReachCheck:
         runner: the training.
     """
 
-    def __init__(self, runner: Generations | CrossFit) -> None:
+    def __init__(self, runner: TrainingRun) -> None:
         self.runner = runner
         self.first_step = EARLY * runner.settings.training.steps
         constraints = runner.objective.slack(Confusion.uniform(runner.trainer.task.train_prior))
@@ -172,15 +169,10 @@ class ReachCheck:
         runner = self.runner
         trainer = runner.trainer
         task = trainer.task
-        gain = runner.measured_gain
-        # With folds, each validation row is scored by the trainer that did not learn from it.
-        judges = runner.folds if isinstance(runner, CrossFit) else [trainer]
-        parts = [judge.task.require("validation") for judge in judges]
-        logits = torch.cat([judge.measurer.score_validation() for judge in judges])
-        labels = torch.cat([part.labels for part in parts])
         index = choose_rows(len(task.unlabeled), trainer.seed)[:ROWS]
-        unlabeled = trainer.measurer.score_unlabeled(index)
-        evidence = evidence_from_logits(logits, labels, unlabeled, gain, task.train_prior, task.class_names)
+        parts = [judge.measurer.measure_validation() for judge in runner.judges]
+        measurement = join(parts, trainer.measurer.score_unlabeled(index))
+        evidence = measured_evidence(measurement, runner.measured_gain, task)
         prior = task.validation_prior.numpy()
         fitted_rule = fit_evidence(evidence, runner.objective, prior, trainer.seed)
         soft_objective = soften(runner.objective, prior, evidence)
