@@ -21,7 +21,7 @@ from csst.maths.confusion import Confusion, confusion_from_margins, make_uncheck
 from csst.maths.domains import NonNegative, Simplex, flatten_domain
 from csst.maths.objectives import Objective
 from csst.rules.metric_form import SMALLEST_COVERAGE, MetricForm, read_form
-from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, measure_standard_errors
+from csst.rules.standard_errors import AutogradPayoffs, FormPayoffs, measure_balance_errors, measure_standard_errors
 
 #: a worst case whose entries hardly move between chance and perfection is measured in its own units
 SMALLEST_SPAN = 1e-3
@@ -366,22 +366,9 @@ class SoftObjective:
         errors = self._measure_errors_of_rates(rates, worth)
         if self.balances is None or not self.has_constraints:
             return errors
-        payoffs = self._measure_payoffs_of_balances(torch.from_numpy(rates))
-        errors[self.constraints] = np.hypot(errors[self.constraints], payoffs.std(0)[self.constraints])
+        errors_of_balance = measure_balance_errors(self.objective, torch.from_numpy(rates), self.balances)
+        errors[self.constraints] = np.hypot(errors[self.constraints], errors_of_balance[self.constraints])
         return errors
-
-    def _measure_payoffs_of_balances(self, rates: Tensor) -> np.ndarray:
-        """Return the payoffs at these rates under every balance that may be true, (B, m)."""
-        assert self.balances is not None
-        priors = torch.from_numpy(self.balances)
-
-        def measure(prior: Tensor) -> Tensor:
-            return self.objective.payoff(make_unchecked(rates, prior))
-
-        # A user's own objective may do what only works on one confusion at a time.
-        measure_all = torch.func.vmap(measure) if self.by_margins else lambda each: torch.stack([*map(measure, each)])
-        with torch.no_grad():
-            return np.asarray(measure_all(priors))
 
     def _measure_errors_of_rates(self, rates: np.ndarray, worth: np.ndarray) -> np.ndarray:
         errors = np.zeros(len(self.margins))

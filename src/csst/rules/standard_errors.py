@@ -4,6 +4,8 @@
 
 B = (1 - p) R + p / K are the rates on the way from R to chance at which the constraint would just be met: three hits of
 three show no spread, but a recall at the bound would. g is the mean of the slopes at R and at B.
+
+A deployment prior that is estimated adds the variance of phi over priors as they may truly be.
 """
 
 from __future__ import annotations
@@ -40,6 +42,26 @@ def measure_standard_errors(payoffs: FormPayoffs | AutogradPayoffs, rates: np.nd
     rates = (rows * rates + 1 / len(rates)) / (rows + 1)
     means, squares = payoffs.measure_moments(rates, find_bounds(payoffs, rates))
     return (np.maximum(squares - means**2, 0) / worth).sum(1) ** 0.5
+
+
+def measure_balance_errors(objective: Objective, rates: Tensor, balances: np.ndarray) -> np.ndarray:
+    """Return the standard deviations of payoffs, (P,), over balances as they may truly be.
+
+    Args:
+        objective: bound to the classes.
+        rates: R, (K, K).
+        balances: class fractions, (B, K).
+    """
+
+    def measure(prior: Tensor) -> Tensor:
+        return objective.payoff(make_unchecked(rates, prior))
+
+    priors = torch.from_numpy(balances)
+    with torch.no_grad():
+        if objective.reads_margins:
+            return torch.func.vmap(measure)(priors).numpy().std(0)
+        # A user's own objective may do what only works on one confusion at a time.
+        return np.stack([measure(prior).numpy() for prior in priors]).std(0)
 
 
 def find_bounds(payoffs: FormPayoffs | AutogradPayoffs, rates: np.ndarray) -> np.ndarray:
