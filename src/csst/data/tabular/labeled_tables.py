@@ -11,7 +11,7 @@ import numpy as np
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_ending, read_arrays, read_chunks
-from csst.data.text.files import read_label_words, require_column, sort_class_names
+from csst.data.text.files import read_label_words, require_column, sort_class_names, warn_about_gaps
 from csst.errors import InputError
 
 #: balanced accuracy out of fold from which on a single column counts as a leak
@@ -45,6 +45,7 @@ def read_labeled_table(
     for name in (*drop, *([group] if group else [])):
         require_column(name, names, path)
     words = read_words(path, label)
+    warn_about_gaps(words, path)
     class_names = sort_class_names(words)
     table = read_arrays(path, without=(label, *drop))
     if not table:
