@@ -100,9 +100,18 @@ def warn_about_gaps(words: Sequence[str | None], path: str) -> None:
         )
 
 
+def drop_point(word: str) -> str:
+    """Return 5 for 5.0, and any other word as it is."""
+    return word.removesuffix(".0") if word.removesuffix(".0").removeprefix("-").isdigit() else word
+
+
 def sort_class_names(words: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically."""
+    """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically.
+
+    Of 5 and 5.0, which are one class, only the former is named.
+    """
     names = {word for word in words if word is not None}
+    names -= {name for name in names if drop_point(name) != name and drop_point(name) in names}
     if all(_is_number(name) for name in names):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     return tuple(sorted(names))
