@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from rich.table import Table
@@ -17,6 +18,7 @@ import csst
 from csst.cli import main
 from csst.cli.terminal import make_metrics_table, show
 from csst.data.embeddings import Embedder
+from csst.report.run_view import read_run
 from csst.settings import Embedding
 from csst.training.progress import Progress, plain_console
 
@@ -149,3 +151,29 @@ def test_the_bar_of_embedding(terminal):
 
 def test_the_plain_console_takes_options():
     assert plain_console(stderr=True).stderr
+
+
+def test_what_is_minimized_is_printed_as_it_is(tmp_path, capsys):
+    """Inside, a higher value is better; a cost of .3 is no value of -.3 for the reader."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 150)
+    rows = rng.normal(labels[:, None] * 1.2, 1.0, (300, 3)).round(4)
+    np.savez(tmp_path / "rows.npz", x=rows, y=np.where(np.arange(300) % 2, labels, -1))
+    np.savez(tmp_path / "new.npz", x=rows + 0.001, y=labels)
+    (tmp_path / "costs.csv").write_text("EUR,0,1\n0,0,1\n1,3,0\n")
+    run = str(tmp_path / "run")
+    data = ["--data.path", str(tmp_path / "rows.npz"), "--learner", "linear", "--out", run]
+    assert main(["train", "array", *data, "--objective", "min cost", "--costs", str(tmp_path / "costs.csv")]) == 0
+    trained = capsys.readouterr().out
+    assert main(["evaluate", run, str(tmp_path / "new.npz")]) == 0
+    evaluated = capsys.readouterr().out
+    assert main(["monitor", run, str(tmp_path / "new.npz")]) == 0
+    monitored = capsys.readouterr().out
+    for printed in (trained, evaluated, monitored):
+        assert "0." in printed
+        assert "-0." not in printed
+    view = read_run(run)
+    expected = view.rule.expected_value
+    interval = view.rule.results["validation"].value_interval
+    assert 0 < interval.low < expected < interval.high
+    assert view.rule.results["validation"].objective_value == pytest.approx(expected, abs=0.1)

@@ -245,3 +245,18 @@ def test_folders_that_cannot_be_predicted(folder, tmp_path, monkeypatch, capsys,
     (tmp_path / "other/predictions.json").write_text("{}")
     assert main(["predict", str(folder / "run"), *words]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gap", ["NA", "?", "unlabeled", ""])
+def test_a_class_that_looks_like_a_gap_is_told_once(tmp_path, recwarn, gap):
+    """R writes NA where a row has no label; a class of that name would be learned."""
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "rows.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["a", "b", "label"])
+        for row in range(60):
+            table.writerow([*rng.normal(size=2).round(3) + row % 2 * 2, ["ok", "fraud"][row % 2] if row < 30 else gap])
+    command = ["train", "array", "--data.path", str(tmp_path / "rows.csv"), "--learner", "linear"]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    said = f"30 rows of {tmp_path / 'rows.csv'} have the label {gap!r}, which counts as a class"
+    assert sum(said in str(warning.message) for warning in recwarn) == (gap != "")

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from csst.data.tabular.labeled_tables import index_words
 from csst.data.text.files import find_column, read_label_words, read_table, read_texts, sort_class_names
 from csst.errors import InputError
 
@@ -191,6 +192,15 @@ def test_labels_as_words(value, word):
 def test_a_label_is_a_word_or_a_number(value):
     with pytest.raises(InputError, match=f"a label must be a word or a number; row 1 has a {type(value).__name__}"):
         read_label_words(["a", value])
+
+
+def test_a_number_with_and_without_a_point_is_one_class():
+    """Files with gaps, in which a data frame writes 1.0, and without are often joined."""
+    words = ["2.0", "1", "1.0", None, "2.0", "10"]
+    names = sort_class_names(words)
+    assert names == ("1", "2.0", "10")
+    assert index_words(words, names, "labels").tolist() == [1, 0, 0, -1, 1, 2]
+    assert sort_class_names(["v1", "v1.0"]) == ("v1", "v1.0")
 
 
 def test_classes_are_in_the_order_of_numbers_or_of_letters():

@@ -204,6 +204,24 @@ def test_a_class_that_becomes_common_is_not_new():
     assert measure_novelty(labeled, labels, unlabeled, rows, 0 * change).p_value < 0.01
 
 
+@pytest.mark.parametrize("categories", [60, 300, 10**6])
+def test_many_categories_and_ids_are_no_alarm(categories):
+    """The most frequent of 60 are so by chance; 600 rows of the fit lack forty of 300, and have no new row's ID."""
+    alarms, found = 0, 0
+    prior = np.array([0.5, 0.5])
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        codes = rng.integers(0, categories, 900).astype(float)
+        codes[600:][~np.isin(codes[600:], codes[:600])] = -1
+        rows = np.column_stack([rng.normal(size=900), codes])
+        labels = (rows[:200, 0] > 0).astype(int)
+        reference = Reference.sample(rows[:200], labels, rows[200:600], prior, [0, categories])
+        alarms += measure_shift(reference, rows[600:], prior).p_value <= 0.02
+        rows[600:700, 0] += 4
+        found += measure_shift(reference, rows[600:], prior).p_value <= 0.02
+    assert (alarms, found) == (0, 4)
+
+
 def test_few_rows_at_the_upper_end_count_less():
     assert [choose_power(rows) for rows in (20, 60, 110, 220, 5000)] == [1.0, 2.0, 4.5, 10.0, 10.0]
 

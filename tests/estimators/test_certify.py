@@ -126,7 +126,7 @@ def test_unlabeled_rows_may_help_and_do_no_harm(fitted: CSSTClassifier) -> None:
     [
         (
             (None, *(part[:50] for part in draw(0, 200))),
-            "50 of these 50 rows were part of the fit; pass rows drawn at random",
+            "50 of these 50 rows were part of the fit, or equal one of its rows; pass rows drawn at random",
         ),
         ((None, draw(1, 300)[0][:20], ["ok"] * 20), "20 of these 20 rows were part of the fit"),
         (("max min(recall)", *draw(7, 50)), "is for bounds, and 'max min\\(recall\\)' has none"),

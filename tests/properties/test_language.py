@@ -111,6 +111,8 @@ ROUND_TRIPS = [
     "max 0.5*min(recall) + mean(precision)/2 s.t. coverage <= 0.3",
     "max min(each(recall, tail)) - (recall[head] - recall[tail])*0.1",
     "max mean(recall[head], recall['it\\'s'], recall[2])",
+    "min max(1 - recall)",
+    "max accuracy s.t. coverage by sex >= 0.8*max(coverage by sex)",
 ]
 
 
@@ -152,7 +154,11 @@ def test_short_names_are_the_papers_objectives(alias, sentence):
         ("max accuracy s.t. 1 >= 0.1", "no metric", "1 >= 0.1"),
         ("max 3 + K", "no metric", "3 + K"),
         ("max accuracy[head]", "one number", "accuracy"),
-        ("max mean(recall) coverage >= 1", "did not expect", "coverage"),
+        ("max mean(recall) coverage >= 1", "constraints come after 's.t.'", "coverage"),
+        ("max accuracy where recall >= 0.5", "constraints come after 's.t.'", "where"),
+        ("max accuracy s.t. recall >= 0.5 and coverage >= 0.1", "constraints are separated by ','", "and"),
+        ("max recall(fraud)", "a class is named in square brackets: recall['fraud']", "("),
+        ("max accuracy s.t. precision('a') >= 0.5", "square brackets: precision['a']", "("),
         ("max mean(recall", "expected ')'", ""),
         ("max mean(recall) s.t.", "expected a metric", ""),
         ("max mean(recall) s.t. coverage >= 0.1,", "expected a metric", ""),

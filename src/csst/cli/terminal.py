@@ -10,7 +10,7 @@ from rich.table import Table
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
-from csst.report.result import read_parts
+from csst.report.result import is_minimized, read_parts
 from csst.report.run_tables import RESULT_COLUMNS, format_result
 from csst.training.progress import plain_console
 
@@ -23,7 +23,8 @@ def make_metrics_table(metrics: dict[str, Any]) -> Table:
     method = metrics["method"]
     rows = [["method", "measured on", *RESULT_COLUMNS]]
     for name, numbers in ((method, metrics), ("+ rule", metrics.get("adjusted", {}))):
-        rows += [[name, part, *format_result(result)] for part, result in read_parts(numbers).items()]
+        results = read_parts(numbers, is_minimized(metrics["objective"]))
+        rows += [[name, part, *format_result(result)] for part, result in results.items()]
     return make_table(rows, f"{method} for '{metrics['objective']}'")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -125,7 +126,9 @@ def find_run_mistakes(run: Run) -> list[MistakenCell] | None:
 
 def load_judged(recipe: Recipe, part: str) -> tuple[Any, np.ndarray]:
     """Return the examples behind the stored outputs of a part, in their order, and their classes; None if unknown."""
-    task = load_examples(recipe)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the training has loaded the same examples, and said what is odd about them
+        task = load_examples(recipe)
     if part == "test" or recipe.uses_network:
         labeled = task.test if part == "test" else task.validation
         if labeled is None or (part == "validation" and recipe.folds):

@@ -70,12 +70,26 @@ class RowFeatures:
     looks_at_columns: bool
 
     @classmethod
-    def learn(cls, rows: np.ndarray, sizes: Sequence[int], looks_at_columns: bool = True) -> RowFeatures:
-        """Learn features from reference rows (N, D), whose columns have these numbers of categories, 0 for numbers."""
+    def learn(
+        cls, rows: np.ndarray, sizes: Sequence[int], looks_at_columns: bool = True, new_rows: np.ndarray | None = None
+    ) -> RowFeatures:
+        """Learn features from reference rows.
+
+        Args:
+            rows: (N, D).
+            sizes: number of categories of each column, 0 for numbers.
+            looks_at_columns: whether columns have features of their own.
+            new_rows: rows (N', D) that are to be compared with the reference. Categories are those that are frequent
+                in both together: what chance made frequent in the reference alone is rarer in any other rows.
+
+        Returns:
+            The features.
+        """
         columns = []
-        for values, size in zip(rows.T, sizes, strict=True):
+        all_rows = rows if new_rows is None else np.concatenate([rows, new_rows])
+        for values, all_values, size in zip(rows.T, all_rows.T, sizes, strict=True):
             if size:
-                names, counts = np.unique(values, return_counts=True)
+                names, counts = np.unique(all_values, return_counts=True)
                 columns.append(Column(names[np.argsort(-counts, kind="stable")][:MOST_INDICATORS], True))
             else:
                 columns.append(Column(np.sort(values), False))

@@ -58,8 +58,8 @@ FEWEST_ROWS = 20
 FEWEST_ALONE = 100
 #: fewest unlabeled rows, and fewest new ones, that a forest tells apart
 FEWEST_IN_FOREST = 100
-#: labels from which on rows are compared without categories of a single label: of fewer, it is a matter of luck
-MANY_LABELS = 100
+#: rows of the fit from which on rows are compared without categories of a single one: of fewer, it is a matter of luck
+MANY_ROWS = 100
 #: squared lengths, in units of the noise of a row, that are rounding
 SMALLEST_LENGTH = 1e-12
 #: columns and rows that are named
@@ -150,10 +150,10 @@ def measure_shift(
     new_rows = reference.projection.apply(rows[sample])
     is_identity = reference.projection.is_identity
     has_unlabeled = len(reference.unlabeled) > 0
-    if not has_unlabeled and len(reference.labels) >= MANY_LABELS:
+    if len(reference.labels) + len(reference.unlabeled) >= MANY_ROWS:
         reference, new_rows = hide_single_categories(reference, new_rows)
     learned_rows = np.concatenate([reference.labeled, reference.unlabeled if has_unlabeled else new_rows])
-    features = RowFeatures.learn(learned_rows, reference.sizes, is_identity)
+    features = RowFeatures.learn(learned_rows, reference.sizes, is_identity, new_rows if has_unlabeled else None)
     classes = np.unique(reference.labels)
     comparison = Comparison.of_features(
         [features.apply(reference.labeled[reference.labels == k]) for k in classes],
@@ -183,19 +183,20 @@ def measure_shift(
 
 
 def hide_single_categories(reference: Reference, rows: np.ndarray) -> tuple[Reference, np.ndarray]:
-    """Return a reference and rows (N, D) in which categories that no other labeled row has are unknown, -1.
+    """Return a reference and rows (N, D) in which categories that no other row of the reference has are unknown, -1.
 
-    A new row may have a category that labeled rows happen not to have. Whether a labeled row has one that the others do
-    not have is a matter of the same chance, so that both kinds of rows are as often unknown.
+    A new row may have a category that rows of the fit happen not to have, always one of an ID. Whether a row of the fit
+    has one that the others do not have is a matter of the same chance, so that both kinds of rows are as often unknown.
     """
-    labeled = reference.labeled.copy()
+    fit_rows = np.concatenate([reference.labeled, reference.unlabeled])
     rows = rows.copy()
     for place, size in enumerate(reference.sizes):
         if size:
-            values, codes, counts = np.unique(labeled[:, place], return_inverse=True, return_counts=True)
+            values, codes, counts = np.unique(fit_rows[:, place], return_inverse=True, return_counts=True)
             rows[~np.isin(rows[:, place], values), place] = -1
-            labeled[counts[codes] == 1, place] = -1
-    return replace(reference, labeled=labeled), rows
+            fit_rows[counts[codes] == 1, place] = -1
+    labeled, unlabeled = np.split(fit_rows, [len(reference.labeled)])
+    return replace(reference, labeled=labeled, unlabeled=unlabeled), rows
 
 
 def find_novelty(reference: Reference, rows: np.ndarray, prior: np.ndarray | None) -> Novelty | None:

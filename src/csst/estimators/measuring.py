@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from csst.fitting.fitted_model import FittedModel
 from csst.maths.costs import format_amount
 from csst.maths.objectives import Objective
 from csst.rules.claims import Certificate
+from csst.rules.feasibility import Bound
 from csst.training.records import Record
 
 
@@ -36,6 +38,7 @@ def write_summary(
     notes: list[str],
     about: str,
     intervals: dict[str, Any],
+    bounds: Sequence[Bound] = (),
 ) -> str:
     """Return a few lines: the value to expect, the lowest recall with its interval, a row per class, notes."""
     confusion = estimate.confusion
@@ -53,19 +56,9 @@ def write_summary(
             f"no answer for {float(confusion.abstain):.1%} of the rows, at most {float(share.max()):.0%} of a class; "
             f"with no answer counted as a miss, the lowest recall is {float(confusion.rates.diagonal().min()):.2f}"
         )
-    constraints = intervals["constraints"]
-    if constraints:
-        units = objective.measure_units(confusion.prior)[1] or (1.0,) * len(constraints)
-        place = min(range(len(constraints)), key=lambda place: constraints[place]["slack"] / units[place])
-        tightest_constraint = constraints[place]
-        is_met = tightest_constraint["slack"] >= 0
-        word = "constraints met, with a slack of" if is_met else "constraints missed by"
-        slack_ends = [tightest_constraint["low"], tightest_constraint["high"]]
-        if not is_met:
-            slack_ends = [-end for end in reversed(slack_ends)]
-        ends = " to ".join(format_amount(end, units[place], digits=2) for end in slack_ends)
-        slack = format_amount(abs(tightest_constraint["slack"]), units[place])
-        lines.append(f"{word} {slack} (95 % interval about {ends})")
+    if intervals["constraints"]:
+        units = objective.measure_units(confusion.prior)[1] or (1.0,) * len(intervals["constraints"])
+        lines.append(describe_constraints(intervals["constraints"], units, bounds))
     width = max(len(name) for name in [*class_names, "class"])
     lines.append(f"{'class':<{width}}  labeled  recall  95 % interval  coverage")
     for name, count, interval, class_coverage in zip(
@@ -74,6 +67,32 @@ def write_summary(
         ends = f"{interval['low']:.2f}–{interval['high']:.2f}"
         lines.append(f"{name:<{width}}  {count:>7}  {interval['estimate']:>6.2f}  {ends:>13}  {class_coverage:>8.3f}")
     return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+
+
+def describe_constraints(constraints: Sequence[dict[str, Any]], units: Sequence[float], bounds: Sequence[Bound]) -> str:
+    """Return whether all constraints are expected to be met, with the slack of the one that is nearest to a miss.
+
+    Args:
+        constraints: slack of each constraint, and the ends of its interval, (m,).
+        units: what counts as 1, for bounds on costs, (m,).
+        bounds: the same constraints with their standard errors, (m,); () without a rule, where the slack alone decides.
+    """
+    slacks = [constraint["slack"] for constraint in constraints]
+    errors = [bound.error for bound in bounds] or [0.0] * len(slacks)
+    states = [bound.status for bound in bounds] or ["met" if slack >= 0 else "missed" for slack in slacks]
+    worst_state = next(state for state in ("missed", "unsure", "met") if state in states)
+    places = [place for place, state in enumerate(states) if state == worst_state]
+    place = min(places, key=lambda place: (slacks[place] - errors[place]) / units[place])
+    slack, low, high = (constraints[place][key] for key in ("slack", "low", "high"))
+    word = {
+        "met": "constraints met, with a slack of",
+        "unsure": "constraints may be met or not, with a slack of",
+        "missed": "constraints missed by",
+    }[worst_state]
+    if worst_state == "missed":
+        slack, low, high = -slack, -high, -low
+    ends = " to ".join(format_amount(end, units[place], digits=2) for end in (low, high))
+    return f"{word} {format_amount(slack, units[place])} (95 % interval about {ends})"
 
 
 def show_progress(runner: Any, record: Record) -> None:
@@ -190,8 +209,9 @@ class MeasuringMixin(ScoringMixin):
         check_is_fitted(self)
         names = [str(name) for name in self.classes_]
         about = (self.labeled_counts_, self.notes_, self.fit_.learner_name)
-        text = write_summary(self.fit_.stated, self.fit_.expected, names, *about, self.intervals_)
         rule = self.fit_.full_details.adjusted
+        bounds = () if rule is None else rule.bounds
+        text = write_summary(self.fit_.stated, self.fit_.expected, names, *about, self.intervals_, bounds)
         groups = [] if rule is None or rule.groups is None else summarize_groups(rule.groups)
         return "\n".join([text, *groups, *([] if self.certificate_ is None else self.certificate_.lines())])
 

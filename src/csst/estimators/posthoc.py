@@ -208,8 +208,9 @@ class PostHocClassifier(ScoringMixin, ClassifierMixin, MetaEstimatorMixin, BaseE
         rule = self.summary_
         names = [str(name) for name in self.classes_.tolist()]
         about = f"{type(self.estimator_).__name__}, rule: {rule.chosen}"
+        counts = self.labeled_counts_
         text = write_summary(
-            rule.goal, rule.estimate, names, self.labeled_counts_, list(rule.notes), about, rule.intervals
+            rule.goal, rule.estimate, names, counts, list(rule.notes), about, rule.intervals, rule.bounds
         )
         return text if rule.groups is None else "\n".join([text, *summarize_groups(rule.groups)])
 

@@ -86,9 +86,14 @@ class Evaluation:
         rows = [["metric", "value", self._interval_head]]
         intervals = self.numbers["intervals"]
         for name in OVERALL:
-            title = str(self.stated).split(" s.t. ")[0] if name == "objective_value" else name.replace("_", " ")
-            unit = self._units[0] if name == "objective_value" else 1.0
-            rows.append([title, _format(self.numbers[name], unit), _format_interval(intervals.get(name), unit)])
+            if name == "objective_value":
+                unit = self._units[0]
+                title = str(self.stated).split(" s.t. ")[0]
+                value, interval = self._stated_value
+                rows.append([title, _format(value, unit), _format_interval(interval, unit)])
+            else:
+                title = name.replace("_", " ")
+                rows.append([title, _format(self.numbers[name]), _format_interval(intervals.get(name))])
         return rows
 
     def tabulate_bounds(self) -> list[list[str]]:
@@ -130,10 +135,9 @@ class Evaluation:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        value = self.numbers["objective_value"]
-        low, high = (self.numbers["intervals"]["objective_value"][end] for end in ("low", "high"))
+        value, interval = self._stated_value
         unit = self._units[0]
-        ends = " to ".join(format_amount(end, unit, digits=2) for end in (low, high))
+        ends = " to ".join(format_amount(interval[end], unit, digits=2) for end in ("low", "high"))
         words = f"'{self.stated}' is {format_amount(value, unit)} ({100 * self.level:.0f} % interval {ends})"
         if self.is_met is None:
             return f"{words} on {self.numbers['rows']:,} rows"
@@ -141,6 +145,13 @@ class Evaluation:
         certainty = "and surely" if set(states) == {"yes"} else "but not surely for all"
         verdict = f"its bounds are met, {certainty}" if self.is_met else "its bounds are not all met"
         return f"{words} on {self.numbers['rows']:,} rows; {verdict}"
+
+    @property
+    def _stated_value(self) -> tuple[float, dict[str, float]]:
+        """The value as the sentence states it, which is what "min ..." minimizes, and the ends of its interval."""
+        ends = [self.numbers["intervals"]["objective_value"][end] for end in ("low", "high")]
+        value, *ends = [self.stated.as_stated(number) for number in (self.numbers["objective_value"], *ends)]
+        return value, dict(zip(("low", "high"), sorted(ends), strict=True))
 
     @cached_property
     def _units(self) -> tuple[float, tuple[float, ...]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import nan
 from typing import Any, NamedTuple
 
+from csst.maths.language.words import GOALS
 from csst.rules.claims import Certificate, certificate_from_dict
 from csst.rules.feasibility import Bound
 from csst.training.evaluation import constraints_met
@@ -58,6 +59,18 @@ class Result:
         """Read the metrics of one part; missing and null metrics take their defaults."""
         names = [attribute.name for attribute in fields(cls)]
         return cls(**{name: values[name] for name in names if values.get(name) is not None})
+
+    @property
+    def negated(self) -> Result:
+        """The same with the negative of the objective's value."""
+        interval = self.intervals.get("value")
+        if interval is None:
+            return replace(self, objective_value=0.0 - self.objective_value)
+        ends = {"low": -interval["high"], "high": -interval["low"]}
+        negative_interval = {**interval, "estimate": -interval["estimate"], **ends}
+        return replace(
+            self, objective_value=0.0 - self.objective_value, intervals={**self.intervals, "value": negative_interval}
+        )
 
     @property
     def lowest_class(self) -> int:
@@ -136,12 +149,14 @@ class RuleView:
 def read_rule(metrics: Mapping[str, Any]) -> RuleView:
     """Return the decision rule that metrics.json describes."""
     rule = metrics.get("adjusted")
+    minimizes = is_minimized(metrics.get("objective") or "")
     if not rule:
-        return RuleView(unadjusted=read_parts(metrics))
+        return RuleView(unadjusted=read_parts(metrics, minimizes))
+    value = rule.get("value", nan)
     return RuleView(
-        results=read_parts(rule),
-        unadjusted=read_parts(rule.get("unadjusted") or metrics),
-        expected_value=rule.get("value", nan),
+        results=read_parts(rule, minimizes),
+        unadjusted=read_parts(rule.get("unadjusted") or metrics, minimizes),
+        expected_value=0.0 - value if minimizes else value,
         bounds=[
             Bound(**{key.name: bound[key.name] for key in fields(Bound) if key.name in bound})
             for bound in rule.get("bounds") or ()
@@ -154,9 +169,21 @@ def read_rule(metrics: Mapping[str, Any]) -> RuleView:
     )
 
 
-def read_parts(values: Mapping[str, Any]) -> dict[str, Result]:
-    """Return the results on validation and test, each if it is there."""
-    return {part: Result.read(values[part]) for part in PARTS if values.get(part)}
+def read_parts(values: Mapping[str, Any], is_minimized: bool = False) -> dict[str, Result]:
+    """Return the results on validation and test, each if it is there.
+
+    Args:
+        values: entries of metrics.json, in which a higher value of the objective is better.
+        is_minimized: whether the sentence minimizes, so that results have what it says: its negative.
+    """
+    results = {part: Result.read(values[part]) for part in PARTS if values.get(part)}
+    return {part: result.negated for part, result in results.items()} if is_minimized else results
+
+
+def is_minimized(objective: str) -> bool:
+    """Return whether an objective is a sentence that minimizes."""
+    first_word = objective.strip().split(" ")[0].lower()
+    return not GOALS.get(first_word, True)
 
 
 def read_frontier(points: Iterable[Mapping[str, Any]]) -> list[FrontierPoint]:

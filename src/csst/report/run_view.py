@@ -16,7 +16,7 @@ from csst.fitting.evaluation import tabulate_groups
 from csst.maths.language import ALIASES, Sentence
 from csst.report.bounds import label_multipliers, read_sentence
 from csst.report.mistakes import MistakenCell
-from csst.report.result import Result, RuleView, read_parts, read_rule
+from csst.report.result import Result, RuleView, is_minimized, read_parts, read_rule
 from csst.runs.folder import Run
 
 #: the longest journal, in bytes, that is read whole, as the diagnostics of the multipliers need
@@ -263,7 +263,7 @@ def _add_last_record(view: RunView) -> RunView:
 
 def _add_metrics(view: RunView, metrics: Mapping[str, Any]) -> RunView:
     """Return a finished run with the content of its metrics.json."""
-    results = read_parts(metrics)
+    results = read_parts(metrics, is_minimized(metrics.get("objective") or ""))
     classes = max((len(result.recall) for result in results.values()), default=0)
     notes = [str(note) for note in metrics.get("warnings") or ()]
     return replace(

@@ -129,7 +129,8 @@ def refuse_seen(hashes: np.ndarray, *seen: np.ndarray | None) -> None:
         hashes: hashes of the rows that shall certify, (n,).
         *seen: hashes of rows of the fit, (N,), and of rows that were suggested.
     """
-    for rows, what in zip(seen, ("were part of the fit", "were chosen by suggest"), strict=False):
+    reasons = ("were part of the fit, or equal one of its rows", "were chosen by suggest")
+    for rows, what in zip(seen, reasons, strict=False):
         number = 0 if rows is None else count_seen(hashes, rows)
         if number:
             raise InputError(

@@ -121,8 +121,7 @@ def describe_feasibility(
     missed: what `find_missed` found. refit: the estimate of the best rule for another objective.
     """
     if not missed:
-        unit = objective.measure_units(estimate.confusion.prior)[0]
-        value = format_amount(float(objective.value(estimate.confusion)), unit)
+        value = objective.describe_value(float(objective.value(estimate.confusion)))
         return f"All constraints of '{objective}' can be met, with a value of {value}, {estimate.basis}."
     parts = []
     for number, what, nearest_value in missed:

@@ -130,11 +130,13 @@ class Monitoring:
         ]
         rest_count = len(low) - len(rows)
         class_list = ", ".join(classes) + (f", and {rest_count} more" if rest_count else "")
-        value = self.intervals["value"]
+        interval = self.intervals["value"]
+        ends = sorted(self.objective.as_stated(interval[end]) for end in ("low", "high"))
+        value, former_value = map(self.objective.describe_value, (self.value, self.former_value))
         sentences = [
             f"class balance of {self.balance.rows:,} new rows (95 % intervals): {class_list}",
-            f"{self.objective}: expected {self.value:.3f} ({value['low']:.3f}–{value['high']:.3f}) on the new rows; "
-            f"{self.former_value:.3f} was expected before.{describe_bounds(self.bounds)}",
+            f"{self.objective}: expected {value} ({ends[0]:.3f}–{ends[1]:.3f}) on the new rows; "
+            f"{former_value} was expected before.{describe_bounds(self.bounds)}",
         ]
         if self.shift is None:
             return [*sentences, NO_TEST]

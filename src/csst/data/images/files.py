@@ -23,7 +23,7 @@ from csst.data.images.views import Strong, Weak
 from csst.data.splits import Split, Tail, long_tail, split_hash, split_held_out, stratified_pair
 from csst.data.tabular.labeled_tables import index_words
 from csst.data.task import Labeled, Task
-from csst.data.text.files import find_column, read_label_words, read_table, read_texts
+from csst.data.text.files import find_column, read_label_words, read_table, read_texts, warn_about_gaps
 from csst.errors import InputError
 from csst.maths.confusion import refuse_empty_classes
 
@@ -88,6 +88,7 @@ def from_table(path: str) -> tuple[list[File], tuple[str, ...]]:
     table = read_table(path)
     file_names = [name.strip() for name in read_texts(table, "path", path)]
     words = read_label_words(find_column(table, "label", path))
+    warn_about_gaps(words, path)
     nameless_rows = [row for row, name in enumerate(file_names) if not name or "\0" in name]
     if nameless_rows:
         raise InputError(f"row {nameless_rows[0]} of {path} names no file")

@@ -11,7 +11,7 @@ import numpy as np
 from csst.data.tabular.column_kinds import learn_columns
 from csst.data.tabular.columns import Columns
 from csst.data.tabular.files import find_ending, read_arrays, read_chunks
-from csst.data.text.files import read_label_words, require_column, sort_class_names
+from csst.data.text.files import drop_point, read_label_words, require_column, sort_class_names, warn_about_gaps
 from csst.errors import InputError
 
 #: balanced accuracy out of fold from which on a single column counts as a leak
@@ -45,6 +45,7 @@ def read_labeled_table(
     for name in (*drop, *([group] if group else [])):
         require_column(name, names, path)
     words = read_words(path, label)
+    warn_about_gaps(words, path)
     class_names = sort_class_names(words)
     table = read_arrays(path, without=(label, *drop))
     if not table:
@@ -89,11 +90,6 @@ def read_words(path: str, label: str) -> list[str | None]:
         values = chunk.get(label)
         words += [None] * len(next(iter(chunk.values()))) if values is None else read_label_words(list(values))
     return words
-
-
-def drop_point(word: str) -> str:
-    """Return 5 for 5.0, and any other word as it is."""
-    return word.removesuffix(".0") if word.removesuffix(".0").removeprefix("-").isdigit() else word
 
 
 def index_words(words: Sequence[str | None], names: Sequence[str], refusal: str) -> np.ndarray:

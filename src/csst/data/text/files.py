@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from csst.errors import InputError, nearest
 
 Columns = dict[str, list[Any]]
 UNLABELED = ("", "-1", "-1.0", "nan", "null")  # not "none", which is a class of many data sets
+#: names of classes that are more likely to mean that a row has no label, if no row is without one
+LIKELY_GAPS = ("na", "n/a", "<na>", "#na", "#n/a", "?", "-", "missing", "unlabeled", "unlabelled")
 
 
 def read_table(path: str, split: str = "train") -> Columns:
@@ -85,9 +88,30 @@ def read_label_words(values: Sequence[Any]) -> list[str | None]:
     return labels
 
 
+def warn_about_gaps(words: Sequence[str | None], path: str) -> None:
+    """Warn of a class named like a gap, such as the NA that R writes, in a file in which every row has a label."""
+    if None in words:
+        return
+    for name in sorted({word for word in words if word is not None and word.lower() in LIKELY_GAPS}):
+        warnings.warn(
+            f"{words.count(name):,} rows of {path} have the label {name!r}, which counts as a class: if they have no "
+            "label, leave it blank",
+            stacklevel=2,
+        )
+
+
+def drop_point(word: str) -> str:
+    """Return 5 for 5.0, and any other word as it is."""
+    return word.removesuffix(".0") if word.removesuffix(".0").removeprefix("-").isdigit() else word
+
+
 def sort_class_names(words: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically."""
+    """Return the classes that occur, sorted as numbers if all are numbers, else alphabetically.
+
+    Of 5 and 5.0, which are one class, only the former is named.
+    """
     names = {word for word in words if word is not None}
+    names -= {name for name in names if drop_point(name) != name and drop_point(name) in names}
     if all(_is_number(name) for name in names):
         return tuple(sorted(names, key=lambda name: (float(name), name)))
     return tuple(sorted(names))

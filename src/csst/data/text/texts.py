@@ -17,7 +17,14 @@ from csst.data.huggingface import HUGGING_FACE
 from csst.data.splits import Tail, long_tail, split_held_out
 from csst.data.tabular.labeled_tables import index_labels
 from csst.data.task import Labeled, Task, identity_view
-from csst.data.text.files import find_column, read_label_words, read_table, read_texts, sort_class_names
+from csst.data.text.files import (
+    find_column,
+    read_label_words,
+    read_table,
+    read_texts,
+    sort_class_names,
+    warn_about_gaps,
+)
 from csst.data.text.views import TextViews
 from csst.errors import InputError
 
@@ -105,6 +112,7 @@ class TextFile:
         if not self.path:
             raise InputError("the text recipe needs a file: csst train text --data.path FILE.csv")
         texts, words = _read_columns(self.path, "train", self.text, self.label)
+        warn_about_gaps(words, self.path)
         names = sort_class_names(words)
         if len(names) < 2:
             raise InputError(

@@ -120,7 +120,10 @@ def _read_number(name: str) -> float | None:
 def _class_index(reference: int | str, names: tuple[str, ...] | None, classes: int | None) -> int:
     if isinstance(reference, str):
         if names is None:
-            raise InputError(f"class {reference!r} is not known: pass class_names to the objective, or use an index")
+            raise InputError(
+                f"class {reference!r} is not known: name the classes (class_names=, or --class-names of csst "
+                "objective), or use an index"
+            )
         if reference not in names:
             raise InputError(
                 f"there is no class {reference!r}{nearest(reference, names) or f'; classes: {list(names)[:20]}'}"

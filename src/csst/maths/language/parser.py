@@ -118,10 +118,17 @@ class Parser:
             if self.now.text in SIGNS:
                 raise self.error("a constraint comes after 's.t.': max <objective> s.t. <constraint>", self.now)
             follows = "an operator or ','" if constraints else "an operator or 's.t.'"
-            # A constraint written after a comma is the usual reason for one in the goal.
-            hint = "; constraints come after 's.t.'" if self.now.text == "," else ""
+            hint = self.explain_stray(bool(constraints))
             raise self.error(f"did not expect {self.now.text!r} here: {follows} may follow{hint}", self.now)
         return goal, tuple(constraints)
+
+    def explain_stray(self, has_constraints: bool) -> str:
+        """Return what to write instead of the current token, which fits nowhere; "" if that is not known."""
+        if not has_constraints and any(token.text in SIGNS for token in self.tokens[self.at :]):
+            return "; constraints come after 's.t.'"
+        if has_constraints and self.now.text.lower() == "and":
+            return "; constraints are separated by ','"
+        return "; constraints come after 's.t.'" if self.now.text == "," else ""
 
     def read_confidence(self, has_bounds: bool) -> float:
         """Return the number of "with confidence 0.95", which ends the sentence."""
@@ -256,6 +263,9 @@ class Parser:
         if beta == 1:
             name = "f1"
             beta = None
+        if self.now.text == "(" and name in CLASS_METRICS:
+            class_name = self.tokens[self.at + 1].text.strip("'\"")
+            raise self.error(f"a class is named in square brackets: {token.text}['{class_name}']", self.now)
         if not self.take("["):
             return Metric(name, None, beta, start=token.start, end=self.tokens[self.at - 1].end)
         if name in NUMBERS and name != "abstain":

@@ -144,6 +144,18 @@ def drop_double_minus(node: Node) -> Node:
     return node.of.of if isinstance(node, Negative) and isinstance(node.of, Negative) else node
 
 
+def read_largest(node: Negative) -> tuple[Node, ...]:
+    """Return the parts a, b of max(a, b), which is -min(-a, -b); () for the negative of anything else."""
+    if isinstance(node.of, EveryOther):
+        args: tuple[Node, ...] = (node.of.of,)
+    elif isinstance(node.of, Call) and node.of.function == "min":
+        args = node.of.args
+    else:
+        return ()
+    parts = tuple(arg.of for arg in args if isinstance(arg, Negative))
+    return parts if len(parts) == len(args) else ()
+
+
 def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in children(node):
@@ -161,7 +173,8 @@ def render(node: Node, level: int = 0) -> str:
         text = render(node.factors[0][1], 2) + "".join(f"{sign}{render(n, 2)}" for sign, n in node.factors[1:])
         return f"({text})" if level >= 2 else text
     if isinstance(node, Negative):
-        return f"-{render(node.of, 2)}"
+        largest = read_largest(node)
+        return f"max({', '.join(map(render, largest))})" if largest else f"-{render(node.of, 2)}"
     if isinstance(node, Metric):
         name = node.name if node.beta is None else f"{node.name}({node.beta:.17g})"
         return name if node.index is None else f"{name}[{_index(node.index)}]"
