@@ -31,7 +31,7 @@ def read_deployment(prior: Any, evidence: HeldOutScores) -> tuple[np.ndarray, He
     """
     if prior is None or (is_unlabeled(prior) and evidence.has_unlabeled):
         balance = estimate_class_balance(evidence)
-        return balance.prior, replace(evidence, start=evidence.calibration, prior_covariance=balance.covariance)
+        return balance.prior, replace(evidence, prior_covariance=balance.covariance)
     return name_prior(prior, evidence.fractions, evidence.labeled_prior, None), evidence
 
 
