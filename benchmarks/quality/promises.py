@@ -1,20 +1,21 @@
 """Whether bounds said to be met are met: python -m benchmarks.quality.promises --data-dir DIR [--draws 20] [--sets a,b]
-    [--methods csst,0.9,0.95,tuned,mapie]
+    [--methods csst,untold,0.9,0.95,tuned,mapie]
 
 Ten real sets × five sentences with bounds × 20 draws of 50 to 500 labels at natural frequency (at least three of every
 class), up to 2,000 unlabeled rows, and test rows that nobody has seen. Methods:
 
 - csst: `CSSTClassifier()`, one fit for all five sentences, each with the default margin;
+- csst, balance not told: the same, which estimates the class balance from labels and unlabeled rows;
 - csst, confidence 0.9 and 0.95: the sentence ends with "with confidence ...", so that half of the labels certify; with
   the linear learner, as every sentence and confidence is a fit of its own;
 - TunedThresholdClassifierCV: logistic regression and scikit-learn's tuned threshold, two classes only;
 - MAPIE, confidence 0.9: logistic regression on half of the labels, a threshold certified on the others, two classes
   only; run where mapie can be imported and left out elsewhere.
 
-csst is told the class balance of deployment (deployment_prior: the fractions of the test rows), as the floor of three
-labels makes rare classes look more frequent than they are. How large a margin bounds need was chosen on made worlds
-with a rare class, not here; draws 0 to 11 of these sets were looked at while that was built, so draws begin
-at 12.
+Other rows of csst are told the class balance of deployment (deployment_prior: the fractions of the test rows), as the
+floor of three labels makes rare classes look more frequent than they are. How large a margin
+bounds need was chosen on made worlds with a rare class, not here; draws 0 to 11 of these sets were looked at while that
+was built, so draws begin at 12.
 
 A bound is judged by at least 50 test rows that decide it: those of the class for a recall, those predicted as the class
 for a precision. What could be reached is what the best rule on the same probabilities reaches, fitted on the test rows
@@ -45,11 +46,12 @@ RESULTS = Path(__file__).parents[1] / "results"
 KEYS = ("set", "draw", "method")
 MODULES = ("learners", "rules", "estimators", "estimation")
 OURS = "csst"
+UNTOLD = "csst, balance not told"
 CONFIDENT = {"csst, confidence 0.9": 0.9, "csst, confidence 0.95": 0.95}
 TUNED, MAPIE = "TunedThresholdClassifierCV", "MAPIE, confidence 0.9"
-METHODS = (OURS, *CONFIDENT, TUNED, MAPIE)
+METHODS = (OURS, UNTOLD, *CONFIDENT, TUNED, MAPIE)
 #: names for --methods
-SHORT = dict(zip(("csst", "0.9", "0.95", "tuned", "mapie"), METHODS, strict=True))
+SHORT = dict(zip(("csst", "untold", "0.9", "0.95", "tuned", "mapie"), METHODS, strict=True))
 DELTAS = {**{name: 1 - level for name, level in CONFIDENT.items()}, MAPIE: 0.1}
 BUDGETS = (50, 100, 200, 500)
 LEAST_LABELS, MOST_UNLABELED, MOST_TEST = 3, 2000, 6000
@@ -310,17 +312,20 @@ class TestRows:
 # Methods. Each gives, for every sentence, decisions on test rows and whether the bound is said to be met.
 
 
-def measure_ours(split: Split, sentences: list[Sentence], seed: int) -> Line:
-    """csst with its default margin: one fit, and a rule for each sentence on the scores of that fit."""
+def measure_ours(split: Split, sentences: list[Sentence], seed: int, prior: list[float] | None) -> Line:
+    """csst with its default margin: one fit, and a rule for each sentence on the scores of that fit.
+
+    prior: the class balance that it is told; None for none.
+    """
     from csst import CSSTClassifier
     from csst.rules.fit import bind, fit_evidence
 
     begin = time.process_time()
-    model = CSSTClassifier(sentences[0].text, deployment_prior=split.prior, random_state=seed)
+    model = CSSTClassifier(sentences[0].text, deployment_prior=prior, random_state=seed)
     model.fit(split.x_labeled, split.y_labeled, X_unlabeled=split.x_unlabeled)
     adjusted = model.fit_.full_details.adjusted
     assert adjusted is not None
-    prior = adjusted.estimate.confusion.prior.numpy()
+    used_prior = adjusted.estimate.confusion.prior.numpy()
     seconds = time.process_time() - begin
     probs = model.fit_.probs(model._rows(split.x_test, reset=False))
     test = TestRows.from_labels(split.y_test, split.names)
@@ -328,7 +333,7 @@ def measure_ours(split: Split, sentences: list[Sentence], seed: int) -> Line:
     for sentence in sentences:
         begin = time.process_time()
         objective = bind(sentence.text, adjusted.evidence, split.names)
-        fitted = fit_evidence(adjusted.evidence, objective, prior, seed)
+        fitted = fit_evidence(adjusted.evidence, objective, used_prior, seed)
         seconds += time.process_time() - begin
         measured[sentence.text] = {
             **test.measure(sentence, np.asarray(fitted.rule.predict(probs))),
@@ -453,8 +458,9 @@ def measure_cell(cell: Line, data_dir: Path | None, commit: str) -> Line:
     sentences = list_sentences(PLANS[cell["set"]])
     about = {"commit": commit, "rows": split.digest, "labels": len(split.y_labeled)}
     try:
-        if cell["method"] == OURS:
-            return about | measure_ours(split, sentences, cell["draw"])
+        if cell["method"] in (OURS, UNTOLD):
+            prior = split.prior if cell["method"] == OURS else None
+            return about | measure_ours(split, sentences, cell["draw"], prior)
         if cell["method"] in CONFIDENT:
             return about | measure_confident(split, sentences, cell["draw"], CONFIDENT[cell["method"]])
         if cell["method"] == TUNED:
@@ -561,7 +567,8 @@ def write_report(lines: list[Line]) -> str:
         "those predicted as the class for a precision). The oracle is the best rule on the same probabilities, fitted "
         "on the test rows. By how many standard errors a bound has to be expected to be *met* was chosen on "
         "made worlds with a rare class; these sets were then measured once, in draws that nobody had seen. csst "
-        "is told the class balance of deployment (`deployment_prior`), the other methods read the labels as they are. "
+        f"is told the class balance of deployment (`deployment_prior`), as labels have a floor of {LEAST_LABELS} per "
+        f"class; “{UNTOLD}” estimates it, and the other methods read the labels as they are. "
         "Methods are described in `benchmarks/quality/promises.py`, which writes this page; "
         "TunedThresholdClassifierCV and "
         "MAPIE are for two classes.",
