@@ -54,7 +54,8 @@ def test_the_summary_says_of_its_bounds_what_its_rule_says():
     y = rng.choice(3, 150, p=[0.6, 0.3, 0.1])
     X = rng.normal(size=(150, 3)) + 1.5 * np.eye(3)[y]
     goal = "max mean(recall) s.t. precision[2] >= 0.7"
-    fitted = csst.CSSTClassifier(goal, learner="linear", deployment_prior="labels").fit(X, np.where(np.arange(150) < 70, y, -1))
+    labels = np.where(np.arange(150) < 70, y, -1)
+    fitted = csst.CSSTClassifier(goal, learner="linear", deployment_prior="labels").fit(X, labels)
     bounds = fitted.fit_.full_details.adjusted.bounds
     assert [(bound.status, bound.slack > 0) for bound in bounds] == [("unsure", True)]
     assert "constraints may be met or not, with a slack of 0.0" in fitted.summary()
