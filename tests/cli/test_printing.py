@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import io
 import sys
 import warnings
@@ -169,7 +170,12 @@ def test_what_is_minimized_is_printed_as_it_is(tmp_path, capsys):
     evaluated = capsys.readouterr().out
     assert main(["monitor", run, str(tmp_path / "new.npz")]) == 0
     monitored = capsys.readouterr().out
-    for printed in (trained, evaluated, monitored):
+    compared = ["--objective", "min cost", "--costs", str(tmp_path / "costs.csv"), "--out", str(tmp_path / "compared")]
+    chosen_rows = ["--data.path", str(tmp_path / "rows.npz"), "--methods", "linear", "--seeds", "2", "--jobs", "1"]
+    assert main(["compare", "array", *chosen_rows, *compared]) == 0
+    table = list(csv.DictReader((tmp_path / "compared" / "compare.csv").open()))
+    assert all(float(line["objective_value"]) > 0 for line in table)
+    for printed in (trained, evaluated, monitored, capsys.readouterr().out):
         assert "0." in printed
         assert "-0." not in printed
     view = read_run(run)

@@ -157,6 +157,12 @@ def test_the_sentence_ranks_by_the_objective_and_its_constraints():
     assert "a misses the constraints least, by 0.050 on average (0.900)" in command.describe_winner(bound[:1])
 
 
+def test_of_a_sentence_that_minimizes_the_lowest_value_is_best():
+    costs = [make_line("a", [0.2], objective="min cost"), make_line("b", [0.7], objective="min cost")]
+    assert [line.name for line in sort_rows(costs[::-1])] == ["a", "b"]
+    assert command.describe_winner(costs).startswith("For 'min cost', a has the lowest value (0.200; next b, 0.700).")
+
+
 def test_the_table_says_how_much_was_used(short, tmp_path):
     table = tabulate(compare(short, make_rows(["erm", "csst"], ["min-recall"]), [0], tmp_path, 1, "none"))
     last = json.loads((tmp_path / "csst-min-recall-0" / "journal.jsonl").read_text().splitlines()[-1])

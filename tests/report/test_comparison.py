@@ -77,7 +77,7 @@ def test_values_are_drawn_from_high_to_low_and_missed_constraints_marked():
     drawing = draw_values(table, assign_styles(table))
     names = [word for word in words_of(drawing) if word.rstrip("†") in ("low", "middle", "high")]
     assert names == ["high†", "low", "middle"]
-    assert drawing.caption.startswith("Objective value, highest first")
+    assert drawing.caption.startswith("Objective value, best first")
     assert "misses the constraints" in [key.label for key in drawing.legend]
 
 

@@ -14,6 +14,7 @@ from csst.comparison.presets import PRESETS, read_preset
 from csst.comparison.rows import BASELINES, OTHER_LEARNERS, Row, make_rows
 from csst.comparison.summary import RULES, VALUE, ComparisonRow, Outcome, sort_rows, tabulate
 from csst.errors import InputError
+from csst.maths.language.words import is_minimized
 from csst.recipes import Recipe
 from csst.report import outcomes_page
 from csst.report.comparison_tables import as_csv, as_json, cells, describe_hardware, markdown, split_objectives
@@ -120,7 +121,7 @@ def split_words(text: str, separator: str) -> list[str]:
 
 
 def describe_winner(table: Sequence[ComparisonRow]) -> str:
-    """Return the best row for each objective: the highest value among rows that miss the constraints least."""
+    """Return the best row for each objective: the best value among rows that miss the constraints least."""
     sentences = [f"For '{objective}', {_describe_best(rows)}." for objective, rows in split_objectives(table).items()]
     return " ".join(sentences) + f" Measured on the {describe_part(table)}."
 
@@ -130,15 +131,16 @@ def _describe_best(table: Sequence[ComparisonRow]) -> str:
     winner = ranking[0]
     shortfall, _ = winner.rank
     value = winner.mean(VALUE)
+    end = "lowest" if is_minimized(winner.row.objective) else "highest"
     names = [line.name for line in ranking if line.rank == winner.rank]
     if len(names) > 1:
         return f"{', '.join(names[:-1])} and {names[-1]} are level ({value:.3f})"
     if shortfall > 0:
         text = f"misses the constraints least, by {shortfall:.3f} on average ({value:.3f}"
     elif winner.results[0].is_met is not None:
-        text = f"meets the constraints and has the highest value ({value:.3f}"
+        text = f"meets the constraints and has the {end} value ({value:.3f}"
     else:
-        text = f"has the highest value ({value:.3f}"
+        text = f"has the {end} value ({value:.3f}"
     if len(ranking) > 1:
         runner_up = ranking[1]
         text += f"; next {runner_up.name}, {runner_up.mean(VALUE):.3f}"

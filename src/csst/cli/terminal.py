@@ -10,7 +10,8 @@ from rich.table import Table
 
 from csst.data.tabular.column_words import tabulate_columns
 from csst.data.tabular.columns import Columns
-from csst.report.result import is_minimized, read_parts
+from csst.maths.language.words import is_minimized
+from csst.report.result import read_parts
 from csst.report.run_tables import RESULT_COLUMNS, format_result
 from csst.training.progress import plain_console
 

@@ -14,6 +14,7 @@ from csst.comparison.rows import Row
 from csst.errors import InputError
 from csst.fitting.metrics import KeptEvidence, bind_sentence, read_label_prior, read_outputs
 from csst.maths.confusion import Confusion
+from csst.maths.language.words import is_minimized
 from csst.rules.candidates import NAMES, fit_candidates, sharpness
 from csst.rules.soft_objective import SoftObjective
 from csst.runs.folder import Run, read_recipe
@@ -143,8 +144,12 @@ class ComparisonRow:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Sort key: the mean miss of constraints, then minus the value, to three decimals; less is better."""
-        return round(self.missed, 3), -round(self.mean(VALUE), 3)
+        """Sort key: the mean miss of constraints, then minus the value, to three decimals; less is better.
+
+        Of a sentence that minimizes, the value itself.
+        """
+        value = round(self.mean(VALUE), 3)
+        return round(self.missed, 3), value if is_minimized(self.row.objective) else -value
 
 
 def tabulate(outcomes: Sequence[Outcome], rules: Sequence[str] = ("fit",)) -> list[ComparisonRow]:
@@ -178,7 +183,7 @@ def tabulate(outcomes: Sequence[Outcome], rules: Sequence[str] = ("fit",)) -> li
 
 
 def sort_rows(table: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Sort rows by objective, then by the smallest miss of constraints, then by the highest value."""
+    """Sort rows by objective, then by the smallest miss of constraints, then by the best value."""
     objectives = list(dict.fromkeys(line.row.objective for line in table))
     return sorted(table, key=lambda line: (objectives.index(line.row.objective), line.rank))
 
@@ -206,6 +211,8 @@ def _make_row(outcome: Outcome, rule: str, parts: list[dict[str, Any]]) -> Compa
     results = []
     for metrics, folder, entry in zip(outcome.metrics, outcome.folders, parts, strict=True):
         numbers = entry[part]
+        if is_minimized(metrics["objective"]):
+            numbers = {**numbers, VALUE: 0.0 - numbers[VALUE]}
         if is_grouped:
             numbers = {**numbers, **_measure_groups(folder, metrics, numbers)}
         results.append(

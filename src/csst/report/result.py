@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import nan
 from typing import Any, NamedTuple
 
-from csst.maths.language.words import GOALS
+from csst.maths.language.words import is_minimized
 from csst.rules.claims import Certificate, certificate_from_dict
 from csst.rules.feasibility import Bound
 from csst.training.evaluation import constraints_met
@@ -169,21 +169,15 @@ def read_rule(metrics: Mapping[str, Any]) -> RuleView:
     )
 
 
-def read_parts(values: Mapping[str, Any], is_minimized: bool = False) -> dict[str, Result]:
+def read_parts(values: Mapping[str, Any], negates: bool = False) -> dict[str, Result]:
     """Return the results on validation and test, each if it is there.
 
     Args:
         values: entries of metrics.json, in which a higher value of the objective is better.
-        is_minimized: whether the sentence minimizes, so that results have what it says: its negative.
+        negates: whether the sentence minimizes, so that results have what it says: its negative.
     """
     results = {part: Result.read(values[part]) for part in PARTS if values.get(part)}
-    return {part: result.negated for part, result in results.items()} if is_minimized else results
-
-
-def is_minimized(objective: str) -> bool:
-    """Return whether an objective is a sentence that minimizes."""
-    first_word = objective.strip().split(" ")[0].lower()
-    return not GOALS.get(first_word, True)
+    return {part: result.negated for part, result in results.items()} if negates else results
 
 
 def read_frontier(points: Iterable[Mapping[str, Any]]) -> list[FrontierPoint]:

@@ -14,9 +14,10 @@ from csst.data.tabular.column_words import tabulate_columns
 from csst.errors import InputError
 from csst.fitting.evaluation import tabulate_groups
 from csst.maths.language import ALIASES, Sentence
+from csst.maths.language.words import is_minimized
 from csst.report.bounds import label_multipliers, read_sentence
 from csst.report.mistakes import MistakenCell
-from csst.report.result import Result, RuleView, is_minimized, read_parts, read_rule
+from csst.report.result import Result, RuleView, read_parts, read_rule
 from csst.runs.folder import Run
 
 #: the longest journal, in bytes, that is read whole, as the diagnostics of the multipliers need

@@ -55,6 +55,12 @@ F_SCORES = {"f2": 2.0, "f2_score": 2.0}
 GOALS = {"max": True, "maximize": True, "maximise": True, "min": False, "minimize": False, "minimise": False}
 
 
+def is_minimized(objective: str) -> bool:
+    """Return whether an objective is a sentence that minimizes."""
+    first_word = objective.strip().split(" ")[0].lower()
+    return not GOALS.get(first_word, True)
+
+
 def list_words() -> dict[str, str]:
     """Return every familiar word with the way in which the language writes it."""
     words = dict(METRIC_NAMES)

@@ -77,8 +77,8 @@ def name_measure(table: Sequence[ComparisonRow], measure: str) -> str:
 
 
 def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
-    """Draw the value of the objective in every row, the highest at the top; a dagger marks missed constraints."""
-    ranking = sorted(table, key=lambda line: line.mean(VALUE), reverse=True)
+    """Draw the value of the objective in every row, the best at the top; a dagger marks missed constraints."""
+    ranking = sorted(table, key=lambda line: line.rank[1])
     labels = list(dict.fromkeys(line.row.label for line in ranking))
     feasible_labels = {line.row.label for line in table if line.rank[0] == 0}
     ticks = [shorten(label, 26) + ("" if label in feasible_labels else MISSES.symbol) for label in labels]
@@ -104,7 +104,7 @@ def draw_values(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
     keys = _make_rule_keys([line.rule for line in table])
     if len(feasible_labels) < len(labels):
         keys.append(MISSES)
-    return draw(paint, height, alt, "Objective value, highest first, ± std over seeds", keys)
+    return draw(paint, height, alt, "Objective value, best first, ± std over seeds", keys)
 
 
 def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
@@ -112,8 +112,8 @@ def draw_tradeoff(table: Sequence[ComparisonRow], styles: Styles) -> Drawing:
     value, price = find_axes(table)
     is_slack = "slack" in price.label
     marks = [Mark(line.row.label, line.rule, price.read(line), value.read(line)) for line in table]
-    row = max(table, key=lambda line: line.mean(VALUE))
-    alt = f"{value.label} against {price.label} of {len(table)} rows; highest value {row.mean(VALUE):.3f}: {row.name}"
+    row = min(table, key=lambda line: line.rank[1])
+    alt = f"{value.label} against {price.label} of {len(table)} rows; best value {row.mean(VALUE):.3f}: {row.name}"
     axis_labels = (f"{price.label} on {table[0].part}", value.label)
     return draw_marks(marks, styles, axis_labels, alt, f"Objective value against {price.label}", is_slack)
 
