@@ -611,7 +611,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--sets", default=",".join(PLANS))
-    parser.add_argument("--methods", default="csst,0.9,0.95,tuned", help=f"of {', '.join(SHORT)}")
+    parser.add_argument("--methods", default="csst,untold,0.9,0.95,tuned", help=f"of {', '.join(SHORT)}")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
