@@ -132,7 +132,8 @@ def fit_learner(learner: str, rows: Rows, sentences: list[str], seed: int) -> It
 
     settings = {"rule": "fit"} if learner == "network" else None
     name = "auto" if learner == "default" else learner
-    model = CSSTClassifier(sentences[0], learner=name, settings=settings, random_state=seed)
+    # Fresh rows have the balance of the labels, whatever that of the unlabeled rows.
+    model = CSSTClassifier(sentences[0], learner=name, deployment_prior="labels", settings=settings, random_state=seed)
     model.fit(rows.x, rows.y, X_unlabeled=rows.unlabeled)
     adjusted = model.fit_.full_details.adjusted
     assert adjusted is not None
