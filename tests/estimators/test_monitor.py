@@ -137,6 +137,12 @@ def test_unlabeled_rows_that_the_classes_do_not_explain_are_left_out() -> None:
     assert rule.estimate.unlabeled == 0
     assert rule.estimate.unlabeled_prior == pytest.approx(rule.evidence.labeled_prior)
     assert any("labels alone" in note for note in classifier.decide("max min(recall)").notes_)
+    # Their balance is no longer asked for, though it is named.
+    named = CSSTClassifier("max mean(f1)", learner="linear", deployment_prior="unlabeled")
+    with pytest.warns(UserWarning, match="from the labels alone"):
+        named.fit(rows, labels, unlabeled)
+    prior = named.fit_.full_details.adjusted.estimate.confusion.prior
+    assert prior.tolist() == rule.estimate.confusion.prior.tolist()
     # New rows are compared with the labels; a balance alone is no shift, and the rule can be adapted to it.
     new_rows = draw(OTHER_PRIOR, 800, 2)[0]
     assert classifier.monitor(new_rows).is_explained

@@ -15,7 +15,7 @@ from csst.learners.portfolio import LabeledRows, Portfolio, fit_portfolio
 from csst.maths.language import objective as read_objective
 from csst.rules import FittedRule, fit_evidence
 from csst.rules.cells import RowGroups
-from csst.rules.deployment import note_balance, read_deployment, refuse_contradiction
+from csst.rules.deployment import is_unlabeled, note_balance, read_deployment, refuse_contradiction
 from csst.rules.fit import bind
 from csst.rules.groups import bind_groups, fit_groups
 
@@ -92,6 +92,7 @@ def fit_members(
         evidence = lean_on_labels(evidence, shift)
         reference = reference.without_unlabeled
         groups = None if groups is None else replace(groups, unlabeled=groups.unlabeled[:0])
+        deployment_prior = None if is_unlabeled(deployment_prior) else deployment_prior  # these rows say nothing
     if deployment_prior is None and (task.validation is not None or task.certifying is not None):
         deployment_prior = "labels"  # validation rows are as balanced as new rows, labels that certify a sample of them
     prior, evidence = read_deployment(deployment_prior, evidence)

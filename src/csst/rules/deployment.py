@@ -56,7 +56,7 @@ def note_balance(objective: Objective, estimate: RateEstimate, labeled: np.ndarr
     return (
         "the objective depends on how frequent classes are, and was measured under the balance that labels and "
         f"unlabeled rows suggest: {names[k]!r} {prior[k]:.3f} ± {error:.3f}, of the labels {labeled[k]:.3f}; if you "
-        "know it, give deployment_prior as numbers, or 'labels' for the balance of the labels"
+        "know it, give deployment_prior as numbers, or 'labeled' for the balance of the labels"
     )
 
 
