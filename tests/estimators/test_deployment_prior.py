@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from csst import CSSTClassifier, PostHocClassifier
+from csst.estimation.expectation import estimate_intervals
+from csst.estimation.rate_draws import draw_confusions
 from tests.learners.samples import gaussians
 
 SENTENCE = "max recall[1] s.t. precision[1] >= 0.6"
@@ -74,8 +77,17 @@ def test_labels_alone_are_a_sample_whose_fractions_are_not_exact():
     rules = [clf.fit_.full_details.adjusted for clf in (sampled, stated)]
     assert rules[0].estimate.confusion.prior.tolist() == rules[1].estimate.confusion.prior.tolist()
     assert rules[1].estimate.prior_covariance is None
-    widths = [rule.intervals["precision"][1]["high"] - rule.intervals["precision"][1]["low"] for rule in rules]
-    assert widths[0] > widths[1] or rules[0].bounds[0].error > rules[1].bounds[0].error
+    # The same rule, once with a balance that is known and once without.
+    estimate = rules[0].estimate
+    known = replace(estimate, prior_covariance=None)
+    widths = []
+    for each in (estimate, known):
+        row = estimate_intervals(rules[0].objective, each)["coverage"][1]
+        widths.append(row["high"] - row["low"])
+    assert widths[0] > 1.05 * widths[1]
+    priors = np.stack([c.prior.numpy() for c in draw_confusions(estimate, 400)])
+    assert priors.std(0) == pytest.approx(np.sqrt(np.diag(estimate.prior_covariance)), rel=0.2)
+    assert {tuple(c.prior.tolist()) for c in draw_confusions(known, 5)} == {tuple(estimate.confusion.prior.tolist())}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
